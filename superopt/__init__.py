@@ -1,0 +1,1 @@
+"""superopt: a tensor-algebra superoptimizer."""

@@ -1,0 +1,129 @@
+"""What an operator may ask of numbers: structure, ring, division, order, exponentials, and named functions.
+
+Every array of every domain has one leading *stack* axis, so that many evaluations of one operator are one
+call. A stack of length 1 broadcasts against any other. Shapes in this module leave the stack axis out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
+Rearrangement: TypeAlias = "Callable[[Array], Array]"
+A = TypeVar("A")
+
+
+class Domain(ABC, Generic[A]):
+    """A kind of numbers with stacked arrays of type ``A``."""
+
+    @abstractmethod
+    def shape(self, array: A) -> tuple[int, ...]:
+        """The shape without the stack axis."""
+
+    @abstractmethod
+    def rearrange(self, function: Rearrangement, array: A) -> A:
+        """Applies a function that only moves, repeats or drops elements, or pads with zeros."""
+
+    @abstractmethod
+    def concatenate(self, arrays: Sequence[A], axis: int) -> A:
+        """Joins arrays along a non-negative axis (the stack axis not counted)."""
+
+    @abstractmethod
+    def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> A:
+        """A stack of one array of rational numbers."""
+
+    @abstractmethod
+    def add(self, left: A, right: A) -> A:
+        """Elementwise sum; shapes are equal or broadcast as in numpy."""
+
+    @abstractmethod
+    def negate(self, array: A) -> A:
+        """Elementwise negation."""
+
+    @abstractmethod
+    def multiply(self, left: A, right: A) -> A:
+        """Elementwise product; shapes are equal or broadcast as in numpy."""
+
+    @abstractmethod
+    def matmul(self, left: A, right: A) -> A:
+        """Matrix product over the last two axes, batched as in numpy."""
+
+    @abstractmethod
+    def sum(self, array: A, axis: int) -> A:
+        """Sum along a non-negative axis (the stack axis not counted), which is dropped."""
+
+    @abstractmethod
+    def reciprocal(self, array: A) -> A:
+        """Elementwise 1/x; undefined, but without an error, where x is 0."""
+
+    @abstractmethod
+    def maximum(self, left: A, right: A) -> A:
+        """Elementwise larger one."""
+
+    @abstractmethod
+    def exp(self, array: A) -> A:
+        """Elementwise exponential: exp(x + y) = exp(x) exp(y)."""
+
+    @abstractmethod
+    def sqrt(self, array: A) -> A:
+        """Elementwise square root."""
+
+    @abstractmethod
+    def apply(self, function: str, array: A, parameters: tuple[Fraction, ...] = ()) -> A:
+        """A named elementwise function that has no definition over the ring: ``erf``, ``power`` and their like."""
+
+    def rational(self, value: Fraction | int | float) -> A:
+        """One number as a 0-d array, in a stack of one."""
+        exact = Fraction(value)
+        return self.constant(np.array(exact.numerator), np.array(exact.denominator))
+
+    def subtract(self, left: A, right: A) -> A:
+        """Elementwise difference."""
+        return self.add(left, self.negate(right))
+
+    def divide(self, left: A, right: A) -> A:
+        """Elementwise quotient; undefined, but without an error, where the divisor is 0."""
+        return self.multiply(left, self.reciprocal(right))
+
+    def minimum(self, left: A, right: A) -> A:
+        """Elementwise smaller one."""
+        return self.negate(self.maximum(self.negate(left), self.negate(right)))
+
+    def reshape(self, array: A, shape: tuple[int, ...]) -> A:
+        """The same elements in row-major order at another shape."""
+        return self.rearrange(lambda a: a.reshape((a.shape[0], *shape)), array)
+
+    def transpose(self, array: A, permutation: tuple[int, ...]) -> A:
+        """Axis i of the result is axis ``permutation[i]`` of the array."""
+        axes = (0, *(axis + 1 for axis in permutation))
+        return self.rearrange(lambda a: a.transpose(axes), array)
+
+    def broadcast(self, array: A, shape: tuple[int, ...]) -> A:
+        """numpy broadcasting to the shape: trailing axes are aligned."""
+        padding = (1,) * (len(shape) - len(self.shape(array)))
+        return self.rearrange(
+            lambda a: np.broadcast_to(a.reshape((a.shape[0], *padding, *a.shape[1:])), (a.shape[0], *shape)),
+            array,
+        )
+
+    def slice(self, array: A, axis: int, start: int, stop: int) -> A:
+        """Elements ``start`` to ``stop`` along a non-negative axis."""
+        index = (slice(None),) * (axis + 1) + (slice(start, stop),)
+        return self.rearrange(lambda a: a[index], array)
+
+    def max_along(self, array: A, axis: int) -> A:
+        """The largest element along a non-negative axis, which is dropped."""
+        size = self.shape(array)[axis]
+        best = self._element(array, axis, 0)
+        for index in range(1, size):
+            best = self.maximum(best, self._element(array, axis, index))
+        return best
+
+    def _element(self, array: A, axis: int, index: int) -> A:
+        return self.rearrange(lambda a: np.take(a, index, axis=axis + 1), array)

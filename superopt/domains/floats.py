@@ -1,0 +1,108 @@
+"""Floating point numbers: what a runtime computes, for folding weights and for comparing with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.domains.base import Array, Domain, Rearrangement
+from superopt.errors import UnsupportedError
+
+
+class FloatDomain(Domain[Array]):
+    """Arrays of one floating point type; ``dtype`` is that of constants."""
+
+    def __init__(self, dtype: npt.DTypeLike = np.float64) -> None:
+        self._dtype = np.dtype(dtype)
+
+    def shape(self, array: Array) -> tuple[int, ...]:
+        """The shape without the stack axis."""
+        return array.shape[1:]
+
+    def rearrange(self, function: Rearrangement, array: Array) -> Array:
+        """Applies the function."""
+        return function(array)
+
+    def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Joins along an axis, stacks of one repeated."""
+        stack = max(array.shape[0] for array in arrays)
+        full = [np.broadcast_to(array, (stack, *array.shape[1:])) for array in arrays]
+        return np.concatenate(full, axis=axis + 1)
+
+    def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> Array:
+        """The quotients, rounded once."""
+        return (numerators / denominators).astype(self._dtype)[np.newaxis]
+
+    def add(self, left: Array, right: Array) -> Array:
+        """Sum."""
+        return np.add(*_aligned(left, right))
+
+    def negate(self, array: Array) -> Array:
+        """Negation."""
+        return np.negative(array)
+
+    def multiply(self, left: Array, right: Array) -> Array:
+        """Product."""
+        return np.multiply(*_aligned(left, right))
+
+    def matmul(self, left: Array, right: Array) -> Array:
+        """Matrix product."""
+        return np.matmul(*_aligned(left, right))
+
+    def sum(self, array: Array, axis: int) -> Array:
+        """Sum along an axis."""
+        return array.sum(axis=axis + 1, dtype=array.dtype)
+
+    def reciprocal(self, array: Array) -> Array:
+        """1/x, infinite at 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.reciprocal(array)
+
+    def maximum(self, left: Array, right: Array) -> Array:
+        """Larger one."""
+        return np.maximum(*_aligned(left, right))
+
+    def exp(self, array: Array) -> Array:
+        """Exponential."""
+        with np.errstate(over="ignore"):
+            return np.exp(array)
+
+    def sqrt(self, array: Array) -> Array:
+        """Square root; NaN below 0."""
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(array)
+
+    def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
+        """``erf`` and ``power`` by numpy and math."""
+        try:
+            implementation = _FUNCTIONS[function]
+        except KeyError:
+            raise UnsupportedError(f"no floating point implementation of {function}") from None
+        return implementation(array, parameters).astype(array.dtype)
+
+
+def _erf(array: Array, parameters: tuple[Fraction, ...]) -> Array:
+    return np.vectorize(math.erf, otypes=[np.float64])(array)
+
+
+def _power(array: Array, parameters: tuple[Fraction, ...]) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.power(array, float(parameters[0]))
+
+
+_FUNCTIONS: Mapping[str, Callable[[Array, tuple[Fraction, ...]], Array]] = {"erf": _erf, "power": _power}
+
+
+def _aligned(left: Array, right: Array) -> tuple[Array, Array]:
+    """Equal ranks, the missing axes put between the stack axis and the others."""
+    rank = max(left.ndim, right.ndim)
+    return _with_rank(left, rank), _with_rank(right, rank)
+
+
+def _with_rank(array: Array, rank: int) -> Array:
+    missing = rank - array.ndim
+    return array.reshape((array.shape[0], *(1,) * missing, *array.shape[1:])) if missing else array

@@ -1,0 +1,187 @@
+"""Residues modulo a prime, with a float shadow that decides order: exact fingerprints of tensor programs.
+
+Ring identities hold exactly; two different polynomials of degree d agree on a random point with probability at
+most d / p. ``relu`` and ``max`` are decided by the shadow, so that order keeps its real identities. ``exp`` is
+the homomorphism x -> g^x from residues modulo p' (the *exponent*, carried beside the residue) to residues
+modulo p, where p' divides p - 1; after an exponential the exponent is a keyed hash of the residue, so that
+equal values keep equal exponents (the construction of Mirage, OSDI 2025, section 5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.domains.base import Array, Domain, Rearrangement
+from superopt.domains.floats import FloatDomain
+
+EXPONENT_PRIME = 1073741789
+MODULUS = 2147483579
+
+
+@dataclass(frozen=True, slots=True)
+class FieldArray:
+    """Stacked residues modulo MODULUS, exponents modulo EXPONENT_PRIME, and approximate real values."""
+
+    residue: npt.NDArray[np.int64]
+    exponent: npt.NDArray[np.int64]
+    shadow: npt.NDArray[np.float64]
+
+
+class PrimeFieldDomain(Domain[FieldArray]):
+    """Exact arithmetic for fingerprints; see the module."""
+
+    def __init__(self) -> None:
+        self._floats = FloatDomain(np.float64)
+
+    def random(self, generator: np.random.Generator, stack: int, shape: tuple[int, ...]) -> FieldArray:
+        """Uniform residues, with shadows spread around 0."""
+        full = (stack, *shape)
+        return FieldArray(
+            generator.integers(1, MODULUS, full, dtype=np.int64),
+            generator.integers(1, EXPONENT_PRIME, full, dtype=np.int64),
+            generator.normal(size=full),
+        )
+
+    def shape(self, array: FieldArray) -> tuple[int, ...]:
+        """The shape without the stack axis."""
+        return array.residue.shape[1:]
+
+    def rearrange(self, function: Rearrangement, array: FieldArray) -> FieldArray:
+        """Applies the function to all three parts."""
+        return FieldArray(function(array.residue), function(array.exponent), function(array.shadow))
+
+    def concatenate(self, arrays: Sequence[FieldArray], axis: int) -> FieldArray:
+        """Joins all three parts."""
+        return FieldArray(
+            self._floats.concatenate([array.residue for array in arrays], axis),
+            self._floats.concatenate([array.exponent for array in arrays], axis),
+            self._floats.concatenate([array.shadow for array in arrays], axis),
+        )
+
+    def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> FieldArray:
+        """The quotients in both fields and as floats."""
+        return FieldArray(
+            _multiply(numerators % MODULUS, _inverse(denominators % MODULUS, MODULUS), MODULUS)[np.newaxis],
+            _multiply(
+                numerators % EXPONENT_PRIME, _inverse(denominators % EXPONENT_PRIME, EXPONENT_PRIME), EXPONENT_PRIME
+            )[np.newaxis],
+            (numerators / denominators)[np.newaxis],
+        )
+
+    def add(self, left: FieldArray, right: FieldArray) -> FieldArray:
+        """Sum in both fields."""
+        return FieldArray(
+            self._floats.add(left.residue, right.residue) % MODULUS,
+            self._floats.add(left.exponent, right.exponent) % EXPONENT_PRIME,
+            self._floats.add(left.shadow, right.shadow),
+        )
+
+    def negate(self, array: FieldArray) -> FieldArray:
+        """Negation in both fields."""
+        return FieldArray(-array.residue % MODULUS, -array.exponent % EXPONENT_PRIME, -array.shadow)
+
+    def multiply(self, left: FieldArray, right: FieldArray) -> FieldArray:
+        """Product in both fields."""
+        return FieldArray(
+            self._floats.multiply(left.residue, right.residue) % MODULUS,
+            self._floats.multiply(left.exponent, right.exponent) % EXPONENT_PRIME,
+            self._floats.multiply(left.shadow, right.shadow),
+        )
+
+    def matmul(self, left: FieldArray, right: FieldArray) -> FieldArray:
+        """Matrix product in both fields, exact: one factor is cut into 16-bit halves."""
+        return FieldArray(
+            self._matmul(left.residue, right.residue, MODULUS),
+            self._matmul(left.exponent, right.exponent, EXPONENT_PRIME),
+            self._floats.matmul(left.shadow, right.shadow),
+        )
+
+    def sum(self, array: FieldArray, axis: int) -> FieldArray:
+        """Sum along an axis in both fields."""
+        return FieldArray(
+            array.residue.sum(axis=axis + 1) % MODULUS,
+            array.exponent.sum(axis=axis + 1) % EXPONENT_PRIME,
+            array.shadow.sum(axis=axis + 1),
+        )
+
+    def reciprocal(self, array: FieldArray) -> FieldArray:
+        """Modular inverses; 0 for 0."""
+        return FieldArray(
+            _inverse(array.residue, MODULUS),
+            _inverse(array.exponent, EXPONENT_PRIME),
+            self._floats.reciprocal(array.shadow),
+        )
+
+    def maximum(self, left: FieldArray, right: FieldArray) -> FieldArray:
+        """The argument whose shadow is larger."""
+        larger = self._floats.subtract(left.shadow, right.shadow) >= 0
+        zeros = np.zeros_like(larger, dtype=np.int64)
+        shadow = self._floats.maximum(left.shadow, right.shadow)
+        return FieldArray(
+            np.where(larger, self._floats.add(left.residue, zeros), self._floats.add(right.residue, zeros)),
+            np.where(larger, self._floats.add(left.exponent, zeros), self._floats.add(right.exponent, zeros)),
+            shadow,
+        )
+
+    def exp(self, array: FieldArray) -> FieldArray:
+        """g to the power of the exponent."""
+        residue = _power(np.int64(4), array.exponent, MODULUS)
+        return FieldArray(residue, _hashed(residue, "exp") % EXPONENT_PRIME, self._floats.exp(array.shadow))
+
+    def sqrt(self, array: FieldArray) -> FieldArray:
+        """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""
+        residue = _power(array.residue, np.int64((MODULUS + 1) // 4), MODULUS)
+        return FieldArray(residue, _hashed(residue, "sqrt") % EXPONENT_PRIME, self._floats.sqrt(np.abs(array.shadow)))
+
+    def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
+        """A random function: a keyed hash of the residue; the shadow is a smooth function of the shadow."""
+        key = f"{function}{parameters}"
+        residue = _hashed(array.residue, key) % MODULUS
+        shadow = np.sin(array.shadow * (1 + _key(key) % 7) + _key(key) % 1000)
+        return FieldArray(residue, _hashed(residue, key) % EXPONENT_PRIME, shadow)
+
+    def _matmul(
+        self, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], modulus: int
+    ) -> npt.NDArray[np.int64]:
+        high = self._floats.matmul(left >> 16, right) % modulus
+        low = self._floats.matmul(left & 0xFFFF, right) % modulus
+        return ((high << 16) + low) % modulus
+
+
+def _multiply(left: Array, right: Array, modulus: int) -> npt.NDArray[np.int64]:
+    return np.asarray(left, np.int64) * np.asarray(right, np.int64) % modulus
+
+
+def _power(base: npt.NDArray[np.int64] | np.int64, exponent: Array | np.int64, modulus: int) -> npt.NDArray[np.int64]:
+    """Elementwise modular power by repeated squaring."""
+    shape = np.broadcast_shapes(np.shape(base), np.shape(exponent))
+    square = np.broadcast_to(np.asarray(base, np.int64), shape).copy()
+    remaining = np.broadcast_to(np.asarray(exponent, np.int64), shape).copy()
+    result = np.ones(shape, np.int64)
+    while remaining.any():
+        result = np.where(remaining & 1, result * square % modulus, result)
+        square = square * square % modulus
+        remaining >>= 1
+    return result
+
+
+def _inverse(values: Array, modulus: int) -> npt.NDArray[np.int64]:
+    return _power(np.asarray(values, np.int64), np.int64(modulus - 2), modulus)
+
+
+def _key(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=7).digest(), "big")
+
+
+def _hashed(values: npt.NDArray[np.int64], key: str) -> npt.NDArray[np.int64]:
+    """A keyed 63-bit mixing of every element (the finaliser of SplitMix64)."""
+    mixed = values.astype(np.uint64) + np.uint64(_key(key))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)

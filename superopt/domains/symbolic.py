@@ -1,0 +1,80 @@
+"""Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
+
+Order becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
+verifier's callers ask for kept in ``facts`` (an exponential is positive).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import z3
+
+from superopt.domains.base import Array
+from superopt.domains.objects import ObjectDomain
+
+
+class SymbolicDomain(ObjectDomain):
+    """Z3 real expressions. One instance belongs to one Z3 context and one question."""
+
+    def __init__(self, context: z3.Context) -> None:
+        super().__init__()
+        self._context = context
+        self.facts: list[z3.BoolRef] = []
+
+    def variables(self, name: str, shape: tuple[int, ...]) -> Array:
+        """A stack of one array of fresh real variables ``name_i_j``."""
+        result = np.empty((1, *shape), object)
+        for index in np.ndindex(shape):
+            label = "_".join((name, *(str(i) for i in index)))
+            result[(0, *index)] = z3.Real(label, self._context)
+        return result
+
+    def number(self, value: Fraction) -> object:
+        """The rational number as a Z3 value."""
+        return z3.Q(value.numerator, value.denominator, self._context)
+
+    def reciprocal(self, array: Array) -> Array:
+        """1/x; Z3 leaves division by 0 unspecified."""
+        return self._each(array, lambda x: z3.RealVal(1, self._context) / x)
+
+    def maximum(self, left: Array, right: Array) -> Array:
+        """If-then-else."""
+        first, second = np.broadcast_arrays(left, right)
+        result = np.empty(first.shape, object)
+        for index in np.ndindex(first.shape):
+            a, b = self._real(first[index]), self._real(second[index])
+            result[index] = z3.If(a >= b, a, b)
+        return result
+
+    def exp(self, array: Array) -> Array:
+        """An uninterpreted function with positive values."""
+        return self._uninterpreted("exp", array, positive=True)
+
+    def sqrt(self, array: Array) -> Array:
+        """An uninterpreted function."""
+        return self._uninterpreted("sqrt", array)
+
+    def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
+        """An uninterpreted function for every name and parameters."""
+        return self._uninterpreted("_".join((function, *(str(p) for p in parameters))), array)
+
+    def _uninterpreted(self, name: str, array: Array, positive: bool = False) -> Array:
+        real = z3.RealSort(self._context)
+        function = z3.Function(name, real, real)
+        result = self._each(array, lambda x: function(z3.simplify(x, som=True)))
+        if positive:
+            self.facts.extend(value > 0 for value in result.flat)
+        return result
+
+    def _each(self, array: Array, function: Callable[[z3.ArithRef], z3.ArithRef]) -> Array:
+        result = np.empty(array.shape, object)
+        for index in np.ndindex(array.shape):
+            result[index] = function(self._real(array[index]))
+        return result
+
+    def _real(self, value: object) -> z3.ArithRef:
+        """Zeros that padding put in are plain integers."""
+        return value if isinstance(value, z3.ArithRef) else z3.RealVal(value, self._context)

@@ -1,0 +1,100 @@
+"""The one tree of errors: every failure that a user can cause has a class, a sentence and an exit code.
+
+SuperoptError
+├── InvalidInputError            exit 2: what was given is wrong
+│   ├── InvalidModelError        an ONNX file that cannot be read or fails the checker
+│   ├── InvalidEquationError     equation text that does not parse, or is malformed as a rule
+│   ├── InvalidOptionError       an option with a value that makes no sense
+│   └── InvalidFileError         a rule file, report or profile that cannot be read
+├── IllTypedError                an operator applied to types that it does not accept
+│   ├── DimensionMismatchError   two dimensions that must be equal are not
+│   └── RankMismatchError        a tensor has the wrong number of dimensions
+├── UnsupportedError             a domain or operator that cannot do what was asked
+├── UnprovedRuleError            exit 1: a rule without a current proof was about to be applied
+└── MissingServiceError          exit 4: a device, database or runtime that is needed is absent
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from superopt.ir.dimensions import Dimension
+
+__all__ = [
+    "DimensionMismatchError",
+    "IllTypedError",
+    "InvalidEquationError",
+    "InvalidFileError",
+    "InvalidInputError",
+    "InvalidModelError",
+    "InvalidOptionError",
+    "MissingServiceError",
+    "RankMismatchError",
+    "SuperoptError",
+    "UnprovedRuleError",
+    "UnsupportedError",
+]
+
+
+class SuperoptError(Exception):
+    """Base of all errors that superopt raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class InvalidInputError(SuperoptError):
+    """Something that the user gave is wrong; the message says what, where, expected and got."""
+
+    exit_code = 2
+
+
+class InvalidModelError(InvalidInputError):
+    """An ONNX model that cannot be read, or that the ONNX checker rejects."""
+
+
+class InvalidEquationError(InvalidInputError):
+    """Equation text that does not parse or cannot be a rule."""
+
+
+class InvalidOptionError(InvalidInputError):
+    """An option whose value makes no sense."""
+
+
+class InvalidFileError(InvalidInputError):
+    """A file other than a model (rules, report, profile) that cannot be read."""
+
+
+class IllTypedError(SuperoptError):
+    """An operator was applied to types that it does not accept."""
+
+
+class DimensionMismatchError(IllTypedError):
+    """Two dimensions that must be equal are not; unification catches it and solves ``left = right``."""
+
+    def __init__(self, left: Dimension, right: Dimension, where: str) -> None:
+        super().__init__(f"{where}: dimensions {left} and {right} must be equal")
+        self.left = left
+        self.right = right
+        self.where = where
+
+
+class RankMismatchError(IllTypedError):
+    """A tensor has the wrong number of dimensions."""
+
+    def __init__(self, where: str, expected: str, got: int) -> None:
+        super().__init__(f"{where}: expected rank {expected}, got {got}")
+
+
+class UnsupportedError(SuperoptError):
+    """A domain or an operator cannot do what was asked of it."""
+
+
+class UnprovedRuleError(SuperoptError):
+    """A rule without a current proof was about to be applied."""
+
+
+class MissingServiceError(SuperoptError):
+    """A device, runtime or database that is needed is not there."""
+
+    exit_code = 4

@@ -1,0 +1,63 @@
+"""The intermediate representation: dimensions, types, terms, graphs and plans, all immutable values."""
+
+from superopt.ir.dimensions import Dimension, SymbolicDimension, symbol
+from superopt.ir.graph import (
+    CyclicGraphError,
+    Graph,
+    GraphEditor,
+    GraphOperator,
+    Input,
+    Node,
+    NodeId,
+    Value,
+    Weight,
+)
+from superopt.ir.plan import FusionGroup, Plan
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeValue,
+    AttributeVariable,
+    Condition,
+    ConditionCall,
+    ConditionName,
+    Direction,
+    Equation,
+    Term,
+    Variable,
+    VariableType,
+)
+from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
+
+__all__ = [
+    "Application",
+    "AttributeTerm",
+    "AttributeValue",
+    "AttributeVariable",
+    "Condition",
+    "ConditionCall",
+    "ConditionName",
+    "CyclicGraphError",
+    "Dimension",
+    "Direction",
+    "ElementType",
+    "Equation",
+    "FusionGroup",
+    "Graph",
+    "GraphEditor",
+    "GraphOperator",
+    "Input",
+    "Node",
+    "NodeId",
+    "Plan",
+    "SymbolicDimension",
+    "TensorType",
+    "Term",
+    "UnknownType",
+    "Value",
+    "ValueType",
+    "Variable",
+    "VariableType",
+    "Weight",
+    "symbol",
+]

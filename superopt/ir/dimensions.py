@@ -1,0 +1,235 @@
+"""Dimensions of tensors: integers, or polynomials over named symbols in canonical form.
+
+A concrete dimension is a plain ``int``, so that the search over static models pays nothing for symbols. A
+symbolic one is a polynomial with integer coefficients whose atoms are symbols and floor divisions; two
+symbolic dimensions are equal exactly when their canonical forms are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A named unknown, for instance the batch of an ONNX model or a variable of a rule."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDivision:
+    """``numerator // denominator`` that did not simplify."""
+
+    numerator: Dimension
+    denominator: Dimension
+
+    def __str__(self) -> str:
+        return f"floor(({self.numerator}) / ({self.denominator}))"
+
+
+Atom: TypeAlias = "Symbol | FloorDivision"
+Monomial: TypeAlias = "tuple[Atom, ...]"
+
+
+@dataclass(frozen=True)
+class SymbolicDimension:
+    """A non-constant polynomial: ``terms`` is sorted, coefficients are not zero."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Dimension) -> Dimension:
+        return _polynomial([*self.terms, *_terms(other)])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dimension:
+        return _polynomial([(monomial, -coefficient) for monomial, coefficient in self.terms])
+
+    def __sub__(self, other: Dimension) -> Dimension:
+        return _polynomial([*self.terms, *((m, -c) for m, c in _terms(other))])
+
+    def __rsub__(self, other: Dimension) -> Dimension:
+        return _polynomial([*_terms(other), *((m, -c) for m, c in self.terms)])
+
+    def __mul__(self, other: Dimension) -> Dimension:
+        return _polynomial(
+            [(_sorted_monomial(m + n), c * d) for m, c in self.terms for n, d in _terms(other)]
+        )
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dimension) -> Dimension:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Dimension) -> Dimension:
+        return floor_divide(other, self)
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols that occur."""
+        return frozenset(name for monomial, _ in self.terms for atom in monomial for name in _symbols(atom))
+
+    def __str__(self) -> str:
+        written = ""
+        for monomial, coefficient in self.terms:
+            sign = "-" if coefficient < 0 else "+"
+            size = abs(coefficient)
+            factors = [str(atom) for atom in monomial]
+            if size != 1 or not factors:
+                factors.insert(0, str(size))
+            product = "*".join(factors)
+            if written:
+                written += f" {sign} {product}"
+            else:
+                written = f"-{product}" if sign == "-" else product
+        return written
+
+
+Dimension: TypeAlias = "int | SymbolicDimension"
+Assignment: TypeAlias = "Mapping[str, Dimension]"
+
+
+def symbol(name: str) -> SymbolicDimension:
+    """The dimension that is just the symbol ``name``."""
+    return SymbolicDimension((((Symbol(name),), 1),))
+
+
+def as_symbol(dimension: Dimension) -> str | None:
+    """The name, when the dimension is a bare symbol."""
+    if isinstance(dimension, int) or len(dimension.terms) != 1:
+        return None
+    monomial, coefficient = dimension.terms[0]
+    if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
+        return monomial[0].name
+    return None
+
+
+def symbols_of(dimension: Dimension) -> frozenset[str]:
+    """The names of all symbols in the dimension."""
+    return frozenset() if isinstance(dimension, int) else dimension.symbols
+
+
+def floor_divide(numerator: Dimension, denominator: Dimension) -> Dimension:
+    """``numerator // denominator``, exact division of every coefficient taken out of the floor."""
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return numerator // denominator
+    if denominator == 1:
+        return numerator
+    if numerator == denominator:
+        return 1
+    if isinstance(denominator, int):
+        divided = [(m, c // denominator) for m, c in _terms(numerator) if c % denominator == 0]
+        rest = _polynomial([(m, c) for m, c in _terms(numerator) if c % denominator])
+        if isinstance(rest, int):
+            return _polynomial([*divided, ((), rest // denominator)])
+        constant = next((c for m, c in rest.terms if not m), 0)
+        outside = constant // denominator
+        reduced = rest - outside * denominator
+        quotient = SymbolicDimension((((FloorDivision(reduced, denominator),), 1),))
+        return quotient + _polynomial([*divided, ((), outside)])
+    quotient_of_monomials = _exact_monomial_quotient(numerator, denominator)
+    if quotient_of_monomials is not None:
+        return quotient_of_monomials
+    return SymbolicDimension((((FloorDivision(numerator, denominator),), 1),))
+
+
+def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
+    """The dimension with symbols replaced; symbols that the assignment lacks stay."""
+    if isinstance(dimension, int) or dimension.symbols.isdisjoint(assignment):
+        return dimension
+    total: Dimension = 0
+    for monomial, coefficient in dimension.terms:
+        product: Dimension = coefficient
+        for atom in monomial:
+            product = product * _substitute_atom(atom, assignment)
+        total = total + product
+    return total
+
+
+def solve(left: Dimension, right: Dimension, fixed: frozenset[str] = frozenset()) -> dict[str, Dimension] | None:
+    """One symbol, expressed by the others, that makes ``left = right``; empty when they are equal already.
+
+    Only a symbol that occurs linearly with coefficient 1 or -1, and nowhere else, is solved for; symbols in
+    ``fixed`` are not. Returns None when there is none such.
+    """
+    difference = left - right
+    if isinstance(difference, int):
+        return {} if difference == 0 else None
+    for monomial, coefficient in reversed(difference.terms):
+        if len(monomial) != 1 or abs(coefficient) != 1 or not isinstance(monomial[0], Symbol):
+            continue
+        name = monomial[0].name
+        rest = difference - coefficient * symbol(name)
+        if name in fixed or name in symbols_of(rest):
+            continue
+        return {name: -coefficient * rest}
+    return None
+
+
+def product(dimensions: Iterable[Dimension]) -> Dimension:
+    """The product of all dimensions; 1 for none."""
+    total: Dimension = 1
+    for dimension in dimensions:
+        total = total * dimension
+    return total
+
+
+def _terms(dimension: Dimension) -> tuple[tuple[Monomial, int], ...]:
+    return (((), dimension),) if isinstance(dimension, int) else dimension.terms
+
+
+def _polynomial(terms: Iterable[tuple[Monomial, int]]) -> Dimension:
+    collected: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        collected[monomial] = collected.get(monomial, 0) + coefficient
+    kept = [(monomial, coefficient) for monomial, coefficient in collected.items() if coefficient]
+    if not kept:
+        return 0
+    if len(kept) == 1 and not kept[0][0]:
+        return kept[0][1]
+    kept.sort(key=_term_order)
+    return SymbolicDimension(tuple(kept))
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[str, ...]]:
+    return (-len(term[0]), tuple(str(atom) for atom in term[0]))
+
+
+def _sorted_monomial(atoms: Monomial) -> Monomial:
+    return tuple(sorted(atoms, key=str))
+
+
+def _symbols(atom: Atom) -> frozenset[str]:
+    if isinstance(atom, Symbol):
+        return frozenset((atom.name,))
+    return symbols_of(atom.numerator) | symbols_of(atom.denominator)
+
+
+def _substitute_atom(atom: Atom, assignment: Assignment) -> Dimension:
+    if isinstance(atom, Symbol):
+        return assignment.get(atom.name, symbol(atom.name))
+    return floor_divide(substitute(atom.numerator, assignment), substitute(atom.denominator, assignment))
+
+
+def _exact_monomial_quotient(numerator: Dimension, denominator: SymbolicDimension) -> Dimension | None:
+    if len(denominator.terms) != 1:
+        return None
+    divisor, scale = denominator.terms[0]
+    quotient: list[tuple[Monomial, int]] = []
+    for monomial, coefficient in _terms(numerator):
+        remaining = list(monomial)
+        for atom in divisor:
+            if atom not in remaining:
+                return None
+            remaining.remove(atom)
+        if coefficient % scale:
+            return None
+        quotient.append((tuple(remaining), coefficient // scale))
+    return _polynomial(quotient)

@@ -1,0 +1,270 @@
+"""Graphs of tensor operators: immutable values that share their nodes, and the editor that derives new ones.
+
+A node has an identity (its id) that survives rewriting around it. Graphs are not hash-consed: two equal nodes
+stay two. Graph inputs and weights are nodes without inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple, NewType, Protocol, runtime_checkable
+
+from superopt.errors import SuperoptError
+from superopt.ir.types import TensorType, ValueType
+
+NodeId = NewType("NodeId", int)
+
+
+@runtime_checkable
+class GraphOperator(Protocol):
+    """What a graph asks of an operator; the registry in ``superopt.ops`` gives the real ones."""
+
+    name: ClassVar[str]
+
+    def infer(self, *types: ValueType) -> tuple[ValueType, ...]:
+        """Output types for input types; raises IllTypedError."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A graph input, by its ONNX name."""
+
+    name: ClassVar[str] = "input"
+    label: str
+    type: ValueType
+
+    def infer(self, *types: ValueType) -> tuple[ValueType, ...]:
+        """The declared type."""
+        return (self.type,)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor whose content is known before the model runs; the content itself stays outside the graph."""
+
+    name: ClassVar[str] = "weight"
+    label: str
+    type: TensorType
+
+    def infer(self, *types: ValueType) -> tuple[ValueType, ...]:
+        """The type of the stored tensor."""
+        return (self.type,)
+
+
+class Value(NamedTuple):
+    """One output of a node."""
+
+    node: NodeId
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator applied to values. ``origin`` is the ONNX node it came from, None for a rewritten one.
+
+    ``after`` are ordering edges: nodes that must run earlier although no value flows from them.
+    """
+
+    id: NodeId
+    operator: GraphOperator
+    inputs: tuple[Value, ...]
+    types: tuple[ValueType, ...]
+    origin: int | None = None
+    after: tuple[NodeId, ...] = ()
+
+    @property
+    def value(self) -> Value:
+        """The first output."""
+        return Value(self.id, 0)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All outputs."""
+        return tuple(Value(self.id, port) for port in range(len(self.types)))
+
+
+class CyclicGraphError(SuperoptError):
+    """An edit made a value depend on itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A computation: nodes by id, the ids of its inputs, the values it returns.
+
+    ``nodes`` must not be changed after construction: derive a new graph with ``edit``.
+    """
+
+    nodes: Mapping[NodeId, Node]
+    inputs: tuple[NodeId, ...]
+    outputs: tuple[Value, ...]
+    next_id: int
+
+    @staticmethod
+    def empty() -> Graph:
+        """A graph without nodes, to be filled through ``edit``."""
+        return Graph({}, (), (), 0)
+
+    def __getitem__(self, node: NodeId) -> Node:
+        return self.nodes[node]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def type_of(self, value: Value) -> ValueType:
+        """The type of a value."""
+        return self.nodes[value.node].types[value.port]
+
+    @cached_property
+    def _users(self) -> dict[NodeId, tuple[NodeId, ...]]:
+        users: dict[NodeId, list[NodeId]] = {}
+        for node in self.nodes.values():
+            for source in dict.fromkeys(value.node for value in node.inputs):
+                users.setdefault(source, []).append(node.id)
+        return {source: tuple(ids) for source, ids in users.items()}
+
+    def users(self, node: NodeId) -> tuple[NodeId, ...]:
+        """The distinct nodes that read any output of the node."""
+        return self._users.get(node, ())
+
+    @cached_property
+    def output_nodes(self) -> frozenset[NodeId]:
+        """Nodes with an output that the graph returns."""
+        return frozenset(value.node for value in self.outputs)
+
+    def is_used_once(self, value: Value) -> bool:
+        """Whether exactly one input slot of one node reads the value and the graph does not return it."""
+        if value in self.outputs:
+            return False
+        slots = sum(self.nodes[user].inputs.count(value) for user in self.users(value.node))
+        return slots == 1
+
+    @cached_property
+    def order(self) -> tuple[NodeId, ...]:
+        """Node ids such that inputs come first; ties by id. Raises CyclicGraphError."""
+        waiting: dict[NodeId, int] = {}
+        followers: dict[NodeId, list[NodeId]] = {}
+        for node in self.nodes.values():
+            sources = {value.node for value in node.inputs}.union(node.after)
+            waiting[node.id] = len(sources)
+            for source in sources:
+                followers.setdefault(source, []).append(node.id)
+        ready = [node for node, count in waiting.items() if not count]
+        heapq.heapify(ready)
+        order: list[NodeId] = []
+        while ready:
+            node = heapq.heappop(ready)
+            order.append(node)
+            for follower in followers.get(node, ()):
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, follower)
+        if len(order) != len(self.nodes):
+            raise CyclicGraphError(f"{len(self.nodes) - len(order)} nodes depend on themselves")
+        return tuple(order)
+
+    @cached_property
+    def weight_only(self) -> frozenset[NodeId]:
+        """Nodes whose outputs depend on weights alone, weights included: they are folded when lowering."""
+        known: set[NodeId] = set()
+        for node_id in self.order:
+            node = self.nodes[node_id]
+            if isinstance(node.operator, Input) or not getattr(node.operator, "foldable", True):
+                continue
+            if all(value.node in known for value in node.inputs):
+                known.add(node_id)
+        return frozenset(known)
+
+    @cached_property
+    def signature(self) -> str:
+        """A hash of the computation up to the ids of its nodes: equal graphs written alike have equal ones."""
+        digests: dict[NodeId, bytes] = {}
+        for node_id in self.order:
+            node = self.nodes[node_id]
+            text = repr((node.operator, node.types)).encode()
+            parts = b"".join(digests[v.node] + v.port.to_bytes(2, "big") for v in node.inputs)
+            digests[node_id] = hashlib.blake2b(text + parts, digest_size=16).digest()
+        ends = b"".join(digests[v.node] + v.port.to_bytes(2, "big") for v in self.outputs)
+        everything = b"".join(sorted(digests.values()))
+        return hashlib.blake2b(ends + everything, digest_size=16).hexdigest()
+
+    def edit(self) -> GraphEditor:
+        """An editor that starts from this graph and leaves it as it is."""
+        return GraphEditor(self)
+
+
+class GraphEditor:
+    """Collects changes to a graph; ``build`` returns the new one. Nodes are shared, the graph is not changed."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._nodes = dict(graph.nodes)
+        self._inputs = graph.inputs
+        self._outputs = graph.outputs
+        self._next_id = graph.next_id
+
+    def __getitem__(self, node: NodeId) -> Node:
+        return self._nodes[node]
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._nodes
+
+    def type_of(self, value: Value) -> ValueType:
+        """The type of a value."""
+        return self._nodes[value.node].types[value.port]
+
+    def add(
+        self,
+        operator: GraphOperator,
+        inputs: Iterable[Value] = (),
+        *,
+        origin: int | None = None,
+        types: tuple[ValueType, ...] | None = None,
+        after: tuple[NodeId, ...] = (),
+    ) -> Node:
+        """Adds a node, inferring its types unless they are given; raises IllTypedError."""
+        values = tuple(inputs)
+        if types is None:
+            types = operator.infer(*(self.type_of(value) for value in values))
+        node = Node(NodeId(self._next_id), operator, values, types, origin, after)
+        self._next_id += 1
+        self._nodes[node.id] = node
+        if isinstance(operator, Input):
+            self._inputs = (*self._inputs, node.id)
+        return node
+
+    def set_outputs(self, outputs: Iterable[Value]) -> None:
+        """Says what the graph returns."""
+        self._outputs = tuple(outputs)
+
+    def set_inputs_of(self, node: NodeId, inputs: tuple[Value, ...]) -> None:
+        """Rewires one node; types are taken to stay as they are."""
+        self._nodes[node] = replace(self._nodes[node], inputs=inputs)
+
+    def redirect(self, replacements: Mapping[Value, Value], users: Iterable[NodeId]) -> None:
+        """Makes ``users`` and the graph outputs read the replacement instead of the replaced values."""
+        for user in users:
+            node = self._nodes.get(user)
+            if node is None:
+                continue
+            inputs = tuple(replacements.get(value, value) for value in node.inputs)
+            if inputs != node.inputs:
+                self._nodes[user] = replace(node, inputs=inputs)
+        self._outputs = tuple(replacements.get(value, value) for value in self._outputs)
+
+    def remove(self, nodes: Iterable[NodeId]) -> None:
+        """Removes nodes; the caller knows that nothing reads them any more."""
+        for node in nodes:
+            del self._nodes[node]
+
+    def build(self) -> Graph:
+        """The edited graph."""
+        return Graph(self._nodes, self._inputs, self._outputs, self._next_id)

@@ -1,0 +1,159 @@
+"""Terms and equations: the language of axioms and rules, independent of any operator's meaning.
+
+A term is a variable or an operator applied to terms. Attributes of an operator are constants or attribute
+variables. An equation relates as many terms on the left as on the right; equal subterms are one node.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+AttributeValue: TypeAlias = "int | float | Fraction | str | tuple[int, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeVariable:
+    """An attribute that a rule leaves open, for instance ``s`` in ``conv[stride=s]``."""
+
+    name: str
+
+
+AttributeTerm: TypeAlias = "AttributeValue | AttributeVariable"
+
+
+@dataclass(frozen=True, slots=True)
+class VariableType:
+    """What an equation says about the type of an input: element type name and dimension names or sizes."""
+
+    element: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A tensor that a rule leaves open."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Application:
+    """An operator applied to terms; ``attributes`` holds only what the text says, sorted by name."""
+
+    operator: str
+    attributes: tuple[tuple[str, AttributeTerm], ...]
+    inputs: tuple[Term, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.operator, self.attributes, self.inputs)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def attribute(self, name: str) -> AttributeTerm | None:
+        """The attribute of that name, None when the text leaves it out."""
+        return next((value for key, value in self.attributes if key == name), None)
+
+
+Term: TypeAlias = "Variable | Application"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One ``where`` clause: ``left relation right``, or a predicate when ``relation`` is empty.
+
+    Operands are written as in the text: an attribute variable, a number, or a function of variables such as
+    ``dim(x, -1)``, ``rank(x)``, ``channels(w)``, ``odd(k)``.
+    """
+
+    left: ConditionTerm
+    relation: str = ""
+    right: ConditionTerm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionCall:
+    """A function applied in a condition, for instance ``dim(x, 1)`` or ``odd(k)``."""
+
+    function: str
+    arguments: tuple[ConditionTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionName:
+    """A tensor variable or attribute variable named in a condition."""
+
+    name: str
+
+
+ConditionTerm: TypeAlias = "int | str | tuple[int, ...] | ConditionName | ConditionCall"
+
+
+class Direction(enum.StrEnum):
+    """How an equation may be used."""
+
+    EQUAL = "="
+    FORWARD = "=>"
+    BOTH = "<=>"
+
+
+@dataclass(frozen=True)
+class Equation:
+    """``left`` equals ``right``, term by term, wherever ``conditions`` hold and both sides are well-typed."""
+
+    left: tuple[Term, ...]
+    right: tuple[Term, ...]
+    direction: Direction = Direction.EQUAL
+    conditions: tuple[Condition, ...] = ()
+    types: tuple[tuple[str, VariableType], ...] = ()
+    name: str = ""
+
+    def reversed(self) -> Equation:
+        """The equation read from right to left."""
+        return Equation(self.right, self.left, self.direction, self.conditions, self.types, self.name)
+
+
+def subterms(*terms: Term) -> Iterator[Term]:
+    """Every distinct subterm once, inputs before what uses them."""
+    seen: set[Term] = set()
+    stack: list[tuple[Term, bool]] = [(term, False) for term in reversed(terms)]
+    while stack:
+        term, ready = stack.pop()
+        if term in seen:
+            continue
+        if ready or isinstance(term, Variable):
+            seen.add(term)
+            yield term
+        else:
+            stack.append((term, True))
+            stack.extend((child, False) for child in reversed(term.inputs))
+
+
+def applications(*terms: Term) -> Iterator[Application]:
+    """The distinct applications among the subterms, inputs first."""
+    return (term for term in subterms(*terms) if isinstance(term, Application))
+
+
+def variables(*terms: Term) -> tuple[str, ...]:
+    """Names of tensor variables in the order of their first occurrence, left to right."""
+    return tuple(term.name for term in subterms(*terms) if isinstance(term, Variable))
+
+
+def attribute_variables(*terms: Term) -> frozenset[str]:
+    """Names of all attribute variables."""
+    return frozenset(
+        value.name
+        for term in applications(*terms)
+        for _, value in term.attributes
+        if isinstance(value, AttributeVariable)
+    )
+
+
+def operator_count(*terms: Term) -> int:
+    """How many operators a computation of all the terms needs, shared work counted once."""
+    return sum(1 for _ in applications(*terms))

@@ -1,0 +1,124 @@
+"""Types of values: element type and shape; and the type of values that are not tensors of known rank."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from superopt.ir.dimensions import Assignment, Dimension, product, substitute, symbols_of
+
+
+class ElementType(enum.StrEnum):
+    """Element types of tensors, by their ONNX names."""
+
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    FLOAT16 = "FLOAT16"
+    BFLOAT16 = "BFLOAT16"
+    INT8 = "INT8"
+    INT16 = "INT16"
+    INT32 = "INT32"
+    INT64 = "INT64"
+    UINT8 = "UINT8"
+    UINT16 = "UINT16"
+    UINT32 = "UINT32"
+    UINT64 = "UINT64"
+    BOOL = "BOOL"
+    STRING = "STRING"
+    COMPLEX64 = "COMPLEX64"
+    COMPLEX128 = "COMPLEX128"
+    OTHER = "OTHER"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether rules over the reals apply to tensors of this element type."""
+        return self in _FLOATS
+
+    @property
+    def bytes_per_element(self) -> int:
+        """Bytes in memory of one element; 8 where that is not fixed."""
+        return _BYTES.get(self, 8)
+
+
+_FLOATS = frozenset((ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16, ElementType.BFLOAT16))
+_BYTES: Mapping[ElementType, int] = {
+    ElementType.FLOAT: 4,
+    ElementType.FLOAT16: 2,
+    ElementType.BFLOAT16: 2,
+    ElementType.INT8: 1,
+    ElementType.INT16: 2,
+    ElementType.INT32: 4,
+    ElementType.UINT8: 1,
+    ElementType.UINT16: 2,
+    ElementType.UINT32: 4,
+    ElementType.BOOL: 1,
+    ElementType.COMPLEX128: 16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor of known rank; dimensions are integers or symbolic."""
+
+    element: ElementType
+    shape: tuple[Dimension, ...]
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def elements(self) -> Dimension:
+        """The number of elements."""
+        return product(self.shape)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """All symbols that occur in the shape."""
+        return frozenset().union(*(symbols_of(dimension) for dimension in self.shape))
+
+    def with_shape(self, shape: tuple[Dimension, ...]) -> TensorType:
+        """The same element type at another shape."""
+        return TensorType(self.element, shape)
+
+    def substitute(self, assignment: Assignment) -> TensorType:
+        """The type with symbols replaced by what the assignment says."""
+        return TensorType(self.element, tuple(substitute(d, assignment) for d in self.shape))
+
+    def __str__(self) -> str:
+        name = _SHORT_NAMES.get(self.element, self.element.lower())
+        return f"{name}[{', '.join(str(dimension) for dimension in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """A value that is no tensor of known rank: a sequence, an optional, a tensor of unknown rank."""
+
+    description: str
+
+    def __str__(self) -> str:
+        return self.description
+
+
+ValueType: TypeAlias = "TensorType | UnknownType"
+
+_SHORT_NAMES: Mapping[ElementType, str] = {
+    ElementType.FLOAT: "f32",
+    ElementType.DOUBLE: "f64",
+    ElementType.FLOAT16: "f16",
+    ElementType.BFLOAT16: "bf16",
+    ElementType.INT8: "i8",
+    ElementType.INT16: "i16",
+    ElementType.INT32: "i32",
+    ElementType.INT64: "i64",
+    ElementType.UINT8: "u8",
+    ElementType.UINT16: "u16",
+    ElementType.UINT32: "u32",
+    ElementType.UINT64: "u64",
+    ElementType.BOOL: "bool",
+}
+
+ELEMENT_TYPES_BY_SHORT_NAME: Mapping[str, ElementType] = {short: e for e, short in _SHORT_NAMES.items()}

@@ -1,0 +1,36 @@
+"""The operator registry: one class says an operator's types, meaning, work and ONNX form."""
+
+from superopt.ops import activation, affine, convolution, elementwise, matrix, normalization, pooling, shape
+from superopt.ops.base import (
+    OPERATORS,
+    OnnxForm,
+    Operator,
+    Work,
+    attribute_defaults,
+    attribute_names,
+    attributes_of,
+    normalise_attribute,
+    operator_from_attributes,
+)
+from superopt.ops.opaque import Opaque
+
+__all__ = [
+    "OPERATORS",
+    "OnnxForm",
+    "Opaque",
+    "Operator",
+    "Work",
+    "activation",
+    "affine",
+    "attribute_defaults",
+    "attribute_names",
+    "attributes_of",
+    "convolution",
+    "elementwise",
+    "matrix",
+    "normalise_attribute",
+    "normalization",
+    "operator_from_attributes",
+    "pooling",
+    "shape",
+]

@@ -1,0 +1,199 @@
+"""Activations, defined through the ring, order and the exponential so that their identities are real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from superopt.domains import Domain
+from superopt.errors import IllTypedError
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops.base import OnnxForm, axis_of, register, require_float, tensors
+from superopt.ops.elementwise import UnaryElementwise
+
+A = TypeVar("A")
+
+Activation: TypeAlias = Literal["none", "relu", "sigmoid", "tanh"]
+
+
+def rectified(domain: Domain[A], array: A) -> A:
+    """max(x, 0)."""
+    return domain.maximum(array, domain.rational(0))
+
+
+def logistic(domain: Domain[A], array: A) -> A:
+    """1 / (1 + exp(-x))."""
+    return domain.reciprocal(domain.add(domain.rational(1), domain.exp(domain.negate(array))))
+
+
+def hyperbolic_tangent(domain: Domain[A], array: A) -> A:
+    """2 logistic(2 x) - 1."""
+    doubled = domain.add(array, array)
+    sigmoid = logistic(domain, doubled)
+    return domain.subtract(domain.add(sigmoid, sigmoid), domain.rational(1))
+
+
+def clipped_line(domain: Domain[A], array: A, alpha: Fraction | int, beta: Fraction | int) -> A:
+    """max(0, min(1, alpha x + beta))."""
+    line = domain.add(domain.multiply(array, domain.rational(alpha)), domain.rational(beta))
+    return rectified(domain, domain.minimum(line, domain.rational(1)))
+
+
+def activate(domain: Domain[A], activation: Activation, array: A) -> A:
+    """The activation that another operator applies to its result."""
+    match activation:
+        case "none":
+            return array
+        case "relu":
+            return rectified(domain, array)
+        case "sigmoid":
+            return logistic(domain, array)
+        case "tanh":
+            return hyperbolic_tangent(domain, array)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Relu(UnaryElementwise):
+    """max(x, 0)."""
+
+    name: ClassVar[str] = "relu"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Relu", since=6)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Rectified."""
+        return (rectified(domain, arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Sigmoid(UnaryElementwise):
+    """1 / (1 + exp(-x))."""
+
+    name: ClassVar[str] = "sigmoid"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Sigmoid", since=6)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Logistic function."""
+        return (logistic(domain, arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Tanh(UnaryElementwise):
+    """Hyperbolic tangent."""
+
+    name: ClassVar[str] = "tanh"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Tanh", since=6)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """By the logistic function."""
+        return (hyperbolic_tangent(domain, arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class HardSigmoid(UnaryElementwise):
+    """max(0, min(1, alpha x + beta))."""
+
+    name: ClassVar[str] = "hard_sigmoid"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm(
+        "HardSigmoid", attributes=(("alpha", "alpha"), ("beta", "beta")), since=6
+    )
+    alpha: Fraction | int = Fraction(1, 5)
+    beta: Fraction | int = Fraction(1, 2)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Clipped line."""
+        return (clipped_line(domain, arrays[0], self.alpha, self.beta),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class HardSwish(UnaryElementwise):
+    """x max(0, min(1, x/6 + 1/2))."""
+
+    name: ClassVar[str] = "hard_swish"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("HardSwish", since=14)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Product with a hard sigmoid."""
+        gate = clipped_line(domain, arrays[0], Fraction(1, 6), Fraction(1, 2))
+        return (domain.multiply(arrays[0], gate),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Erf(UnaryElementwise):
+    """The error function."""
+
+    name: ClassVar[str] = "erf"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Erf", since=9)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The named function ``erf``."""
+        return (domain.apply("erf", arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Gelu(UnaryElementwise):
+    """x/2 (1 + erf(x / sqrt 2)), or its approximation by tanh."""
+
+    name: ClassVar[str] = "gelu"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Gelu", attributes=(("approximate", "approximate"),), since=20)
+    approximate: Literal["none", "tanh"] = "none"
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The definition of ONNX."""
+        (x,) = arrays
+        half = domain.multiply(x, domain.rational(Fraction(1, 2)))
+        if self.approximate == "tanh":
+            cube = domain.multiply(domain.multiply(x, x), x)
+            inner = domain.add(x, domain.multiply(cube, domain.rational(Fraction("0.044715"))))
+            inner = domain.multiply(inner, domain.rational(Fraction(np.sqrt(2 / np.pi))))
+            curve = hyperbolic_tangent(domain, inner)
+        else:
+            curve = domain.apply("erf", domain.multiply(x, domain.rational(Fraction(np.sqrt(0.5)))))
+        return (domain.multiply(half, domain.add(domain.rational(1), curve)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Softmax(UnaryElementwise):
+    """exp(x) over its sum along one axis."""
+
+    name: ClassVar[str] = "softmax"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Softmax", attributes=(("axis", "axis"),), since=13)
+    element_wise: ClassVar[bool] = False
+    axis: int = -1
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """t -> t."""
+        (only,) = tensors(self.name, 1, types)
+        require_float(self.name, only)
+        axis_of(self.name, self.axis, only.rank)
+        return (only,)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Shifted by the maximum, which changes nothing over the reals and everything in floating point."""
+        (x,) = arrays
+        shape = domain.shape(x)
+        axis = axis_of(self.name, self.axis, len(shape))
+        kept = (*shape[:axis], 1, *shape[axis + 1 :])
+        largest = domain.reshape(domain.max_along(x, axis), kept)
+        powers = domain.exp(domain.subtract(x, domain.broadcast(largest, shape)))
+        total = domain.reshape(domain.sum(powers, axis), kept)
+        return (domain.divide(powers, domain.broadcast(total, shape)),)
+
+
+def activation_from_text(text: str) -> Activation:
+    """The activation of that name; raises IllTypedError."""
+    match text:
+        case "none" | "relu" | "sigmoid" | "tanh":
+            return text
+        case _:
+            raise IllTypedError(f"unknown activation {text}; known: none, relu, sigmoid, tanh")

@@ -1,0 +1,124 @@
+"""Steps that multiply or add one number per channel: what batch normalisation is at inference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, TypeVar
+
+from superopt.domains import Domain
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops.base import Operator, axis_of, equal_dimensions, register, require_rank, same_element, tensors
+
+A = TypeVar("A")
+
+
+class ChannelOperator(Operator):
+    """A tensor combined with vectors that hold one number for each position along ``axis``."""
+
+    axis: int
+    vectors: ClassVar[int] = 1
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """(t, vector, ...) -> t; vectors are as long as the axis."""
+        data, *vectors = tensors(self.name, 1 + self.vectors, types)
+        same_element(self.name, data, *vectors)
+        axis = axis_of(self.name, self.axis, data.rank)
+        for vector in vectors:
+            require_rank(f"{self.name}, vector", vector, 1)
+            equal_dimensions(self.name, data.shape[axis], vector.shape[0])
+        return (data,)
+
+    def spread(self, domain: Domain[A], data: A, vector: A) -> A:
+        """The vector along the axis, shaped to combine with the tensor."""
+        rank = len(domain.shape(data))
+        axis = axis_of(self.name, self.axis, rank)
+        length = domain.shape(vector)[0]
+        return domain.reshape(vector, (*(1,) * axis, length, *(1,) * (rank - axis - 1)))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Affine(ChannelOperator):
+    """x * a + b with a and b per channel: batch normalisation at inference."""
+
+    name: ClassVar[str] = "affine"
+    vectors: ClassVar[int] = 2
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Product and sum."""
+        data, factor, term = arrays
+        product = domain.multiply(data, self.spread(domain, data, factor))
+        return (domain.add(product, self.spread(domain, data, term)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class ChannelScale(ChannelOperator):
+    """x * a with a per channel."""
+
+    name: ClassVar[str] = "channel_scale"
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Product."""
+        data, factor = arrays
+        return (domain.multiply(data, self.spread(domain, data, factor)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class BiasAdd(ChannelOperator):
+    """x + b with b per channel."""
+
+    name: ClassVar[str] = "bias_add"
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Sum."""
+        data, term = arrays
+        return (domain.add(data, self.spread(domain, data, term)),)
+
+
+class BatchNormVector(Operator):
+    """A vector computed from the statistics of a batch normalisation; exists only to be folded."""
+
+    inputs: ClassVar[int]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """([c], ...) -> [c]."""
+        vectors = tensors(self.name, self.inputs, types)
+        for vector in vectors:
+            require_rank(self.name, vector, 1)
+            equal_dimensions(self.name, vector.shape[0], vectors[0].shape[0])
+        return (vectors[0],)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class BatchNormScale(BatchNormVector):
+    """gamma / sqrt(variance + epsilon), from (gamma, variance)."""
+
+    name: ClassVar[str] = "batchnorm_scale"
+    inputs: ClassVar[int] = 2
+    epsilon: Fraction | int = Fraction(1, 100000)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The factor of the affine step."""
+        gamma, variance = arrays
+        return (domain.divide(gamma, domain.sqrt(domain.add(variance, domain.rational(self.epsilon)))),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class BatchNormShift(BatchNormVector):
+    """beta - mean * scale, from (scale, beta, mean)."""
+
+    name: ClassVar[str] = "batchnorm_shift"
+    inputs: ClassVar[int] = 3
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The term of the affine step."""
+        factor, beta, mean = arrays
+        return (domain.subtract(beta, domain.multiply(mean, factor)),)

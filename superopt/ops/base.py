@@ -1,0 +1,234 @@
+"""What an operator is: one frozen dataclass whose fields are its attributes, and the registry of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, TypeVar
+
+from superopt.domains import Domain
+from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
+from superopt.ir.dimensions import Dimension
+from superopt.ir.types import TensorType, UnknownType, ValueType
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxForm:
+    """The ONNX node that an operator is, when the two agree input by input and output by output.
+
+    ``attributes`` pairs fields of the operator with names of ONNX attributes. Operators that need more (weights
+    reshaped, constants as inputs) are lowered by ``superopt.onnx_io``.
+    """
+
+    op_type: str
+    attributes: tuple[tuple[str, str], ...] = ()
+    since: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operator asks of a device, for the analytic cost model."""
+
+    flops: Dimension
+    bytes: Dimension
+
+
+class Operator(ABC):
+    """A tensor operator; subclasses are frozen dataclasses.
+
+    ``implicit`` names fields that equations leave out because unification determines them: dimensions of
+    constants, the size of the first half of a split, the target of a broadcast.
+    """
+
+    name: ClassVar[str]
+    implicit: ClassVar[tuple[str, ...]] = ()
+    onnx: ClassVar[OnnxForm | None] = None
+    foldable: ClassVar[bool] = True
+    element_wise: ClassVar[bool] = False
+
+    @abstractmethod
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """Output types for input types; raises IllTypedError (DimensionMismatchError where two dimensions
+        differ, so that unification can solve for symbols)."""
+
+    @abstractmethod
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Output arrays for input arrays, over any domain; arrays have a leading stack axis."""
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """One operation per output element, and all tensors moved once, unless a subclass knows better."""
+        return Work(_total(t.elements for t in outputs), moved_bytes(inputs, outputs))
+
+
+OPERATORS: dict[str, type[Operator]] = {}
+
+OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
+
+
+def register(operator: OperatorClass) -> OperatorClass:
+    """Class decorator: makes an operator known by its name."""
+    if operator.name in OPERATORS:
+        raise ValueError(f"operator {operator.name} is registered twice")
+    OPERATORS[operator.name] = operator
+    return operator
+
+
+def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Operator:
+    """The operator of that name with the attributes given, normalised; the others at their defaults.
+
+    Raises IllTypedError for an unknown operator, an unknown attribute, or a missing one.
+    """
+    operator = OPERATORS.get(name)
+    if operator is None:
+        raise IllTypedError(f"unknown operator {name}; known: {', '.join(sorted(OPERATORS))}")
+    fields = {field.name: field for field in dataclasses.fields(operator)}  # pyright: ignore
+    for attribute in attributes:
+        if attribute not in fields:
+            raise IllTypedError(f"{name} has no attribute {attribute}; it has: {', '.join(fields) or 'none'}")
+    values = {key: normalise_attribute(key, value) for key, value in attributes.items()}
+    for field in fields.values():
+        if field.name not in values and field.default is dataclasses.MISSING:
+            raise IllTypedError(f"{name} needs the attribute {field.name}")
+    return operator(**values)
+
+
+def attributes_of(operator: Operator) -> dict[str, object]:
+    """All attributes by name, implicit ones included."""
+    return {field.name: getattr(operator, field.name) for field in dataclasses.fields(operator)}  # pyright: ignore
+
+
+def attribute_names(name: str) -> tuple[str, ...]:
+    """The attributes of the operator of that name, implicit ones included; () for an unknown operator."""
+    operator = OPERATORS.get(name)
+    return tuple(f.name for f in dataclasses.fields(operator)) if operator else ()  # pyright: ignore
+
+
+def attribute_defaults(name: str) -> dict[str, object]:
+    """The attributes of an operator that have a default, with it."""
+    return {
+        field.name: field.default
+        for field in dataclasses.fields(OPERATORS[name])  # pyright: ignore
+        if field.default is not dataclasses.MISSING
+    }
+
+
+PAIRS = frozenset(("kernel", "stride", "dilation"))
+
+
+def normalise_attribute(name: str, value: object) -> object:
+    """The one spelling of an attribute: ``kernel=3`` is ``(3, 3)``, a fraction that is whole is an int."""
+    if name in PAIRS and isinstance(value, int):
+        return (value, value)
+    if isinstance(value, float):
+        value = _shortest_fraction(value)
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return int(value)
+    return value
+
+
+def _shortest_fraction(value: float) -> Fraction:
+    """The simplest fraction that rounds to the float, as a person would have written it."""
+    for limit in (100, 10**4, 10**6, 10**9):
+        simple = Fraction(value).limit_denominator(limit)
+        if float(simple) == value:
+            return simple
+    return Fraction(value)
+
+
+def tensors(where: str, count: int, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
+    """The input types, checked to be ``count`` tensors."""
+    if len(types) != count:
+        raise IllTypedError(f"{where}: expected {count} inputs, got {len(types)}")
+    return all_tensors(where, types)
+
+
+def all_tensors(where: str, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
+    """The input types, checked to be tensors of known rank."""
+    checked: list[TensorType] = []
+    for type_ in types:
+        if isinstance(type_, UnknownType):
+            raise IllTypedError(f"{where}: expected a tensor of known rank, got {type_}")
+        checked.append(type_)
+    return tuple(checked)
+
+
+def require_rank(where: str, type_: TensorType, low: int, high: int | None = None) -> None:
+    """Raises RankMismatchError unless the rank is between the bounds."""
+    high = low if high is None else high
+    if not low <= type_.rank <= high:
+        raise RankMismatchError(where, str(low) if low == high else f"{low} to {high}", type_.rank)
+
+
+def axis_of(where: str, axis: int, rank: int) -> int:
+    """The axis counted from 0; raises RankMismatchError when it is out of range."""
+    if not -rank <= axis < rank:
+        raise RankMismatchError(where, f"more than axis {axis} needs", rank)
+    return axis % rank
+
+
+def same_element(where: str, *types: TensorType) -> None:
+    """Raises IllTypedError unless all element types are equal."""
+    for type_ in types[1:]:
+        if type_.element is not types[0].element:
+            raise IllTypedError(f"{where}: element types {types[0].element} and {type_.element} must be equal")
+
+
+def require_float(where: str, *types: TensorType) -> None:
+    """Raises IllTypedError unless all element types are floating point."""
+    for type_ in types:
+        if not type_.element.is_float:
+            raise IllTypedError(f"{where}: expected a floating point tensor, got {type_}")
+
+
+def equal_dimensions(where: str, left: Dimension, right: Dimension) -> None:
+    """Raises DimensionMismatchError unless the dimensions are equal."""
+    if left != right:
+        raise DimensionMismatchError(left, right, where)
+
+
+def equal_shapes(where: str, left: TensorType, right: TensorType) -> None:
+    """Raises RankMismatchError or DimensionMismatchError unless the shapes are equal."""
+    if left.rank != right.rank:
+        raise RankMismatchError(where, str(left.rank), right.rank)
+    for a, b in zip(left.shape, right.shape, strict=True):
+        equal_dimensions(where, a, b)
+
+
+def moved_bytes(inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Dimension:
+    """The bytes of all tensors, read or written once."""
+    return _total(t.elements * t.element.bytes_per_element for t in (*inputs, *outputs))
+
+
+def _total(dimensions: Iterable[Dimension]) -> Dimension:
+    total: Dimension = 0
+    for dimension in dimensions:
+        total = total + dimension
+    return total
+
+
+__all__ = [
+    "OPERATORS",
+    "OnnxForm",
+    "Operator",
+    "Work",
+    "all_tensors",
+    "attribute_defaults",
+    "attribute_names",
+    "attributes_of",
+    "axis_of",
+    "equal_dimensions",
+    "equal_shapes",
+    "moved_bytes",
+    "normalise_attribute",
+    "operator_from_attributes",
+    "register",
+    "require_float",
+    "require_rank",
+    "same_element",
+    "tensors",
+]

@@ -1,0 +1,203 @@
+"""Two-dimensional convolutions: grouped convolution, enlarging of kernels, the kernels that are constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from superopt.domains import Array, Domain
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.types import ElementType, TensorType, ValueType
+from superopt.ops.activation import Activation, activate, activation_from_text
+from superopt.ops.base import (
+    Operator,
+    Work,
+    equal_dimensions,
+    moved_bytes,
+    register,
+    require_float,
+    require_rank,
+    same_element,
+    tensors,
+)
+from superopt.ops.matrix import concrete
+from superopt.ops.windows import Padding, explicit_padding, output_size, windows
+
+A = TypeVar("A")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Conv(Operator):
+    """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw]; the weight's shape says the groups."""
+
+    name: ClassVar[str] = "conv"
+    stride: tuple[int, int] = (1, 1)
+    padding: Padding = "valid"
+    dilation: tuple[int, int] = (1, 1)
+    activation: Activation = "none"
+
+    def groups(self, data: TensorType, weight: TensorType) -> Dimension:
+        """Channels of the input over channels of the weight; raises where that is no divisor of the outputs."""
+        channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
+        if channels == per_group:
+            return 1
+        if isinstance(channels, int) and isinstance(per_group, int):
+            if per_group == 0 or channels % per_group:
+                equal_dimensions(f"{self.name}, channels", channels, per_group)
+            groups = channels // per_group
+            if isinstance(outputs, int) and outputs % groups:
+                raise IllTypedError(f"{self.name}: {outputs} outputs do not divide into {groups} groups")
+            return groups
+        if per_group == 1 and channels == outputs:
+            return channels
+        equal_dimensions(f"{self.name}, channels", channels, per_group)
+        return 1
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """([n, c, h, w], [o, c / g, kh, kw]) -> [n, o, h', w']."""
+        data, weight = tensors(self.name, 2, types)
+        activation_from_text(self.activation)
+        same_element(self.name, data, weight)
+        require_float(self.name, data)
+        require_rank(f"{self.name}, first input", data, 4)
+        require_rank(f"{self.name}, second input", weight, 4)
+        self.groups(data, weight)
+        sizes = tuple(
+            output_size(self.name, data.shape[axis + 2], weight.shape[axis + 2], s, d, self.padding, axis)
+            for axis, (s, d) in enumerate(zip(self.stride, self.dilation, strict=True))
+        )
+        return (data.with_shape((data.shape[0], weight.shape[0], *sizes)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Windows times kernels, one matrix product per group."""
+        data, weight = arrays
+        n, c, h, w = domain.shape(data)
+        outputs, per_group, kh, kw = domain.shape(weight)
+        groups = c // per_group
+        padding = explicit_padding((h, w), (kh, kw), self.stride, self.dilation, self.padding)
+        views = windows(domain, data, (kh, kw), self.stride, self.dilation, padding, repeat_edge=False)
+        rows, columns = domain.shape(views)[2:4]
+        views = domain.reshape(views, (n, groups, per_group, rows, columns, kh, kw))
+        views = domain.transpose(views, (0, 1, 2, 5, 6, 3, 4))
+        views = domain.reshape(views, (n, groups, per_group * kh * kw, rows * columns))
+        kernels = domain.reshape(weight, (1, groups, outputs // groups, per_group * kh * kw))
+        result = domain.reshape(domain.matmul(kernels, views), (n, outputs, rows, columns))
+        return (activate(domain, self.activation, result),)
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """Two operations per weight and position."""
+        per_position = inputs[1].shape[1] * inputs[1].shape[2] * inputs[1].shape[3]
+        return Work(outputs[0].elements * per_position * 2, moved_bytes(inputs, outputs))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Enlarge(Operator):
+    """A convolution kernel padded with zeros on all sides to the size ``kernel`` (TASO: enlarge)."""
+
+    name: ClassVar[str] = "enlarge"
+    kernel: tuple[int, int]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """[o, c, kh, kw] -> [o, c, KH, KW]; the difference of the sizes is even."""
+        (weight,) = tensors(self.name, 1, types)
+        require_rank(self.name, weight, 4)
+        for old, new in zip(weight.shape[2:], self.kernel, strict=True):
+            if isinstance(old, int) and (new < old or (new - old) % 2):
+                raise IllTypedError(f"{self.name}: a kernel of {old} cannot be centred in {new}")
+        return (weight.with_shape((*weight.shape[:2], *self.kernel)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Zeros around."""
+        (weight,) = arrays
+        margins = [(new - old) // 2 for old, new in zip(domain.shape(weight)[2:], self.kernel, strict=True)]
+
+        def pad(part: Array) -> Array:
+            return np.pad(part, [(0, 0)] * (part.ndim - 2) + [(margin, margin) for margin in margins])
+
+        return (domain.rearrange(pad, weight),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class AveragePoolKernel(Operator):
+    """The depthwise kernel whose convolution is average pooling with padding counted (TASO: C_pool)."""
+
+    name: ClassVar[str] = "avgpool_kernel"
+    implicit: ClassVar[tuple[str, ...]] = ("channels",)
+    kernel: tuple[int, int]
+    channels: Dimension
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> [channels, 1, kh, kw]."""
+        tensors(self.name, 0, types)
+        return (TensorType(ElementType.FLOAT, (self.channels, 1, *self.kernel)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """1 / (kh kw) everywhere."""
+        shape = (concrete(self.name, self.channels), 1, *self.kernel)
+        return (domain.constant(np.ones(shape, np.int64), np.array(self.kernel[0] * self.kernel[1])),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class IdentityKernel(Operator):
+    """The kernel whose convolution with padding ``same`` and stride 1 changes nothing (TASO: I_conv)."""
+
+    name: ClassVar[str] = "identity_kernel"
+    implicit: ClassVar[tuple[str, ...]] = ("channels",)
+    kernel: tuple[int, int]
+    channels: Dimension
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> [channels, channels, kh, kw] for odd sizes."""
+        tensors(self.name, 0, types)
+        if self.kernel[0] % 2 == 0 or self.kernel[1] % 2 == 0:
+            raise IllTypedError(f"{self.name}: expected an odd kernel, got {self.kernel}")
+        return (TensorType(ElementType.FLOAT, (self.channels, self.channels, *self.kernel)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """One at the centre, from each channel to itself."""
+        channels = concrete(self.name, self.channels)
+        values = np.zeros((channels, channels, *self.kernel), np.int64)
+        values[range(channels), range(channels), self.kernel[0] // 2, self.kernel[1] // 2] = 1
+        return (domain.constant(values, np.ones((), np.int64)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class BandKernel(Operator):
+    """The 1x1 kernel that sums ``size`` neighbouring channels, cut off at both ends.
+
+    Channel i takes channels i - floor((size - 1) / 2) to i + ceil((size - 1) / 2), as local response
+    normalisation does.
+    """
+
+    name: ClassVar[str] = "band_kernel"
+    implicit: ClassVar[tuple[str, ...]] = ("channels",)
+    size: int
+    channels: Dimension
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> [channels, channels, 1, 1]."""
+        tensors(self.name, 0, types)
+        return (TensorType(ElementType.FLOAT, (self.channels, self.channels, 1, 1)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Ones in the band."""
+        return (domain.constant(band(concrete(self.name, self.channels), self.size)[:, :, None, None], np.array(1)),)
+
+
+def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """[channels, channels]: 1 where column j is in the window of row i."""
+    offsets = np.arange(channels)[None, :] - np.arange(channels)[:, None]
+    return ((offsets >= -((size - 1) // 2)) & (offsets <= size // 2)).astype(np.int64)
+
+
+def groups_of(data: TensorType, weight: TensorType) -> Dimension:
+    """The number of groups of a convolution with these operands."""
+    return floor_divide(data.shape[1], weight.shape[1])

@@ -1,0 +1,176 @@
+"""Elementwise arithmetic: operands of equal shapes; broadcasting is a node of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, TypeVar
+
+from superopt.domains import Domain
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops.base import (
+    OnnxForm,
+    Operator,
+    equal_shapes,
+    register,
+    require_float,
+    require_rank,
+    same_element,
+    tensors,
+)
+
+A = TypeVar("A")
+
+
+class BinaryElementwise(Operator):
+    """Two tensors of equal type to one of the same type."""
+
+    element_wise: ClassVar[bool] = True
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """(t, t) -> t."""
+        left, right = tensors(self.name, 2, types)
+        same_element(self.name, left, right)
+        equal_shapes(self.name, left, right)
+        return (left,)
+
+
+class UnaryElementwise(Operator):
+    """One floating point tensor to one of the same type."""
+
+    element_wise: ClassVar[bool] = True
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """t -> t."""
+        (only,) = tensors(self.name, 1, types)
+        require_float(self.name, only)
+        return (only,)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Add(BinaryElementwise):
+    """x + y (TASO: ewadd)."""
+
+    name: ClassVar[str] = "add"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Add", since=7)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Sum."""
+        return (domain.add(arrays[0], arrays[1]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Subtract(BinaryElementwise):
+    """x - y."""
+
+    name: ClassVar[str] = "sub"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Sub", since=7)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Difference."""
+        return (domain.subtract(arrays[0], arrays[1]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Multiply(BinaryElementwise):
+    """x * y, elementwise (TASO: ewmul)."""
+
+    name: ClassVar[str] = "mul"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Product."""
+        return (domain.multiply(arrays[0], arrays[1]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Divide(BinaryElementwise):
+    """x / y, elementwise, of floating point tensors."""
+
+    name: ClassVar[str] = "div"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Div", since=7)
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """(t, t) -> t for floating point t: integer division truncates, which is not this operator."""
+        result = BinaryElementwise.infer(self, *types)
+        require_float(self.name, *result)
+        return result
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Quotient."""
+        return (domain.divide(arrays[0], arrays[1]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Scale(Operator):
+    """A tensor times a 0-d scalar (TASO: smul)."""
+
+    name: ClassVar[str] = "scale"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
+    element_wise: ClassVar[bool] = True
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """(t, scalar) -> t."""
+        tensor, factor = tensors(self.name, 2, types)
+        require_rank(f"{self.name}, second input", factor, 0)
+        same_element(self.name, tensor, factor)
+        return (tensor,)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Product with the scalar."""
+        return (domain.multiply(arrays[0], arrays[1]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Identity(Operator):
+    """The tensor itself: identity nodes, dropout at inference."""
+
+    name: ClassVar[str] = "identity"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Identity")
+    element_wise: ClassVar[bool] = True
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """t -> t."""
+        return tensors(self.name, 1, types)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The same array."""
+        return arrays
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Sqrt(UnaryElementwise):
+    """Square root, elementwise."""
+
+    name: ClassVar[str] = "sqrt"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Sqrt", since=6)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Square root."""
+        return (domain.sqrt(arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Power(UnaryElementwise):
+    """x to a constant power, elementwise, for x > 0."""
+
+    name: ClassVar[str] = "power"
+    exponent: Fraction | int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Products for small positive integers, the named function ``power`` otherwise."""
+        (base,) = arrays
+        if isinstance(self.exponent, int) and 1 <= self.exponent <= 8:
+            result = base
+            for _ in range(self.exponent - 1):
+                result = domain.multiply(result, base)
+            return (result,)
+        return (domain.apply("power", base, (Fraction(self.exponent),)),)

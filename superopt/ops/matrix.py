@@ -1,0 +1,112 @@
+"""Matrices: product, transposition, identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from superopt.domains import Domain
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension
+from superopt.ir.types import ElementType, TensorType, ValueType
+from superopt.ops.base import (
+    OnnxForm,
+    Operator,
+    Work,
+    equal_dimensions,
+    moved_bytes,
+    register,
+    require_rank,
+    same_element,
+    tensors,
+)
+
+A = TypeVar("A")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Matmul(Operator):
+    """Matrix product over the last two axes; batch dimensions are equal, or one operand is a plain matrix."""
+
+    name: ClassVar[str] = "matmul"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=9)
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """([..., m, k], [..., k, n]) -> [..., m, n]."""
+        left, right = tensors(self.name, 2, types)
+        same_element(self.name, left, right)
+        require_rank(f"{self.name}, first input", left, 2, 64)
+        require_rank(f"{self.name}, second input", right, 2, 64)
+        equal_dimensions(self.name, left.shape[-1], right.shape[-2])
+        batch = left.shape[:-2] or right.shape[:-2]
+        if left.rank > 2 and right.rank > 2:
+            require_rank(f"{self.name}, second input", right, left.rank)
+            for a, b in zip(left.shape[:-2], right.shape[:-2], strict=True):
+                equal_dimensions(self.name, a, b)
+        return (left.with_shape((*batch, left.shape[-2], right.shape[-1])),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Matrix product."""
+        return (domain.matmul(arrays[0], arrays[1]),)
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """2 m n k operations."""
+        return Work(outputs[0].elements * inputs[0].shape[-1] * 2, moved_bytes(inputs, outputs))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Transpose(Operator):
+    """Axis i of the result is axis ``perm[i]``; without ``perm`` the last two axes are swapped."""
+
+    name: ClassVar[str] = "transpose"
+    perm: tuple[int, ...] = ()
+
+    def permutation(self, rank: int) -> tuple[int, ...]:
+        """The permutation of all axes at that rank; raises IllTypedError."""
+        if not self.perm:
+            if rank < 2:
+                raise IllTypedError(f"{self.name}: expected rank >= 2, got {rank}")
+            return (*range(rank - 2), rank - 1, rank - 2)
+        if sorted(self.perm) != list(range(rank)):
+            raise IllTypedError(f"{self.name}: perm={self.perm} is no permutation of {rank} axes")
+        return self.perm
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """Permuted shape."""
+        (only,) = tensors(self.name, 1, types)
+        return (only.with_shape(tuple(only.shape[axis] for axis in self.permutation(only.rank))),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Permuted axes."""
+        return (domain.transpose(arrays[0], self.permutation(len(domain.shape(arrays[0])))),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class IdentityMatrix(Operator):
+    """The identity matrix (TASO: I_matmul)."""
+
+    name: ClassVar[str] = "identity_matrix"
+    implicit: ClassVar[tuple[str, ...]] = ("size",)
+    size: Dimension
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> [size, size]."""
+        tensors(self.name, 0, types)
+        return (TensorType(ElementType.FLOAT, (self.size, self.size)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Ones on the diagonal."""
+        size = concrete(self.name, self.size)
+        return (domain.constant(np.eye(size, dtype=np.int64), np.ones((), np.int64)),)
+
+
+def concrete(where: str, dimension: Dimension) -> int:
+    """The dimension as a number; raises IllTypedError for a symbol."""
+    if not isinstance(dimension, int):
+        raise IllTypedError(f"{where}: expected a known size, got {dimension}")
+    return dimension

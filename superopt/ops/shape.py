@@ -1,0 +1,208 @@
+"""Operators that only move elements: concat, split and its halves, reshape, broadcast; and the tensor of ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from superopt.domains import Domain
+from superopt.errors import IllTypedError, RankMismatchError
+from superopt.ir.dimensions import Dimension
+from superopt.ir.types import ElementType, TensorType, ValueType
+from superopt.ops.base import (
+    OnnxForm,
+    Operator,
+    all_tensors,
+    axis_of,
+    equal_dimensions,
+    register,
+    require_rank,
+    same_element,
+    tensors,
+)
+from superopt.ops.matrix import concrete
+
+A = TypeVar("A")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Concat(Operator):
+    """Tensors one after another along an axis; any number of them in a graph, two in a rule."""
+
+    name: ClassVar[str] = "concat"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Concat", attributes=(("axis", "axis"),), since=4)
+    axis: int
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """Equal shapes but for the axis, along which sizes add up."""
+        parts = all_tensors(self.name, types)
+        if not parts:
+            raise IllTypedError(f"{self.name}: expected at least one input, got none")
+        same_element(self.name, *parts)
+        first = parts[0]
+        axis = axis_of(self.name, self.axis, first.rank)
+        total = first.shape[axis]
+        for part in parts[1:]:
+            require_rank(self.name, part, first.rank)
+            for index, (a, b) in enumerate(zip(first.shape, part.shape, strict=True)):
+                if index != axis:
+                    equal_dimensions(self.name, a, b)
+            total = total + part.shape[axis]
+        return (first.with_shape((*first.shape[:axis], total, *first.shape[axis + 1 :])),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Joined."""
+        axis = axis_of(self.name, self.axis, len(domain.shape(arrays[0])))
+        return (domain.concatenate(arrays, axis),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Split(Operator):
+    """A tensor cut along an axis into pieces of the given sizes."""
+
+    name: ClassVar[str] = "split"
+    axis: int
+    sizes: tuple[Dimension, ...]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """One output per size; the sizes add up to the dimension."""
+        (whole,) = tensors(self.name, 1, types)
+        axis = axis_of(self.name, self.axis, whole.rank)
+        total: Dimension = 0
+        for size in self.sizes:
+            total = total + size
+        equal_dimensions(self.name, whole.shape[axis], total)
+        return tuple(_resized(whole, axis, size) for size in self.sizes)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The pieces."""
+        (whole,) = arrays
+        axis = axis_of(self.name, self.axis, len(domain.shape(whole)))
+        pieces: list[A] = []
+        start = 0
+        for size in self.sizes:
+            stop = start + concrete(self.name, size)
+            pieces.append(domain.slice(whole, axis, start, stop))
+            start = stop
+        return tuple(pieces)
+
+
+class Half(Operator):
+    """One of the two pieces of a tensor cut at ``size`` along ``axis``: a split as rules write it."""
+
+    axis: int
+    size: Dimension
+    port: ClassVar[int]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """The dimension becomes ``size``, or what is left of it."""
+        (whole,) = tensors(self.name, 1, types)
+        axis = axis_of(self.name, self.axis, whole.rank)
+        extent = whole.shape[axis]
+        if isinstance(self.size, int) and isinstance(extent, int) and not 0 < self.size < extent:
+            raise IllTypedError(f"{self.name}: cannot cut {extent} at {self.size}")
+        return (_resized(whole, axis, (self.size, extent - self.size)[self.port]),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The piece."""
+        (whole,) = arrays
+        axis = axis_of(self.name, self.axis, len(domain.shape(whole)))
+        cut = concrete(self.name, self.size)
+        bounds = ((0, cut), (cut, domain.shape(whole)[axis]))[self.port]
+        return (domain.slice(whole, axis, *bounds),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Split0(Half):
+    """The first half."""
+
+    name: ClassVar[str] = "split0"
+    implicit: ClassVar[tuple[str, ...]] = ("size",)
+    port: ClassVar[int] = 0
+    axis: int
+    size: Dimension
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Split1(Half):
+    """The second half."""
+
+    name: ClassVar[str] = "split1"
+    implicit: ClassVar[tuple[str, ...]] = ("size",)
+    port: ClassVar[int] = 1
+    axis: int
+    size: Dimension
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Reshape(Operator):
+    """The same elements in row-major order at another shape."""
+
+    name: ClassVar[str] = "reshape"
+    shape: tuple[Dimension, ...]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """The number of elements stays."""
+        (only,) = tensors(self.name, 1, types)
+        result = only.with_shape(self.shape)
+        equal_dimensions(self.name, only.elements, result.elements)
+        return (result,)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Reshaped."""
+        return (domain.reshape(arrays[0], tuple(concrete(self.name, size) for size in self.shape)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Broadcast(Operator):
+    """numpy broadcasting to a shape: trailing axes are aligned, axes of 1 and missing axes are repeated."""
+
+    name: ClassVar[str] = "broadcast"
+    implicit: ClassVar[tuple[str, ...]] = ("shape",)
+    shape: tuple[Dimension, ...]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """Every dimension is 1 or equals the aligned one of the target."""
+        (only,) = tensors(self.name, 1, types)
+        if only.rank > len(self.shape):
+            raise RankMismatchError(self.name, f"at most {len(self.shape)}", only.rank)
+        for own, target in zip(reversed(only.shape), reversed(self.shape), strict=False):
+            if own != 1:
+                equal_dimensions(self.name, own, target)
+        return (only.with_shape(self.shape),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Repeated."""
+        return (domain.broadcast(arrays[0], tuple(concrete(self.name, size) for size in self.shape)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Ones(Operator):
+    """A tensor of ones (TASO: I_ewmul)."""
+
+    name: ClassVar[str] = "ones"
+    implicit: ClassVar[tuple[str, ...]] = ("shape",)
+    shape: tuple[Dimension, ...]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> shape."""
+        tensors(self.name, 0, types)
+        return (TensorType(ElementType.FLOAT, self.shape),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Ones."""
+        shape = tuple(concrete(self.name, size) for size in self.shape)
+        return (domain.constant(np.ones(shape, np.int64), np.ones((), np.int64)),)
+
+
+def _resized(whole: TensorType, axis: int, size: Dimension) -> TensorType:
+    return whole.with_shape((*whole.shape[:axis], size, *whole.shape[axis + 1 :]))

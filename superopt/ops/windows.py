@@ -1,0 +1,94 @@
+"""Windows that slide over the last two axes: padding modes, output sizes, extraction."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from superopt.domains import Array, Domain
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension, floor_divide
+
+A = TypeVar("A")
+
+Padding: TypeAlias = "str | tuple[int, int, int, int]"
+"""``valid``, ``same`` (symmetric, odd kernels), ``same_upper``, ``same_lower``, or (top, left, bottom, right)."""
+
+
+def output_size(
+    where: str, size: Dimension, kernel: Dimension, stride: int, dilation: int, padding: Padding, axis: int
+) -> Dimension:
+    """The number of window positions along one of the two axes (0 is rows); raises IllTypedError."""
+    extent = dilation * (kernel - 1) + 1
+    if isinstance(padding, tuple):
+        padded = size + padding[axis] + padding[axis + 2]
+    elif padding == "valid":
+        padded = size
+    elif padding == "same":
+        if isinstance(extent, int) and extent % 2 == 0:
+            raise IllTypedError(f"{where}: padding=same needs an odd kernel, got extent {extent}")
+        padded = size + extent - 1
+    elif padding in ("same_upper", "same_lower"):
+        return floor_divide(size + stride - 1, stride)
+    else:
+        raise IllTypedError(f"{where}: unknown padding {padding}; known: valid, same, same_upper, same_lower, (t, l, b, r)")
+    room = padded - extent
+    if isinstance(room, int) and room < 0:
+        raise IllTypedError(f"{where}: a window of {extent} does not fit in {padded}")
+    return floor_divide(room, stride) + 1
+
+
+def explicit_padding(
+    sizes: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], padding: Padding
+) -> tuple[int, int, int, int]:
+    """The padding as (top, left, bottom, right) for known sizes."""
+    if isinstance(padding, tuple):
+        return padding
+    if padding == "valid":
+        return (0, 0, 0, 0)
+    before: list[int] = []
+    after: list[int] = []
+    for size, k, s, d in zip(sizes, kernel, stride, dilation, strict=True):
+        extent = d * (k - 1) + 1
+        total = extent - 1 if padding == "same" else max((-(-size // s) - 1) * s + extent - size, 0)
+        small, large = total // 2, total - total // 2
+        before.append(large if padding == "same_lower" else small)
+        after.append(small if padding == "same_lower" else large)
+    return (before[0], before[1], after[0], after[1])
+
+
+def windows(
+    domain: Domain[A],
+    array: A,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    *,
+    repeat_edge: bool,
+) -> A:
+    """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns].
+
+    Padding is zeros; with ``repeat_edge`` it repeats the border, so that the maximum of a window does not change.
+    """
+    extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
+
+    def extract(part: Array) -> Array:
+        widths = [(0, 0)] * (part.ndim - 2) + [(padding[0], padding[2]), (padding[1], padding[3])]
+        padded = np.pad(part, widths, mode="edge") if repeat_edge else np.pad(part, widths)
+        views = sliding_window_view(padded, extents, axis=(-2, -1))  # pyright: ignore
+        return views[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+
+    return domain.rearrange(extract, array)
+
+
+def window_counts(
+    sizes: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int]
+) -> Array:
+    """[rows, columns]: how many positions of each window lie inside the tensor."""
+    widths = ((padding[0], padding[2]), (padding[1], padding[3]))
+    inside = np.pad(np.ones(sizes, np.int64), widths)
+    views = sliding_window_view(inside, kernel)
+    return views[:: stride[0], :: stride[1]].sum(axis=(-2, -1))
