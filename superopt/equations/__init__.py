@@ -1,0 +1,17 @@
+"""Equations as text: parsing, printing, and the one spelling that gives a rule its id."""
+
+from superopt.equations.canonical import canonical, rule_id
+from superopt.equations.parser import parse_equation, parse_equations, parse_term
+from superopt.equations.printer import format_attribute, format_condition, format_equation, format_term
+
+__all__ = [
+    "canonical",
+    "format_attribute",
+    "format_condition",
+    "format_equation",
+    "format_term",
+    "parse_equation",
+    "parse_equations",
+    "parse_term",
+    "rule_id",
+]

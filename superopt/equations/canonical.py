@@ -1,0 +1,111 @@
+"""One spelling for each rule: variables renamed in order of occurrence, and an id that is its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import permutations
+
+from superopt.equations.printer import format_equation
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Condition,
+    ConditionCall,
+    ConditionName,
+    ConditionTerm,
+    Direction,
+    Equation,
+    Term,
+    Variable,
+    subterms,
+)
+
+_NAMES = ("x", "y", "z", "w", "u", "v")
+_ATTRIBUTE_LETTERS: Mapping[str, str] = {"stride": "s", "padding": "p", "axis": "a", "kernel": "k", "activation": "c"}
+
+
+def canonical(equation: Equation) -> Equation:
+    """The equation with variables and attribute variables renamed; sides and direction stay."""
+    names = _variable_names(equation)
+    letters = _attribute_names(equation)
+    rename = {**{f"${name}": new for name, new in letters.items()}, **names}
+    cache: dict[Term, Term] = {}
+
+    def renamed(term: Term) -> Term:
+        found = cache.get(term)
+        if found is None:
+            if isinstance(term, Variable):
+                found = Variable(names[term.name])
+            else:
+                attributes = tuple((key, _renamed_attribute(value, letters)) for key, value in term.attributes)
+                found = Application(term.operator, attributes, tuple(renamed(child) for child in term.inputs))
+            cache[term] = found
+        return found
+
+    return replace(
+        equation,
+        left=tuple(renamed(term) for term in equation.left),
+        right=tuple(renamed(term) for term in equation.right),
+        conditions=tuple(sorted((_renamed_condition(c, rename) for c in equation.conditions), key=repr)),
+        types=tuple(sorted((names[name], type_) for name, type_ in equation.types if name in names)),
+    )
+
+
+def rule_id(equation: Equation) -> str:
+    """16 hex digits: the same for renamed variables, for both orders of outputs, and for both ways of ``<=>``."""
+    both_ways = equation.direction is not Direction.FORWARD
+    texts: list[str] = []
+    for order in permutations(range(len(equation.left))):
+        shuffled = replace(
+            equation,
+            left=tuple(equation.left[i] for i in order),
+            right=tuple(equation.right[i] for i in order),
+            direction=Direction.BOTH if both_ways else Direction.FORWARD,
+            name="",
+        )
+        texts.append(format_equation(canonical(shuffled)))
+        if both_ways:
+            texts.append(format_equation(canonical(shuffled.reversed())))
+    return hashlib.sha256(min(texts).encode()).hexdigest()[:16]
+
+
+def _variable_names(equation: Equation) -> dict[str, str]:
+    ordered = [t.name for t in subterms(*equation.left, *equation.right) if isinstance(t, Variable)]
+    return {name: _NAMES[i] if i < len(_NAMES) else f"x{i}" for i, name in enumerate(ordered)}
+
+
+def _attribute_names(equation: Equation) -> dict[str, str]:
+    letters: dict[str, str] = {}
+    used: set[str] = set()
+    for term in subterms(*equation.left, *equation.right):
+        if isinstance(term, Variable):
+            continue
+        for key, value in term.attributes:
+            if isinstance(value, AttributeVariable) and value.name not in letters:
+                letter = _ATTRIBUTE_LETTERS.get(key, key)
+                fresh = next(n for n in (letter, *(f"{letter}{i}" for i in range(2, 99))) if n not in used)
+                letters[value.name] = fresh
+                used.add(fresh)
+    return letters
+
+
+def _renamed_attribute(value: AttributeTerm, letters: Mapping[str, str]) -> AttributeTerm:
+    return AttributeVariable(letters[value.name]) if isinstance(value, AttributeVariable) else value
+
+
+def _renamed_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
+    right = None if condition.right is None else _renamed_operand(condition.right, names)
+    return Condition(_renamed_operand(condition.left, names), condition.relation, right)
+
+
+def _renamed_operand(operand: ConditionTerm, names: Mapping[str, str]) -> ConditionTerm:
+    match operand:
+        case ConditionName(name):
+            return ConditionName(names.get(name) or names.get(f"${name}") or name)
+        case ConditionCall(function, arguments):
+            return ConditionCall(function, tuple(_renamed_operand(argument, names) for argument in arguments))
+        case _:
+            return operand

@@ -1,0 +1,10 @@
+"""Words that are attribute values; any other name to the right of ``=`` in brackets is an attribute variable."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from superopt.ops.activation import Activation
+
+PADDING_WORDS = ("valid", "same", "same_upper", "same_lower")
+KEYWORDS: frozenset[str] = frozenset((*PADDING_WORDS, *get_args(Activation)))

@@ -1,0 +1,32 @@
+"""Terms in their one spelling: attributes normalised, defaults left out, in the order of the operator's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from superopt.errors import IllTypedError
+from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term
+from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
+
+
+def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs: Term) -> Application:
+    """The operator applied to terms; raises IllTypedError for an operator or attribute that does not exist."""
+    if operator not in OPERATORS:
+        raise IllTypedError(f"unknown operator {operator}; known: {', '.join(sorted(OPERATORS))}")
+    names = attribute_names(operator)
+    for name in attributes:
+        if name not in names:
+            raise IllTypedError(f"{operator} has no attribute {name}; it has: {', '.join(names) or 'none'}")
+    defaults = attribute_defaults(operator)
+    kept: list[tuple[str, AttributeTerm]] = []
+    for name in names:
+        if name not in attributes:
+            continue
+        value = attributes[name]
+        if not isinstance(value, AttributeVariable):
+            value = cast("AttributeTerm", normalise_attribute(name, value))
+            if name in defaults and normalise_attribute(name, defaults[name]) == value:
+                continue
+        kept.append((name, value))
+    return Application(operator, tuple(kept), tuple(inputs))
