@@ -69,7 +69,9 @@ class PrimeFieldDomain(Domain[FieldArray]):
         return FieldArray(
             _multiply(numerators % MODULUS, _inverse(denominators % MODULUS, MODULUS), MODULUS)[np.newaxis],
             _multiply(
-                numerators % EXPONENT_PRIME, _inverse(denominators % EXPONENT_PRIME, EXPONENT_PRIME), EXPONENT_PRIME
+                numerators % EXPONENT_PRIME,
+                _inverse(denominators % EXPONENT_PRIME, EXPONENT_PRIME),
+                EXPONENT_PRIME,
             )[np.newaxis],
             (numerators / denominators)[np.newaxis],
         )
@@ -137,7 +139,9 @@ class PrimeFieldDomain(Domain[FieldArray]):
     def sqrt(self, array: FieldArray) -> FieldArray:
         """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""
         residue = _power(array.residue, np.int64((MODULUS + 1) // 4), MODULUS)
-        return FieldArray(residue, _hashed(residue, "sqrt") % EXPONENT_PRIME, self._floats.sqrt(np.abs(array.shadow)))
+        return FieldArray(
+            residue, _hashed(residue, "sqrt") % EXPONENT_PRIME, self._floats.sqrt(np.abs(array.shadow))
+        )
 
     def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
         """A random function: a keyed hash of the residue; the shadow is a smooth function of the shadow."""
@@ -158,7 +162,9 @@ def _multiply(left: Array, right: Array, modulus: int) -> npt.NDArray[np.int64]:
     return np.asarray(left, np.int64) * np.asarray(right, np.int64) % modulus
 
 
-def _power(base: npt.NDArray[np.int64] | np.int64, exponent: Array | np.int64, modulus: int) -> npt.NDArray[np.int64]:
+def _power(
+    base: npt.NDArray[np.int64] | np.int64, exponent: Array | np.int64, modulus: int
+) -> npt.NDArray[np.int64]:
     """Elementwise modular power by repeated squaring."""
     shape = np.broadcast_shapes(np.shape(base), np.shape(exponent))
     square = np.broadcast_to(np.asarray(base, np.int64), shape).copy()

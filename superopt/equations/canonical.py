@@ -24,7 +24,13 @@ from superopt.ir.terms import (
 )
 
 _NAMES = ("x", "y", "z", "w", "u", "v")
-_ATTRIBUTE_LETTERS: Mapping[str, str] = {"stride": "s", "padding": "p", "axis": "a", "kernel": "k", "activation": "c"}
+_ATTRIBUTE_LETTERS: Mapping[str, str] = {
+    "stride": "s",
+    "padding": "p",
+    "axis": "a",
+    "kernel": "k",
+    "activation": "c",
+}
 
 
 def canonical(equation: Equation) -> Equation:
@@ -40,7 +46,9 @@ def canonical(equation: Equation) -> Equation:
             if isinstance(term, Variable):
                 found = Variable(names[term.name])
             else:
-                attributes = tuple((key, _renamed_attribute(value, letters)) for key, value in term.attributes)
+                attributes = tuple(
+                    (key, _renamed_attribute(value, letters)) for key, value in term.attributes
+                )
                 found = Application(term.operator, attributes, tuple(renamed(child) for child in term.inputs))
             cache[term] = found
         return found

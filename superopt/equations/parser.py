@@ -97,7 +97,9 @@ def _parse(text: str, start: str, first_line: int, shift: int) -> lark.Tree[lark
 
 def _explain(error: UnexpectedInput, text: str, first_line: int, shift: int) -> str:
     at_end = isinstance(error, UnexpectedEOF) or error.line < 1
-    if at_end or (not isinstance(error, UnexpectedCharacters) and not text[error.pos_in_stream or 0 :].strip()):
+    if at_end or (
+        not isinstance(error, UnexpectedCharacters) and not text[error.pos_in_stream or 0 :].strip()
+    ):
         return f"line {first_line + text.count(chr(10))}: the equation {text.strip()!r} ends too early"
     line = first_line + error.line - 1
     column = error.column + (shift if error.line == 1 else 0)
@@ -109,9 +111,7 @@ def _trees(tree: lark.Tree[lark.Token]) -> list[lark.Tree[lark.Token]]:
     return [child for child in tree.children if isinstance(child, lark.Tree)]
 
 
-def _side(
-    tree: lark.Tree[lark.Token], first_line: int, types: dict[str, VariableType]
-) -> tuple[Term, ...]:
+def _side(tree: lark.Tree[lark.Token], first_line: int, types: dict[str, VariableType]) -> tuple[Term, ...]:
     inner = cast("lark.Tree[lark.Token]", tree.children[0])
     terms = _trees(tree) if tree.data == "tuple_side" else [inner]
     return tuple(_term(term, first_line, types) for term in terms)
@@ -132,7 +132,9 @@ def _term(tree: lark.Tree[lark.Token], first_line: int, types: dict[str, Variabl
             inputs: list[Term] = []
             for child in _trees(tree):
                 if child.data == "attribute":
-                    attributes[str(child.children[0])] = _value(cast("lark.Tree[lark.Token]", child.children[1]))
+                    attributes[str(child.children[0])] = _value(
+                        cast("lark.Tree[lark.Token]", child.children[1])
+                    )
                 else:
                     inputs.append(_term(child, first_line, types))
             try:

@@ -153,7 +153,9 @@ def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
     return total
 
 
-def solve(left: Dimension, right: Dimension, fixed: frozenset[str] = frozenset()) -> dict[str, Dimension] | None:
+def solve(
+    left: Dimension, right: Dimension, fixed: frozenset[str] = frozenset()
+) -> dict[str, Dimension] | None:
     """One symbol, expressed by the others, that makes ``left = right``; empty when they are equal already.
 
     Only a symbol that occurs linearly with coefficient 1 or -1, and nowhere else, is solved for; symbols in

@@ -217,6 +217,11 @@ class GraphEditor:
     def __contains__(self, node: NodeId) -> bool:
         return node in self._nodes
 
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """What the graph returns."""
+        return self._outputs
+
     def type_of(self, value: Value) -> ValueType:
         """The type of a value."""
         return self._nodes[value.node].types[value.port]

@@ -8,7 +8,15 @@ from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
 from superopt.ir.types import TensorType, ValueType
-from superopt.ops.base import Operator, axis_of, equal_dimensions, register, require_rank, same_element, tensors
+from superopt.ops.base import (
+    Operator,
+    axis_of,
+    equal_dimensions,
+    register,
+    require_rank,
+    same_element,
+    tensors,
+)
 
 A = TypeVar("A")
 

@@ -50,6 +50,7 @@ class Operator(ABC):
     onnx: ClassVar[OnnxForm | None] = None
     foldable: ClassVar[bool] = True
     element_wise: ClassVar[bool] = False
+    commutative: ClassVar[bool] = False
 
     @abstractmethod
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -175,7 +176,9 @@ def same_element(where: str, *types: TensorType) -> None:
     """Raises IllTypedError unless all element types are equal."""
     for type_ in types[1:]:
         if type_.element is not types[0].element:
-            raise IllTypedError(f"{where}: element types {types[0].element} and {type_.element} must be equal")
+            raise IllTypedError(
+                f"{where}: element types {types[0].element} and {type_.element} must be equal"
+            )
 
 
 def require_float(where: str, *types: TensorType) -> None:

@@ -52,7 +52,8 @@ class Conv(Operator):
             if isinstance(outputs, int) and outputs % groups:
                 raise IllTypedError(f"{self.name}: {outputs} outputs do not divide into {groups} groups")
             return groups
-        if per_group == 1 and channels == outputs:
+        if per_group == 1:
+            equal_dimensions(f"{self.name}, channels of a depthwise convolution", channels, outputs)
             return channels
         equal_dimensions(f"{self.name}, channels", channels, per_group)
         return 1
@@ -189,7 +190,11 @@ class BandKernel(Operator):
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Ones in the band."""
-        return (domain.constant(band(concrete(self.name, self.channels), self.size)[:, :, None, None], np.array(1)),)
+        return (
+            domain.constant(
+                band(concrete(self.name, self.channels), self.size)[:, :, None, None], np.array(1)
+            ),
+        )
 
 
 def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

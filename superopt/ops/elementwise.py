@@ -53,6 +53,7 @@ class Add(BinaryElementwise):
     """x + y (TASO: ewadd)."""
 
     name: ClassVar[str] = "add"
+    commutative: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Add", since=7)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -79,6 +80,7 @@ class Multiply(BinaryElementwise):
     """x * y, elementwise (TASO: ewmul)."""
 
     name: ClassVar[str] = "mul"
+    commutative: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

@@ -9,7 +9,16 @@ import numpy as np
 
 from superopt.domains import Domain
 from superopt.ir.types import TensorType, ValueType
-from superopt.ops.base import OnnxForm, Operator, Work, moved_bytes, register, require_float, require_rank, tensors
+from superopt.ops.base import (
+    OnnxForm,
+    Operator,
+    Work,
+    moved_bytes,
+    register,
+    require_float,
+    require_rank,
+    tensors,
+)
 from superopt.ops.windows import Padding, explicit_padding, output_size, window_counts, windows
 
 A = TypeVar("A")
@@ -28,7 +37,9 @@ class Pool(Operator):
         require_rank(self.name, data, 4)
         require_float(self.name, data)
         sizes = tuple(
-            output_size(self.name, data.shape[axis + 2], self.kernel[axis], self.stride[axis], 1, self.padding, axis)
+            output_size(
+                self.name, data.shape[axis + 2], self.kernel[axis], self.stride[axis], 1, self.padding, axis
+            )
             for axis in range(2)
         )
         return (data.with_shape((*data.shape[:2], *sizes)),)

@@ -33,7 +33,9 @@ def output_size(
     elif padding in ("same_upper", "same_lower"):
         return floor_divide(size + stride - 1, stride)
     else:
-        raise IllTypedError(f"{where}: unknown padding {padding}; known: valid, same, same_upper, same_lower, (t, l, b, r)")
+        raise IllTypedError(
+            f"{where}: unknown padding {padding}; known: valid, same, same_upper, same_lower, (t, l, b, r)"
+        )
     room = padded - extent
     if isinstance(room, int) and room < 0:
         raise IllTypedError(f"{where}: a window of {extent} does not fit in {padded}")
@@ -41,7 +43,11 @@ def output_size(
 
 
 def explicit_padding(
-    sizes: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], padding: Padding
+    sizes: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    padding: Padding,
 ) -> tuple[int, int, int, int]:
     """The padding as (top, left, bottom, right) for known sizes."""
     if isinstance(padding, tuple):
@@ -85,7 +91,10 @@ def windows(
 
 
 def window_counts(
-    sizes: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int, int, int]
+    sizes: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
 ) -> Array:
     """[rows, columns]: how many positions of each window lie inside the tensor."""
     widths = ((padding[0], padding[2]), (padding[1], padding[3]))

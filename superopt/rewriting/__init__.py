@@ -1,0 +1,25 @@
+"""Substitutions on graphs: typing of terms, matching, applying; pure functions of immutable graphs."""
+
+from superopt.rewriting.application import Rewrite, apply_match
+from superopt.rewriting.conditions import holds
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.rewriting.matching import Binding, Bundle, Match, find_matches
+from superopt.rewriting.substitution import Substitution, substitutions_of, why_unusable
+from superopt.rewriting.typing import Typing, infer_terms, type_equation
+
+__all__ = [
+    "Binding",
+    "Bundle",
+    "Match",
+    "Rewrite",
+    "Substitution",
+    "Typing",
+    "apply_match",
+    "evaluate_terms",
+    "find_matches",
+    "holds",
+    "infer_terms",
+    "substitutions_of",
+    "type_equation",
+    "why_unusable",
+]
