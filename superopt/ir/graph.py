@@ -206,10 +206,12 @@ class GraphEditor:
     """Collects changes to a graph; ``build`` returns the new one. Nodes are shared, the graph is not changed."""
 
     def __init__(self, graph: Graph) -> None:
+        self._base = graph
         self._nodes = dict(graph.nodes)
         self._inputs = graph.inputs
         self._outputs = graph.outputs
         self._next_id = graph.next_id
+        self._changed: set[NodeId] = set()
 
     def __getitem__(self, node: NodeId) -> Node:
         return self._nodes[node]
@@ -242,6 +244,7 @@ class GraphEditor:
         node = Node(NodeId(self._next_id), operator, values, types, origin, after)
         self._next_id += 1
         self._nodes[node.id] = node
+        self._changed.add(node.id)
         if isinstance(operator, Input):
             self._inputs = (*self._inputs, node.id)
         return node
@@ -253,6 +256,7 @@ class GraphEditor:
     def set_inputs_of(self, node: NodeId, inputs: tuple[Value, ...]) -> None:
         """Rewires one node; types are taken to stay as they are."""
         self._nodes[node] = replace(self._nodes[node], inputs=inputs)
+        self._changed.add(node)
 
     def redirect(self, replacements: Mapping[Value, Value], users: Iterable[NodeId]) -> None:
         """Makes ``users`` and the graph outputs read the replacement instead of the replaced values."""
@@ -263,13 +267,30 @@ class GraphEditor:
             inputs = tuple(replacements.get(value, value) for value in node.inputs)
             if inputs != node.inputs:
                 self._nodes[user] = replace(node, inputs=inputs)
+                self._changed.add(user)
         self._outputs = tuple(replacements.get(value, value) for value in self._outputs)
 
     def remove(self, nodes: Iterable[NodeId]) -> None:
         """Removes nodes; the caller knows that nothing reads them any more."""
         for node in nodes:
             del self._nodes[node]
+            self._changed.add(node)
 
     def build(self) -> Graph:
-        """The edited graph."""
-        return Graph(self._nodes, self._inputs, self._outputs, self._next_id)
+        """The edited graph; its table of users is derived from the old one when that is known."""
+        graph = Graph(self._nodes, self._inputs, self._outputs, self._next_id)
+        known = self._base.__dict__.get("_users")
+        if known is not None:
+            graph.__dict__["_users"] = self._patched(known)
+        return graph
+
+    def _patched(self, known: Mapping[NodeId, tuple[NodeId, ...]]) -> dict[NodeId, tuple[NodeId, ...]]:
+        users = dict(known)
+        for node in self._changed:
+            before, after = self._base.nodes.get(node), self._nodes.get(node)
+            old = {value.node for value in before.inputs} if before else set[NodeId]()
+            new = {value.node for value in after.inputs} if after else set[NodeId]()
+            for source in old ^ new:
+                others = [user for user in users.get(source, ()) if user != node]
+                users[source] = tuple(sorted([*others, node] if source in new else others))
+        return users
