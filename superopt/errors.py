@@ -16,7 +16,7 @@ SuperoptError
 
 from __future__ import annotations
 
-from typing import ClassVar, TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from superopt.ir.dimensions import Dimension

@@ -76,7 +76,7 @@ class Domain(ABC, Generic[A]):
 
     @abstractmethod
     def apply(self, function: str, array: A, parameters: tuple[Fraction, ...] = ()) -> A:
-        """A named elementwise function that has no definition over the ring: ``erf``, ``power`` and their like."""
+        """A named elementwise function that the ring does not define: ``erf``, ``power`` and their like."""
 
     def rational(self, value: Fraction | int | float) -> A:
         """One number as a 0-d array, in a stack of one."""

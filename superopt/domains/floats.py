@@ -85,7 +85,7 @@ class FloatDomain(Domain[Array]):
         return implementation(array, parameters).astype(array.dtype)
 
 
-def _erf(array: Array, parameters: tuple[Fraction, ...]) -> Array:
+def _erf(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
     return np.vectorize(math.erf, otypes=[np.float64])(array)
 
 

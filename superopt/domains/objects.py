@@ -15,7 +15,7 @@ from superopt.errors import UnsupportedError
 
 
 class ObjectDomain(Domain[Array]):
-    """Arrays of Python objects with ``+``, ``*`` and unary ``-``; order and functions are left to subclasses."""
+    """Arrays of Python objects with ``+``, ``*`` and unary ``-``; subclasses give order and functions."""
 
     def __init__(self) -> None:
         self._arrays = FloatDomain(object)
@@ -66,7 +66,7 @@ class ObjectDomain(Domain[Array]):
 
 
 class ExactDomain(ObjectDomain):
-    """Rational numbers without rounding: decides equality of ring, division and order; has no exponentials."""
+    """Rational numbers without rounding: decides ring, division and order; has no exponentials."""
 
     def number(self, value: Fraction) -> object:
         """The fraction itself."""
@@ -82,7 +82,10 @@ class ExactDomain(ObjectDomain):
 
     def reciprocal(self, array: Array) -> Array:
         """Exact inverses; 0 for 0."""
-        return _elementwise(array, lambda x: 1 / x if x else Fraction(0))
+        result = np.empty(array.shape, object)
+        for index in np.ndindex(array.shape):
+            result[index] = Fraction(1) / array[index] if array[index] else Fraction(0)
+        return result
 
     def maximum(self, left: Array, right: Array) -> Array:
         """Larger one."""
@@ -99,8 +102,3 @@ class ExactDomain(ObjectDomain):
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
         """Not rational."""
         raise UnsupportedError(f"{function} is not rational: use the prime field")
-
-
-def _elementwise(array: Array, function: object) -> Array:
-    vectorised = np.frompyfunc(function, 1, 1)  # pyright: ignore
-    return np.asarray(vectorised(array), object).reshape(array.shape)

@@ -1,10 +1,10 @@
 """Residues modulo a prime, with a float shadow that decides order: exact fingerprints of tensor programs.
 
-Ring identities hold exactly; two different polynomials of degree d agree on a random point with probability at
-most d / p. ``relu`` and ``max`` are decided by the shadow, so that order keeps its real identities. ``exp`` is
-the homomorphism x -> g^x from residues modulo p' (the *exponent*, carried beside the residue) to residues
-modulo p, where p' divides p - 1; after an exponential the exponent is a keyed hash of the residue, so that
-equal values keep equal exponents (the construction of Mirage, OSDI 2025, section 5).
+Ring identities hold exactly; two different polynomials of degree d agree on a random point with probability
+at most d / p. ``relu`` and ``max`` are decided by the shadow, so that order keeps its real identities.
+``exp`` is the homomorphism x -> g^x from residues modulo p' (the *exponent*, carried beside the residue) to
+residues modulo p, where p' divides p - 1; after an exponential the exponent is a keyed hash of the residue, so
+that equal values keep equal exponents (the construction of Mirage, OSDI 2025, section 5).
 """
 
 from __future__ import annotations

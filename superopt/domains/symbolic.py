@@ -3,11 +3,14 @@
 Order becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
 verifier's callers ask for kept in ``facts`` (an exponential is positive).
 """
+# pyright: reportUnknownMemberType=false
+# z3 has no parameter types.
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import z3
@@ -38,7 +41,7 @@ class SymbolicDomain(ObjectDomain):
 
     def reciprocal(self, array: Array) -> Array:
         """1/x; Z3 leaves division by 0 unspecified."""
-        return self._each(array, lambda x: z3.RealVal(1, self._context) / x)
+        return self._each(array, lambda x: _number(z3.RealVal(1, self._context) / x))
 
     def maximum(self, left: Array, right: Array) -> Array:
         """If-then-else."""
@@ -51,7 +54,9 @@ class SymbolicDomain(ObjectDomain):
 
     def exp(self, array: Array) -> Array:
         """An uninterpreted function with positive values."""
-        return self._uninterpreted("exp", array, positive=True)
+        result = self._uninterpreted("exp", array)
+        self.facts.extend(value > 0 for value in result.flat)
+        return result
 
     def sqrt(self, array: Array) -> Array:
         """An uninterpreted function."""
@@ -61,13 +66,10 @@ class SymbolicDomain(ObjectDomain):
         """An uninterpreted function for every name and parameters."""
         return self._uninterpreted("_".join((function, *(str(p) for p in parameters))), array)
 
-    def _uninterpreted(self, name: str, array: Array, positive: bool = False) -> Array:
+    def _uninterpreted(self, name: str, array: Array) -> Array:
         real = z3.RealSort(self._context)
         function = z3.Function(name, real, real)
-        result = self._each(array, lambda x: function(z3.simplify(x, som=True)))
-        if positive:
-            self.facts.extend(value > 0 for value in result.flat)
-        return result
+        return self._each(array, lambda x: _number(function(z3.simplify(x, som=True))))
 
     def _each(self, array: Array, function: Callable[[z3.ArithRef], z3.ArithRef]) -> Array:
         result = np.empty(array.shape, object)
@@ -78,3 +80,7 @@ class SymbolicDomain(ObjectDomain):
     def _real(self, value: object) -> z3.ArithRef:
         """Zeros that padding put in are plain integers."""
         return value if isinstance(value, z3.ArithRef) else z3.RealVal(value, self._context)
+
+
+def _number(expression: object) -> z3.ArithRef:
+    return cast("z3.ArithRef", expression)

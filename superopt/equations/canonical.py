@@ -63,7 +63,7 @@ def canonical(equation: Equation) -> Equation:
 
 
 def rule_id(equation: Equation) -> str:
-    """16 hex digits: the same for renamed variables, for both orders of outputs, and for both ways of ``<=>``."""
+    """16 hex digits: the same for renamed variables, any order of outputs, and both ways of ``<=>``."""
     both_ways = equation.direction is not Direction.FORWARD
     texts: list[str] = []
     for order in permutations(range(len(equation.left))):

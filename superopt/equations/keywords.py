@@ -1,4 +1,4 @@
-"""Words that are attribute values; any other name to the right of ``=`` in brackets is an attribute variable."""
+"""Words that are attribute values; any other name right of ``=`` in brackets is an attribute variable."""
 
 from __future__ import annotations
 

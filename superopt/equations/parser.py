@@ -34,7 +34,7 @@ _PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr", propaga
 
 
 def parse_equation(text: str, name: str = "") -> Equation:
-    """One equation, with an optional ``name:`` before it; raises InvalidEquationError with line and column."""
+    """One equation, ``name:`` before it or not; raises InvalidEquationError with line and column."""
     return _parse_equation(text, name, first_line=1)
 
 
@@ -60,7 +60,8 @@ def _parse_equation(text: str, name: str, first_line: int) -> Equation:
     conditions = tuple(_condition(clause) for clause in clauses)
     if len(sides[0]) != len(sides[1]):
         raise InvalidEquationError(
-            f"line {first_line}: expected as many terms on both sides, got {len(sides[0])} and {len(sides[1])}"
+            f"line {first_line}: expected as many terms on both sides, "
+            f"got {len(sides[0])} and {len(sides[1])}"
         )
     return Equation(
         sides[0],
@@ -90,7 +91,7 @@ def _entries(text: str) -> Iterator[tuple[int, str]]:
 
 def _parse(text: str, start: str, first_line: int, shift: int) -> lark.Tree[lark.Token]:
     try:
-        return cast("lark.Tree[lark.Token]", _PARSER.parse(text, start=start))  # pyright: ignore[reportUnknownMemberType]
+        return _PARSER.parse(text, start=start)  # pyright: ignore[reportUnknownMemberType]
     except UnexpectedInput as error:
         raise InvalidEquationError(_explain(error, text, first_line, shift)) from None
 
@@ -165,7 +166,7 @@ def _value(tree: lark.Tree[lark.Token]) -> AttributeTerm:
 
 
 def _condition(tree: lark.Tree[lark.Token]) -> Condition:
-    operands = [child for child in tree.children if child is not None]
+    operands = [child for child in cast("list[object]", tree.children) if child is not None]
     if len(operands) == 1:
         return Condition(_operand(cast("lark.Tree[lark.Token]", operands[0])))
     left, relation, right = operands

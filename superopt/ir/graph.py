@@ -186,7 +186,7 @@ class Graph:
 
     @cached_property
     def signature(self) -> str:
-        """A hash of the computation up to the ids of its nodes: equal graphs written alike have equal ones."""
+        """A hash of the computation up to the ids of its nodes: graphs that are written alike share it."""
         digests: dict[NodeId, bytes] = {}
         for node_id in self.order:
             node = self.nodes[node_id]
@@ -203,7 +203,7 @@ class Graph:
 
 
 class GraphEditor:
-    """Collects changes to a graph; ``build`` returns the new one. Nodes are shared, the graph is not changed."""
+    """Collects changes to a graph; ``build`` returns the new one. The old graph stays as it is."""
 
     def __init__(self, graph: Graph) -> None:
         self._base = graph

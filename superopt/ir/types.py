@@ -78,7 +78,7 @@ class TensorType:
     @property
     def symbols(self) -> frozenset[str]:
         """All symbols that occur in the shape."""
-        return frozenset().union(*(symbols_of(dimension) for dimension in self.shape))
+        return frozenset[str]().union(*(symbols_of(dimension) for dimension in self.shape))
 
     def with_shape(self, shape: tuple[Dimension, ...]) -> TensorType:
         """The same element type at another shape."""

@@ -1,4 +1,4 @@
-"""What an operator is: one frozen dataclass whose fields are its attributes, and the registry of all of them."""
+"""What an operator is: one frozen dataclass whose fields are its attributes; and the registry of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from superopt.domains import Domain
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.types import TensorType, UnknownType, ValueType
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 A = TypeVar("A")
 
@@ -21,8 +25,8 @@ A = TypeVar("A")
 class OnnxForm:
     """The ONNX node that an operator is, when the two agree input by input and output by output.
 
-    ``attributes`` pairs fields of the operator with names of ONNX attributes. Operators that need more (weights
-    reshaped, constants as inputs) are lowered by ``superopt.onnx_io``.
+    ``attributes`` pairs fields of the operator with names of ONNX attributes. Operators that need more
+    (weights reshaped, constants as inputs) are lowered by ``superopt.onnx_io``.
     """
 
     op_type: str
@@ -79,6 +83,11 @@ def register(operator: OperatorClass) -> OperatorClass:
     return operator
 
 
+@cache
+def _fields(operator: type[Operator]) -> tuple[dataclasses.Field[object], ...]:
+    return dataclasses.fields(cast("type[DataclassInstance]", operator))
+
+
 def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Operator:
     """The operator of that name with the attributes given, normalised; the others at their defaults.
 
@@ -87,7 +96,7 @@ def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Ope
     operator = OPERATORS.get(name)
     if operator is None:
         raise IllTypedError(f"unknown operator {name}; known: {', '.join(sorted(OPERATORS))}")
-    fields = {field.name: field for field in dataclasses.fields(operator)}  # pyright: ignore
+    fields = {field.name: field for field in _fields(operator)}
     for attribute in attributes:
         if attribute not in fields:
             raise IllTypedError(f"{name} has no attribute {attribute}; it has: {', '.join(fields) or 'none'}")
@@ -100,20 +109,20 @@ def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Ope
 
 def attributes_of(operator: Operator) -> dict[str, object]:
     """All attributes by name, implicit ones included."""
-    return {field.name: getattr(operator, field.name) for field in dataclasses.fields(operator)}  # pyright: ignore
+    return {field.name: getattr(operator, field.name) for field in _fields(type(operator))}
 
 
 def attribute_names(name: str) -> tuple[str, ...]:
     """The attributes of the operator of that name, implicit ones included; () for an unknown operator."""
     operator = OPERATORS.get(name)
-    return tuple(f.name for f in dataclasses.fields(operator)) if operator else ()  # pyright: ignore
+    return tuple(field.name for field in _fields(operator)) if operator else ()
 
 
 def attribute_defaults(name: str) -> dict[str, object]:
     """The attributes of an operator that have a default, with it."""
     return {
         field.name: field.default
-        for field in dataclasses.fields(OPERATORS[name])  # pyright: ignore
+        for field in _fields(OPERATORS[name])
         if field.default is not dataclasses.MISSING
     }
 

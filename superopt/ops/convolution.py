@@ -32,7 +32,7 @@ A = TypeVar("A")
 @register
 @dataclass(frozen=True, slots=True)
 class Conv(Operator):
-    """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw]; the weight's shape says the groups."""
+    """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw], whose shape says the groups."""
 
     name: ClassVar[str] = "conv"
     stride: tuple[int, int] = (1, 1)
@@ -41,7 +41,7 @@ class Conv(Operator):
     activation: Activation = "none"
 
     def groups(self, data: TensorType, weight: TensorType) -> Dimension:
-        """Channels of the input over channels of the weight; raises where that is no divisor of the outputs."""
+        """Channels of the input over channels of the weight; raises unless that divides the outputs."""
         channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
         if channels == per_group:
             return 1

@@ -17,7 +17,7 @@ A = TypeVar("A")
 class Opaque(Operator):
     """An ONNX node by its index in the source model, with the reason why it has no operator.
 
-    It is not registered: it has no text syntax. `` is False for nodes that draw random numbers.
+    It is not registered: it has no text syntax. It is never folded or removed.
     """
 
     name: ClassVar[str] = "opaque"

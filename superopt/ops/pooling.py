@@ -74,7 +74,7 @@ class MaxPool(Pool):
 @register
 @dataclass(frozen=True, slots=True)
 class AveragePool(Pool):
-    """The mean of each window; ``includes_padding`` says whether padding counts as zeros (1) or not at all (0)."""
+    """The mean of each window; ``includes_padding`` says if padding counts as zeros (1) or not at all (0)."""
 
     name: ClassVar[str] = "avgpool"
     kernel: tuple[int, int]

@@ -1,4 +1,4 @@
-"""Terms in their one spelling: attributes normalised, defaults left out, in the order of the operator's fields."""
+"""Terms in their one spelling: attributes normalised, defaults left out, in the order of the fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, no
 
 
 def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs: Term) -> Application:
-    """The operator applied to terms; raises IllTypedError for an operator or attribute that does not exist."""
+    """The operator applied to terms; raises IllTypedError for an unknown operator or attribute."""
     if operator not in OPERATORS:
         raise IllTypedError(f"unknown operator {operator}; known: {', '.join(sorted(OPERATORS))}")
     names = attribute_names(operator)

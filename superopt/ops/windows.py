@@ -14,7 +14,8 @@ from superopt.ir.dimensions import Dimension, floor_divide
 A = TypeVar("A")
 
 Padding: TypeAlias = "str | tuple[int, int, int, int]"
-"""``valid``, ``same`` (symmetric, odd kernels), ``same_upper``, ``same_lower``, or (top, left, bottom, right)."""
+"""``valid``, ``same`` (symmetric, for odd kernels), ``same_upper``, ``same_lower``; or margins as
+(top, left, bottom, right)."""
 
 
 def output_size(
@@ -77,14 +78,14 @@ def windows(
 ) -> A:
     """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns].
 
-    Padding is zeros; with ``repeat_edge`` it repeats the border, so that the maximum of a window does not change.
+    Padding is zeros; with ``repeat_edge`` it repeats the border, so that maxima of windows do not change.
     """
     extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
 
     def extract(part: Array) -> Array:
         widths = [(0, 0)] * (part.ndim - 2) + [(padding[0], padding[2]), (padding[1], padding[3])]
         padded = np.pad(part, widths, mode="edge") if repeat_edge else np.pad(part, widths)
-        views = sliding_window_view(padded, extents, axis=(-2, -1))  # pyright: ignore
+        views = sliding_window_view(padded, extents, axis=(-2, -1))
         return views[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 
     return domain.rearrange(extract, array)

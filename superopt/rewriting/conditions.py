@@ -26,11 +26,8 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     if condition.relation == "=":
         return left == right
     if condition.relation == "!=":
-        return (
-            isinstance(left, int)
-            and isinstance(right, int)
-            and left != right
-            or _different_words(left, right)
+        return (isinstance(left, int) and isinstance(right, int) and left != right) or _different_words(
+            left, right
         )
     if isinstance(left, int) and isinstance(right, int):
         return _ORDER[condition.relation](left, right)

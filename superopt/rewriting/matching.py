@@ -1,7 +1,7 @@
 """Finding where a substitution's source occurs in a graph.
 
-Operands of commutative operators match in both orders. A concat of many tensors matches the binary concat of a
-rule at every cut; the halves of a rule match the first and the last output of a split.
+Operands of commutative operators match in both orders. A concat of many tensors matches the binary concat of
+a rule at every cut; the halves of a rule match the first and the last output of a split.
 """
 
 from __future__ import annotations

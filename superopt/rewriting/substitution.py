@@ -49,7 +49,7 @@ def substitutions_of(equation: Equation, rule_id: str) -> tuple[Substitution, ..
     """One substitution for each direction in which the equation can be used.
 
     A direction is usable when its source has an operator at every root and determines all variables and
-    attribute variables of its target. Raises InvalidEquationError when ``=>`` is not, or neither direction is.
+    attribute variables of its target. Raises InvalidEquationError when ``=>`` is not, or no direction is.
     """
     directions = [(equation.left, equation.right, False)]
     if equation.direction is not Direction.FORWARD:

@@ -50,8 +50,8 @@ def infer_terms(
 ) -> Typing:
     """Types every subterm for given types of variables and values of attribute variables.
 
-    ``equal`` asks for terms to have the same type as another term or as a given type. Symbols in ``fixed`` are
-    not solved for. Raises IllTypedError when there is no typing.
+    ``equal`` asks for terms to have the same type as another term or as a given type. Symbols in ``fixed``
+    are not solved for. Raises IllTypedError when there is no typing.
     """
     ordered = tuple(applications(*terms))
     shapeless = [term for term in ordered if _has_implicit_shape(term)]
