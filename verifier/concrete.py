@@ -1,0 +1,70 @@
+"""Numbers put in for symbols: a symbolic typing becomes a concrete one, checked again by every operator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbols_of
+from superopt.ir.terms import Application, Term, Variable
+from superopt.ir.types import TensorType
+from superopt.ops.base import Operator, attributes_of
+from superopt.rewriting.typing import Typing
+
+
+def resolved(
+    typing: Typing,
+    ordered: Sequence[Application],
+    types: Mapping[str, TensorType],
+    numbers: Mapping[str, Dimension],
+) -> Typing:
+    """The typing with numbers for symbols, every operator asked again; raises IllTypedError.
+
+    ``ordered`` lists the applications, inputs first. Every size must come out as a positive number.
+    """
+    found: dict[Term, TensorType] = {Variable(name): type_.substitute(numbers) for name, type_ in types.items()}
+    operators: dict[Application, Operator] = {}
+    for type_ in found.values():
+        _require_sizes(type_)
+    for term in ordered:
+        operator = with_numbers(typing.operators[term], numbers)
+        (type_,) = operator.infer(*(found[child] for child in term.inputs))
+        if not isinstance(type_, TensorType):
+            raise IllTypedError(f"{term.operator}: expected a tensor, got {type_}")
+        _require_sizes(type_)
+        operators[term] = operator
+        found[term] = type_
+    return Typing(found, operators, {})
+
+
+def with_numbers(operator: Operator, numbers: Mapping[str, Dimension]) -> Operator:
+    """The operator with numbers for symbols in its attributes."""
+    if not operator_symbols(operator):
+        return operator
+    values = {name: substituted(value, numbers) for name, value in attributes_of(operator).items()}
+    return dataclasses.replace(operator, **values)  # pyright: ignore
+
+
+def operator_symbols(operator: Operator) -> frozenset[str]:
+    """All symbols in the attributes of an operator."""
+    return frozenset[str]().union(*(_symbols(value) for value in attributes_of(operator).values()))
+
+
+def substituted(value: object, numbers: Mapping[str, Dimension]) -> object:
+    """An attribute value with numbers for symbols."""
+    if isinstance(value, tuple):
+        return tuple(substituted(part, numbers) for part in cast("tuple[object, ...]", value))
+    return substitute(value, numbers) if isinstance(value, SymbolicDimension) else value
+
+
+def _symbols(value: object) -> frozenset[str]:
+    if isinstance(value, tuple):
+        return frozenset[str]().union(*(_symbols(part) for part in cast("tuple[object, ...]", value)))
+    return symbols_of(value) if isinstance(value, SymbolicDimension) else frozenset()
+
+
+def _require_sizes(type_: TensorType) -> None:
+    if not all(isinstance(size, int) and size > 0 for size in type_.shape):
+        raise IllTypedError(f"expected positive sizes, got {type_}")

@@ -1,0 +1,172 @@
+"""Refutation: exact evaluation of both sides on many awkward instances, and a counterexample to read.
+
+The prime field decides equality exactly (a false equation of degree d survives one evaluation with probability
+d / 2^31); floats confirm a difference, show it to a person, and find values that only one side leaves undefined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from superopt.domains import Array, FieldArray, FloatDomain, PrimeFieldDomain
+from superopt.equations import format_equation
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension
+from superopt.ir.terms import Equation
+from superopt.ir.types import TensorType
+from superopt.rewriting.evaluation import evaluate_terms
+from verifier.instances import Instance, InstanceSampler
+
+RELATIVE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many schemes (ranks and attribute values) and how many sizes for each; ``stack`` inputs at once."""
+
+    schemes: int = 24
+    per_scheme: int = 3
+    stack: int = 3
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """What evaluation found: a counterexample, or on how many instances both sides agreed."""
+
+    counterexample: str | None
+    instances: tuple[Instance, ...]
+    suspicious: str | None = None
+
+    @property
+    def well_typed(self) -> int:
+        """The number of instances on which both sides agreed."""
+        return len(self.instances)
+
+
+def refute(equation: Equation, effort: Effort = Effort(), seed: int = 0) -> Refutation:  # noqa: B008
+    """Looks for a well-typed instance on which the sides have different types or values.
+
+    ``suspicious`` names an instance on which the field differs and floats do not: nothing is known then.
+    """
+    sampler = InstanceSampler(equation, _seed(equation, seed))
+    generator = np.random.default_rng(_seed(equation, seed + 1))
+    agreed: list[Instance] = []
+    suspicious: str | None = None
+    attempts = effort.schemes * (3 if _has_many_cases(equation) else 1)
+    for instance in sampler.instances(attempts, effort.per_scheme):
+        difference = difference_of_types(equation, instance)
+        if difference is None:
+            difference, doubt = _difference_of_values(equation, instance, generator, effort.stack)
+            suspicious = suspicious or doubt
+        if difference is not None:
+            return Refutation(f"{instance}: {difference}" if str(instance) else difference, tuple(agreed))
+        agreed.append(instance)
+    return Refutation(None, tuple(agreed), suspicious)
+
+
+def difference_of_types(equation: Equation, instance: Instance) -> str | None:
+    """The first pair of outputs whose types differ."""
+    for index, (left, right) in enumerate(zip(equation.left, equation.right, strict=True)):
+        a, b = instance.typing.types[left], instance.typing.types[right]
+        if a != b:
+            return f"{_output(equation, index)}left has type {a}, right has type {b}"
+    return None
+
+
+def field_agrees(equation: Equation, instance: Instance, generator: np.random.Generator, stack: int) -> bool:
+    """Whether both sides have the same residues for random inputs."""
+    return _field_difference(equation, instance, generator, stack) is None
+
+
+def _difference_of_values(
+    equation: Equation, instance: Instance, generator: np.random.Generator, stack: int
+) -> tuple[str | None, str | None]:
+    try:
+        in_field = _field_difference(equation, instance, generator, stack)
+    except IllTypedError as error:
+        return None, f"{instance}: {error}"
+    first = _float_difference(equation, instance, generator, spread=in_field is not None)
+    if first is not None:
+        again = _float_difference(equation, instance, generator, spread=in_field is not None)
+        if in_field is not None or again is not None:
+            return first, None
+    if in_field is not None:
+        return None, f"{instance}: the sides differ in a prime field but not over floats, at {in_field}"
+    return None, None
+
+
+def _field_difference(
+    equation: Equation, instance: Instance, generator: np.random.Generator, stack: int
+) -> tuple[int, ...] | None:
+    domain = PrimeFieldDomain()
+    arrays: Mapping[str, FieldArray] = {
+        name: domain.random(generator, stack, _shape(type_)) for name, type_ in instance.types.items()
+    }
+    with np.errstate(all="ignore"):
+        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+    half = len(equation.left)
+    for left, right in zip(values[:half], values[half:], strict=True):
+        different = np.argwhere(np.not_equal(left.residue, right.residue))
+        if len(different):
+            return tuple(int(i) for i in different[0][1:])
+    return None
+
+
+def _float_difference(
+    equation: Equation, instance: Instance, generator: np.random.Generator, *, spread: bool
+) -> str | None:
+    """The first element that differs, or that one side alone leaves undefined."""
+    domain = FloatDomain(np.float64)
+    stack = 4 if spread else 2
+    arrays: dict[str, Array] = {
+        name: _special_values(generator, stack, _shape(type_)) for name, type_ in instance.types.items()
+    }
+    with np.errstate(all="ignore"):
+        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+    half = len(equation.left)
+    for index, (left, right) in enumerate(zip(values[:half], values[half:], strict=True)):
+        a, b = np.broadcast_arrays(left, right)
+        finite = np.isfinite(a) & np.isfinite(b)
+        scale = 1 + np.nanmax(np.abs(np.where(finite, a, 0)), initial=0)
+        wrong = np.where(finite, np.abs(a - b) > RELATIVE_TOLERANCE * scale, np.isfinite(a) != np.isfinite(b))
+        found = np.argwhere(wrong)
+        if len(found):
+            place = tuple(int(i) for i in found[0])
+            at = f"[{', '.join(str(i) for i in place[1:])}]"
+            return f"{_output(equation, index)}left{at} = {a[place]:.6g}, right{at} = {b[place]:.6g}"
+    return None
+
+
+def _special_values(generator: np.random.Generator, stack: int, shape: tuple[int, ...]) -> Array:
+    """Small numbers of both signs; in the last of the stack zeros and ones too."""
+    values = np.round(generator.normal(size=(stack, *shape)) * 2, 3)
+    chosen = generator.random(shape)
+    values[-1] = np.where(chosen < 0.2, 0.0, np.where(chosen > 0.9, 1.0, values[-1]))
+    return values
+
+
+def _output(equation: Equation, index: int) -> str:
+    return f"output {index}: " if len(equation.left) > 1 else ""
+
+
+def _shape(type_: TensorType) -> tuple[int, ...]:
+    return cast("tuple[int, ...]", type_.shape)
+
+
+def _has_many_cases(equation: Equation) -> bool:
+    """Attribute variables and convolutions have more cases than ranks and sizes."""
+    text = format_equation(equation)
+    return "conv[" in text or "conv(" in text or "pool[" in text
+
+
+def _seed(equation: Equation, seed: int) -> int:
+    digest = hashlib.sha256(f"{seed} {format_equation(equation)}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+__all__ = ["Dimension", "Effort", "Refutation", "difference_of_types", "field_agrees", "refute"]

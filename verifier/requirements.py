@@ -1,0 +1,60 @@
+"""Conditions solved ahead of sampling, so that instances of ``dim(x, 1) = dim(w, 1)`` need no luck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension, solve
+from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm
+from superopt.ir.types import TensorType
+
+
+def impose(
+    conditions: Sequence[Condition], types: dict[str, TensorType], attributes: Mapping[str, object]
+) -> dict[str, TensorType]:
+    """The types after solving the conditions that equate dimensions; the others are left to be checked."""
+    for condition in conditions:
+        if condition.relation != "=" or condition.right is None:
+            continue
+        sides = [_dimension(operand, types, attributes) for operand in (condition.left, condition.right)]
+        if None in sides:
+            continue
+        left, right = cast("list[Dimension]", sides)
+        solution = solve(left, right)
+        if solution:
+            types = {name: type_.substitute(solution) for name, type_ in types.items()}
+    return types
+
+
+def solve_rounded(left: Dimension, right: Dimension) -> dict[str, Dimension] | None:
+    """A solution of ``floor(a / d) + c = floor(b / d) + c``, namely ``a = b``: enough to find instances."""
+    difference = left - right
+    if isinstance(difference, int) or len(difference.terms) != 2:
+        return None
+    (first, one), (second, other) = difference.terms
+    if len(first) != 1 or len(second) != 1 or one + other != 0:
+        return None
+    a, b = first[0], second[0]
+    if not isinstance(a, FloorDivision) or not isinstance(b, FloorDivision) or a.denominator != b.denominator:
+        return None
+    return solve(a.numerator, b.numerator)
+
+
+def _dimension(
+    operand: ConditionTerm, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> Dimension | None:
+    match operand:
+        case int():
+            return operand
+        case ConditionName(name):
+            value = attributes.get(name)
+            return value if isinstance(value, int | SymbolicDimension) else None
+        case ConditionCall("dim" | "channels", (ConditionName(name), *rest)) if name in types:
+            axis = rest[0] if rest else 1
+            if isinstance(axis, ConditionName):
+                axis = attributes.get(axis.name)
+            shape = types[name].shape
+            return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else None
+        case _:
+            return None
