@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -172,7 +173,7 @@ class IdentityKernel(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class BandKernel(Operator):
-    """The 1x1 kernel that sums ``size`` neighbouring channels, cut off at both ends.
+    """The 1x1 kernel that sums ``size`` neighbouring channels, cut off at both ends, times ``alpha / size``.
 
     Channel i takes channels i - floor((size - 1) / 2) to i + ceil((size - 1) / 2), as local response
     normalisation does.
@@ -181,6 +182,7 @@ class BandKernel(Operator):
     name: ClassVar[str] = "band_kernel"
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
     size: int
+    alpha: Fraction | int
     channels: Dimension
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -189,12 +191,39 @@ class BandKernel(Operator):
         return (TensorType(ElementType.FLOAT, (self.channels, self.channels, 1, 1)),)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Ones in the band."""
-        return (
-            domain.constant(
-                band(concrete(self.name, self.channels), self.size)[:, :, None, None], np.array(1)
-            ),
-        )
+        """``alpha / size`` in the band."""
+        entry = Fraction(self.alpha) / self.size
+        rows = band(concrete(self.name, self.channels), self.size)[:, :, None, None]
+        return (domain.constant(rows * entry.numerator, np.array(entry.denominator)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class KernelResponse(Operator):
+    """What a convolution without padding answers, everywhere, to an image that is constant per channel.
+
+    From a kernel [o, c / groups, kh, kw] and a vector [c]: it carries a bias through a convolution.
+    """
+
+    name: ClassVar[str] = "kernel_response"
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """([o, c / g, kh, kw], [c]) -> [o]."""
+        weight, vector = tensors(self.name, 2, types)
+        require_rank(f"{self.name}, first input", weight, 4)
+        require_rank(f"{self.name}, second input", vector, 1)
+        same_element(self.name, weight, vector)
+        Conv().groups(vector.with_shape((1, vector.shape[0], 1, 1)), weight)
+        return (vector.with_shape((weight.shape[0],)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The convolution itself, of an image as large as the kernel."""
+        weight, vector = arrays
+        outputs, _, kh, kw = domain.shape(weight)
+        (channels,) = domain.shape(vector)
+        image = domain.broadcast(domain.reshape(vector, (1, channels, 1, 1)), (1, channels, kh, kw))
+        (answer,) = Conv().evaluate(domain, image, weight)
+        return (domain.reshape(answer, (outputs,)),)
 
 
 def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -168,11 +168,26 @@ class Power(UnaryElementwise):
     exponent: Fraction | int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Products for small positive integers, the named function ``power`` otherwise."""
-        (base,) = arrays
-        if isinstance(self.exponent, int) and 1 <= self.exponent <= 8:
-            result = base
-            for _ in range(self.exponent - 1):
-                result = domain.multiply(result, base)
-            return (result,)
-        return (domain.apply("power", base, (Fraction(self.exponent),)),)
+        """Products of the base and its repeated square roots where the exponent is a small dyadic fraction, the
+        named function ``power`` otherwise; a reciprocal for negative exponents."""
+        exponent = abs(Fraction(self.exponent))
+        sixteenths = exponent * 16
+        if 0 < exponent <= 8 and sixteenths.denominator == 1:
+            result = _dyadic_power(domain, arrays[0], int(sixteenths))
+        else:
+            result = domain.apply("power", arrays[0], (exponent,))
+        return (domain.reciprocal(result) if self.exponent < 0 else result,)
+
+
+def _dyadic_power(domain: Domain[A], base: A, sixteenths: int) -> A:
+    """Base to ``sixteenths / 16``: whole powers, then the square roots that the binary fraction names."""
+    whole, fraction = divmod(sixteenths, 16)
+    factors, root = [base] * whole, base
+    for bit in (8, 4, 2, 1):
+        root = domain.sqrt(root) if fraction % (2 * bit) else root
+        if fraction & bit:
+            factors.append(root)
+    result = factors[0]
+    for factor in factors[1:]:
+        result = domain.multiply(result, factor)
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -202,6 +203,27 @@ class Ones(Operator):
         """Ones."""
         shape = tuple(concrete(self.name, size) for size in self.shape)
         return (domain.constant(np.ones(shape, np.int64), np.ones((), np.int64)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Full(Operator):
+    """A tensor with one number everywhere."""
+
+    name: ClassVar[str] = "full"
+    implicit: ClassVar[tuple[str, ...]] = ("shape",)
+    value: Fraction | int
+    shape: tuple[Dimension, ...]
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> shape."""
+        tensors(self.name, 0, types)
+        return (TensorType(ElementType.FLOAT, self.shape),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The number, repeated."""
+        shape = tuple(concrete(self.name, size) for size in self.shape)
+        return (domain.broadcast(domain.rational(self.value), shape),)
 
 
 def _resized(whole: TensorType, axis: int, size: Dimension) -> TensorType:
