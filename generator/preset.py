@@ -1,0 +1,276 @@
+"""Presets: which inputs, constants and operators discovery enumerates, read from data files and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import cast
+
+from superopt.errors import IllTypedError, InvalidFileError, InvalidOptionError
+from superopt.ir.terms import Application, AttributeTerm
+from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
+from superopt.ops.shape import Half
+from superopt.ops.terms import application
+
+_KEYS = frozenset(
+    ("name", "description", "max_ops", "test_vectors", "members", "merges", "types", "inputs", "constants", "operators")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InputType:
+    """What a tensor is for (its ``role``: data, kernel, vector, ...) and the shape it is enumerated at.
+
+    Roles keep the enumeration to what occurs in networks; they are not part of what a candidate claims.
+    """
+
+    role: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InputTensor:
+    """A variable of the terms."""
+
+    name: str
+    type: InputType
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantTensor:
+    """An operator without inputs; it costs no operator when levels are counted, as an input does."""
+
+    operator: Operator
+    term: Application
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An operator with its attributes and the roles it takes and gives.
+
+    ``operator`` is None for the halves of a split: where they cut depends on what they are applied to.
+    """
+
+    name: str
+    attributes: tuple[tuple[str, AttributeTerm], ...]
+    signatures: tuple[tuple[tuple[str, ...], str], ...]
+    operator: Operator | None
+
+    def cut_at(self, size: int) -> Operator:
+        """The half of a split that cuts at ``size``."""
+        return operator_from_attributes(self.name, {**dict(self.attributes), "size": size})
+
+    @property
+    def axis(self) -> int:
+        """The axis of a half of a split."""
+        return cast("int", dict(self.attributes)["axis"])
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A vocabulary to enumerate. ``members`` bounds how many terms of one value class are paired."""
+
+    name: str
+    description: str
+    max_ops: int
+    test_vectors: int
+    members: int
+    merges: bool
+    inputs: tuple[InputTensor, ...]
+    constants: tuple[ConstantTensor, ...]
+    instances: tuple[Instance, ...]
+
+    def restricted_to(self, operators: Sequence[str]) -> Preset:
+        """The preset with only the operators named; raises InvalidOptionError for one that it does not have."""
+        known = {instance.name for instance in self.instances}
+        for name in operators:
+            if name not in known:
+                raise InvalidOptionError(f"preset {self.name} has no operator {name}; it has: {', '.join(sorted(known))}")
+        return replace(self, instances=tuple(i for i in self.instances if i.name in operators))
+
+
+def preset_names() -> tuple[str, ...]:
+    """The presets that come with the generator."""
+    return tuple(sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")))
+
+
+def load_preset(name: str | Path) -> Preset:
+    """A shipped preset by its name, or any by the path of its file; raises InvalidFileError or InvalidOptionError."""
+    if isinstance(name, Path) or name.endswith(".toml"):
+        path = Path(name)
+        try:
+            return parse_preset(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidFileError(f"{path}: cannot be read ({error})") from error
+    if name not in preset_names():
+        raise InvalidOptionError(f"unknown preset {name}; known: {', '.join(preset_names())}")
+    return parse_preset(_folder().joinpath(f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
+
+
+def parse_preset(text: str, where: str) -> Preset:
+    """The preset that a TOML text describes; raises InvalidFileError with the place and what was expected."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidFileError(f"{where}: not TOML: {error}") from error
+    for key in document:
+        if key not in _KEYS:
+            raise InvalidFileError(f"{where}: unknown key {key}; known: {', '.join(sorted(_KEYS))}")
+    types = _types(_table(where, document, "types"), f"{where}, types")
+    inputs = [
+        InputTensor(name, _type_named(types, entry, place))
+        for entry, place in _entries(where, document, "inputs")
+        for name in _names(entry, place)
+    ]
+    repeated = {i.name for i in inputs if sum(other.name == i.name for other in inputs) > 1}
+    if repeated:
+        raise InvalidFileError(f"{where}, inputs: the names {', '.join(sorted(repeated))} occur twice")
+    instances = [
+        instance for entry, place in _entries(where, document, "operators") for instance in _instances(entry, place)
+    ]
+    if not inputs or not instances:
+        raise InvalidFileError(f"{where}: expected at least one of [[inputs]] and one of [[operators]]")
+    return Preset(
+        _text(document, "name", where),
+        _text(document, "description", where),
+        _positive(document, "max_ops", where, 2),
+        _positive(document, "test_vectors", where, 1),
+        _positive(document, "members", where, 12),
+        bool(document.get("merges", True)),
+        tuple(inputs),
+        tuple(_constant(entry, place) for entry, place in _entries(where, document, "constants")),
+        tuple(instances),
+    )
+
+
+def _folder() -> Traversable:
+    return resources.files("generator").joinpath("presets")
+
+
+def _table(where: str, document: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = document.get(key)
+    if not isinstance(value, dict):
+        raise InvalidFileError(f"{where}: expected a table [{key}]")
+    return cast("Mapping[str, object]", value)
+
+
+def _entries(where: str, document: Mapping[str, object], key: str) -> list[tuple[Mapping[str, object], str]]:
+    value = document.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in cast("list[object]", value)):
+        raise InvalidFileError(f"{where}: expected tables [[{key}]]")
+    entries = cast("list[Mapping[str, object]]", value)
+    return [(entry, f"{where}, {key} {index}") for index, entry in enumerate(entries, 1)]
+
+
+def _text(entry: Mapping[str, object], key: str, where: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise InvalidFileError(f"{where}: expected text for {key}, got {value!r}")
+    return value
+
+
+def _positive(entry: Mapping[str, object], key: str, where: str, default: int) -> int:
+    value = entry.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidFileError(f"{where}: expected a positive whole number for {key}, got {value!r}")
+    return value
+
+
+def _names(entry: Mapping[str, object], where: str) -> list[str]:
+    value = entry.get("names")
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[object]", value)):
+        raise InvalidFileError(f"{where}: expected a list of names, got {value!r}")
+    return cast("list[str]", value)
+
+
+def _types(table: Mapping[str, object], where: str) -> dict[str, InputType]:
+    types: dict[str, InputType] = {}
+    for name, value in table.items():
+        if not isinstance(value, dict):
+            raise InvalidFileError(f"{where}, {name}: expected {{role = ..., shape = [...]}}, got {value!r}")
+        entry = cast("Mapping[str, object]", value)
+        shape = entry.get("shape")
+        sizes = cast("list[object]", shape) if isinstance(shape, list) else [None]
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise InvalidFileError(f"{where}, {name}: expected a shape of positive sizes, got {shape!r}")
+        types[name] = InputType(_text(entry, "role", f"{where}, {name}"), tuple(cast("list[int]", sizes)))
+    return types
+
+
+def _type_named(types: Mapping[str, InputType], entry: Mapping[str, object], where: str) -> InputType:
+    name = _text(entry, "type", where)
+    if name not in types:
+        raise InvalidFileError(f"{where}: unknown type {name}; known: {', '.join(types)}")
+    return types[name]
+
+
+def _attribute(value: object, where: str) -> AttributeTerm:
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        if all(isinstance(item, int) for item in items):
+            return tuple(cast("list[int]", items))
+    if isinstance(value, str) and "/" in value:
+        try:
+            return Fraction(value)
+        except ValueError:
+            raise InvalidFileError(f"{where}: expected a fraction, got {value!r}") from None
+    if isinstance(value, int | float | str):
+        return value
+    raise InvalidFileError(f"{where}: expected a number, a word, a fraction \"1/6\" or a list of whole numbers, got {value!r}")
+
+
+def _attributes(entry: object, where: str) -> dict[str, AttributeTerm]:
+    if not isinstance(entry, dict):
+        raise InvalidFileError(f"{where}: expected a table of attributes, got {entry!r}")
+    table = cast("Mapping[str, object]", entry)
+    return {name: _attribute(value, f"{where}, {name}") for name, value in table.items()}
+
+
+def _signature(text: object, where: str) -> tuple[tuple[str, ...], str]:
+    parts = text.split("->") if isinstance(text, str) else []
+    if len(parts) != 2 or not parts[1].strip():
+        raise InvalidFileError(f'{where}: expected a signature like "data, kernel -> data", got {text!r}')
+    return tuple(role.strip() for role in parts[0].split(",")), parts[1].strip()
+
+
+def _instances(entry: Mapping[str, object], where: str) -> list[Instance]:
+    name = _text(entry, "operator", where)
+    signatures = entry.get("signatures")
+    variants = entry.get("variants", [{}])
+    if not isinstance(signatures, list) or not isinstance(variants, list):
+        raise InvalidFileError(f"{where}, {name}: expected signatures = [...] and variants = [{{...}}]")
+    roles = tuple(_signature(text, f"{where}, {name}") for text in cast("list[object]", signatures))
+    made: list[Instance] = []
+    for variant in cast("list[object]", variants):
+        attributes = _attributes(variant, f"{where}, {name}")
+        try:
+            known = OPERATORS.get(name)
+            half = known is not None and issubclass(known, Half)
+            operator = operator_from_attributes(name, {**attributes, "size": 1} if half else attributes)
+            term = application(name, attributes)
+        except IllTypedError as error:
+            raise InvalidFileError(f"{where}: {error}") from error
+        made.append(Instance(name, term.attributes, roles, None if half else operator))
+    return made
+
+
+def _constant(entry: Mapping[str, object], where: str) -> ConstantTensor:
+    name = _text(entry, "operator", where)
+    attributes = _attributes(entry.get("attributes", {}), where)
+    implicit = _attributes(entry.get("implicit", {}), where)
+    try:
+        operator = operator_from_attributes(name, {**attributes, **implicit})
+        operator.infer()
+        for hidden in implicit:
+            if hidden not in OPERATORS[name].implicit:
+                known = ", ".join(attribute_names(name))
+                raise IllTypedError(f"{name}: {hidden} is no implicit attribute; attributes: {known}")
+        return ConstantTensor(operator, application(name, attributes), _text(entry, "role", where))
+    except IllTypedError as error:
+        raise InvalidFileError(f"{where}: {error}") from error
