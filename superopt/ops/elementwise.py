@@ -168,7 +168,7 @@ class Power(UnaryElementwise):
     exponent: Fraction | int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Products of the base and its repeated square roots where the exponent is a small dyadic fraction, the
+        """Products of the base and its square roots where the exponent is a small dyadic fraction, the
         named function ``power`` otherwise; a reciprocal for negative exponents."""
         exponent = abs(Fraction(self.exponent))
         sixteenths = exponent * 16
