@@ -47,7 +47,7 @@ class Conv(Operator):
         if channels == per_group:
             return 1
         if isinstance(channels, int) and isinstance(per_group, int):
-            if per_group == 0 or channels % per_group:
+            if per_group <= 0 or channels <= 0 or channels % per_group:
                 equal_dimensions(f"{self.name}, channels", channels, per_group)
             groups = channels // per_group
             if isinstance(outputs, int) and outputs % groups:

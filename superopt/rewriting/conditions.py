@@ -70,6 +70,12 @@ def _dim(*arguments: Quantity) -> Quantity:
     return tensor.shape[axis] if -tensor.rank <= axis < tensor.rank else 0
 
 
+def _axis(*arguments: Quantity) -> Quantity:
+    """An axis of a tensor counted from 0, so that axes can be compared; -1 when there is no such axis."""
+    tensor, axis = _tensor("axis", arguments, 0), arguments[1]
+    return axis % tensor.rank if isinstance(axis, int) and -tensor.rank <= axis < tensor.rank else -1
+
+
 def _channels(*arguments: Quantity) -> Quantity:
     tensor = _tensor("channels", arguments, 0)
     return tensor.shape[1] if tensor.rank > 1 else 0
@@ -105,6 +111,7 @@ def _tensor(function: str, arguments: tuple[Quantity, ...], index: int) -> Tenso
 
 
 FUNCTIONS: Mapping[str, Callable[..., Quantity]] = {
+    "axis": _axis,
     "channels": _channels,
     "dim": _dim,
     "even": _even,
