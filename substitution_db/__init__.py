@@ -1,0 +1,21 @@
+"""The database: rules and their proofs, measured costs, jobs, API keys; and the offline journey that fills
+it.
+"""
+
+from substitution_db.database import Database, open_database, upgrade_database
+from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus
+from substitution_db.rules import Candidate, RuleFilter, RuleRepository
+
+__all__ = [
+    "Candidate",
+    "Database",
+    "Hashes",
+    "Outcome",
+    "Proof",
+    "Rule",
+    "RuleFilter",
+    "RuleRepository",
+    "RuleStatus",
+    "open_database",
+    "upgrade_database",
+]

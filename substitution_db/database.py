@@ -1,0 +1,100 @@
+"""One database: opening it (migrated, with the shipped library) and its repositories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import text
+
+from substitution_db.blobs import BlobStore
+from substitution_db.costs import CostRepository
+from substitution_db.engine import Transactions, connect
+from substitution_db.jobs import JobRepository
+from substitution_db.keys import KeyRepository
+from substitution_db.library import SHIPPED_LIBRARY, load_shipped
+from substitution_db.location import blob_directory, database_url
+from substitution_db.migrate import HEAD, revision_of, upgrade
+from substitution_db.queue import LEASE_SECONDS, JobQueue
+from substitution_db.rules import RuleRepository
+from substitution_db.submissions import SubmissionRepository
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database. ``url`` (with any password) opens it again in another process.
+
+    Close it, or use it in a ``with`` statement.
+    """
+
+    url: str
+    blobs: BlobStore
+    rules: RuleRepository
+    costs: CostRepository
+    jobs: JobRepository
+    submissions: SubmissionRepository
+    keys: KeyRepository
+    transactions: Transactions
+
+    def queue(self, worker: str, lease_seconds: float = LEASE_SECONDS) -> JobQueue:
+        """The queue of jobs for a worker of that name."""
+        return JobQueue(self.transactions, worker, lease_seconds)
+
+    def ping(self) -> str | None:
+        """The revision of the schema; raises MissingServiceError when the database does not answer."""
+        with self.transactions.read() as session:
+            return session.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self.transactions.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_database(url: str | None = None, *, library: Path = SHIPPED_LIBRARY) -> Database:
+    """Opens the database at ``url`` (see ``location.database_url``), at the newest schema and with the
+    shipped library loaded. Several processes may do this at once, also for a database that is not there
+    yet.
+
+    Raises InvalidOptionError (a URL that makes no sense), InvalidFileError (not a database, another
+    program's, or a newer superopt's), MissingServiceError (it does not answer).
+    """
+    address = database_url(url)
+    transactions = Transactions(connect(address))
+    try:
+        with transactions.read() as session:
+            revision = revision_of(session.connection())
+        if revision != HEAD:
+            upgrade(transactions)
+        load_shipped(transactions, library)
+    except BaseException:
+        transactions.engine.dispose()
+        raise
+    return Database(
+        url=address.render_as_string(hide_password=False),
+        blobs=BlobStore(blob_directory(address)),
+        rules=RuleRepository(transactions),
+        costs=CostRepository(transactions),
+        jobs=JobRepository(transactions),
+        submissions=SubmissionRepository(transactions),
+        keys=KeyRepository(transactions),
+        transactions=transactions,
+    )
+
+
+def upgrade_database(url: str | None = None) -> tuple[str | None, str]:
+    """Brings the database at ``url`` to the newest schema; returns the revisions before and after."""
+    transactions = Transactions(connect(database_url(url)))
+    try:
+        return upgrade(transactions)
+    finally:
+        transactions.engine.dispose()

@@ -1,0 +1,148 @@
+"""The connection: SQLite set up to survive kill -9 and to serve several processes, or PostgreSQL.
+
+SQLite: WAL, ``synchronous=FULL`` (a committed job is on disk), foreign keys, ``busy_timeout`` (how long a
+writer waits for another). Transactions that write take the write lock when they begin, so that two never
+deadlock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
+from sqlalchemy.exc import DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
+
+BUSY_TIMEOUT_SECONDS = 30
+_BEGIN = "sqlite_begin"
+_LOCK_NUMBER = 0x5355_5045  # one advisory lock of PostgreSQL for migrations
+
+
+def connect(url: URL) -> Engine:
+    """An engine for the database; connects lazily. Makes the directory of an SQLite file.
+
+    Raises InvalidOptionError when the directory cannot be made, MissingServiceError when PostgreSQL's driver
+    is not installed.
+    """
+    if url.get_backend_name() == "sqlite":
+        return _connect_sqlite(url)
+    try:
+        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise MissingServiceError(
+            f"PostgreSQL needs its driver ({error}): pip install 'superopt[postgres]'"
+        ) from error
+
+
+def _connect_sqlite(url: URL) -> Engine:
+    path = Path(url.database or "")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOptionError(f"database {path}: cannot make its directory: {error.strerror}") from error
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, pool_size=10, max_overflow=20, pool_timeout=60
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions are begun below, DDL included
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}")
+    _use_wal(cursor)
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _use_wal(cursor: sqlite3.Cursor) -> None:
+    """Switches to WAL; the switch itself does not honour the busy timeout, so it is tried until that has
+    passed.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(_BEGIN, 'DEFERRED')}")
+
+
+class Transactions:
+    """Sessions on one engine; everything in a ``with`` block is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = engine.execution_options(**{_BEGIN: "IMMEDIATE"})
+
+    @contextmanager
+    def read(self) -> Generator[Session]:
+        """A transaction that only reads; it never waits for writers."""
+        with named_failures(self.engine.url), Session(self.engine) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def write(self) -> Generator[Session]:
+        """A transaction that writes; commits at the end of the block, rolls back on an exception."""
+        with (
+            named_failures(self.engine.url),
+            Session(self._writer, expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
+
+    @contextmanager
+    def exclusive(self) -> Generator[Connection]:
+        """One transaction at a time over all processes, for migrations and for loading the library."""
+        with named_failures(self.engine.url), self._writer.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+            yield connection
+
+
+def now(session: Session) -> datetime:
+    """The time by the database's clock, so that workers on several machines agree."""
+    if session.get_bind().dialect.name == "postgresql":
+        return session.execute(select(func.clock_timestamp())).scalar_one().astimezone(UTC)
+    return datetime.now(UTC)
+
+
+@contextmanager
+def named_failures(url: URL) -> Generator[None]:
+    """Turns a database that cannot be used into a named error with one sentence."""
+    shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    try:
+        yield
+    except OperationalError as error:
+        raise MissingServiceError(f"database {shown} cannot be used: {_first_line(error)}") from error
+    except DatabaseError as error:
+        if isinstance(error.orig, sqlite3.DatabaseError) and error.orig.sqlite_errorcode in (
+            sqlite3.SQLITE_NOTADB,
+            sqlite3.SQLITE_CORRUPT,
+        ):
+            raise InvalidFileError(
+                f"database {shown} is not an SQLite database, or it is damaged: {error.orig}"
+            ) from error
+        raise
+
+
+def _first_line(error: DatabaseError) -> str:
+    return str(error.orig).strip().partition("\n")[0]

@@ -1,0 +1,190 @@
+"""Rules as JSON lines (CONTRACTS, "library export") and as text, one equation per line.
+
+A line: ``{"schema":1,"id","equation","operators_source","operators_target","status","proof","provenance"}``;
+operators are named once per occurrence; ``proof`` is null for a candidate, else
+``{"verdict","prover","version",
+"axioms_used","axioms_hash","operators_hash","verifier_hash","milliseconds","validated_shapes",
+"counterexample","reason"}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule
+from substitution_db.rules import Candidate, RuleRepository
+from superopt.equations import parse_equation, rule_id
+from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.files import write_atomically
+from superopt.rewriting import substitutions_of
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryLine:
+    """One line of a file of rules, read but not believed."""
+
+    id: str
+    equation: str
+    provenance: str
+    proof: Proof | None
+
+
+def export_rules(rules: Iterable[Rule], path: Path) -> int:
+    """Writes rules as JSON lines, smallest first, then by equation; returns how many. Raises
+    InvalidFileError.
+    """
+    ordered = sorted(
+        rules, key=lambda r: (len(r.operators_source) + len(r.operators_target), r.equation, r.id)
+    )
+    write_atomically(path, "".join(format_line(rule) + "\n" for rule in ordered).encode())
+    return len(ordered)
+
+
+def import_json_lines(path: Path, repository: RuleRepository) -> Added:
+    """Stores the rules of a file as candidates, whatever it says about them. All or nothing.
+
+    Raises InvalidFileError, with the line, for a line that is no rule.
+    """
+    candidates: list[Candidate] = []
+    for number, text in _lines(path):
+        where = f"{path}:{number}"
+        line = read_line(text, where)
+        candidates.append(
+            _candidate(line.equation, f"import {path.name}; {line.provenance}".rstrip("; "), where)
+        )
+    return repository.add_candidates(candidates)
+
+
+def import_text(path: Path, repository: RuleRepository) -> Added:
+    """Stores the equations of a text file, one per line (``#`` comments), as candidates. All or nothing.
+
+    Raises InvalidFileError, with the line, for a line that is no rule.
+    """
+    candidates: list[Candidate] = []
+    for number, text in _lines(path):
+        equation = text.partition("#")[0].strip()
+        if equation:
+            candidates.append(_candidate(equation, f"import {path.name}", f"{path}:{number}"))
+    return repository.add_candidates(candidates)
+
+
+def format_line(rule: Rule) -> str:
+    """A rule as one line of JSON."""
+    content: JsonObject = {
+        "schema": SCHEMA,
+        "id": rule.id,
+        "equation": rule.equation,
+        "operators_source": rule.operators_source,
+        "operators_target": rule.operators_target,
+        "status": str(rule.status),
+        "proof": None if rule.proof is None else proof_object(rule.proof),
+        "provenance": rule.provenance,
+    }
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def proof_object(proof: Proof) -> JsonObject:
+    """A proof as a JSON object."""
+    return {
+        "verdict": str(proof.verdict),
+        "prover": proof.prover,
+        "version": proof.version,
+        "axioms_used": proof.axioms_used,
+        "axioms_hash": proof.hashes.axioms,
+        "operators_hash": proof.hashes.operators,
+        "verifier_hash": proof.hashes.verifier,
+        "milliseconds": round(proof.milliseconds, 1),
+        "validated_shapes": proof.validated_shapes,
+        "counterexample": proof.counterexample,
+        "reason": proof.reason,
+    }
+
+
+def read_line(text: str, where: str) -> LibraryLine:
+    """A line of JSON. Raises InvalidFileError when it is not one of ``format_line``."""
+    try:
+        parsed: object = json.loads(text)
+    except ValueError as error:
+        raise InvalidFileError(f"{where}: not JSON: {error}") from error
+    line = _object(parsed, where)
+    if line.get("schema") != SCHEMA:
+        raise InvalidFileError(f"{where}: expected schema {SCHEMA}, got {line.get('schema')!r}")
+    proof = line.get("proof")
+    return LibraryLine(
+        id=_text(line, "id", where),
+        equation=_text(line, "equation", where),
+        provenance=_text(line, "provenance", where),
+        proof=None if proof is None else _proof(_object(proof, f"{where}: proof"), f"{where}: proof"),
+    )
+
+
+def _proof(content: JsonObject, where: str) -> Proof:
+    verdict = _text(content, "verdict", where)
+    if verdict not in list(Outcome):
+        raise InvalidFileError(f"{where}: expected a verdict of {', '.join(Outcome)}, got {verdict!r}")
+    milliseconds = content.get("milliseconds")
+    counterexample = content.get("counterexample")
+    if not isinstance(milliseconds, int | float) or not isinstance(counterexample, str | None):
+        raise InvalidFileError(f"{where}: milliseconds must be a number, counterexample a text or null")
+    return Proof(
+        verdict=Outcome(verdict),
+        prover=_text(content, "prover", where),
+        version=_text(content, "version", where),
+        axioms_used=_texts(content, "axioms_used", where),
+        hashes=Hashes(
+            axioms=_text(content, "axioms_hash", where),
+            operators=_text(content, "operators_hash", where),
+            verifier=_text(content, "verifier_hash", where),
+        ),
+        milliseconds=float(milliseconds),
+        validated_shapes=_texts(content, "validated_shapes", where),
+        counterexample=counterexample,
+        reason=_text(content, "reason", where),
+    )
+
+
+def _candidate(text: str, provenance: str, where: str) -> Candidate:
+    try:
+        equation = parse_equation(text)
+        substitutions_of(equation, rule_id(equation))
+    except InvalidEquationError as error:
+        raise InvalidFileError(f"{where}: {error}") from error
+    return Candidate(equation, provenance)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers from 1."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidFileError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+
+
+def _object(value: object, where: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InvalidFileError(f"{where}: expected a JSON object, got {type(value).__name__}")
+    return cast("JsonObject", value)
+
+
+def _text(content: JsonObject, key: str, where: str) -> str:
+    value = content.get(key)
+    if not isinstance(value, str):
+        raise InvalidFileError(f"{where}: expected a text for {key}, got {value!r}")
+    return value
+
+
+def _texts(content: JsonObject, key: str, where: str) -> tuple[str, ...]:
+    value = content.get(key)
+    items = cast("list[object]", value) if isinstance(value, list) else None
+    if items is None or not all(isinstance(item, str) for item in items):
+        raise InvalidFileError(f"{where}: expected a list of texts for {key}, got {value!r}")
+    return tuple(cast("list[str]", items))

@@ -1,0 +1,77 @@
+"""The shipped library: rules with proofs that come with the package, loaded at first use of a database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from substitution_db.engine import Transactions, now
+from substitution_db.exchange import read_line
+from substitution_db.models import LibraryRow, ProofRow
+from substitution_db.records import Hashes, Proof
+from substitution_db.rows import NewRule, insert_rules, new_rule, proof_values
+from substitution_db.rules import add_proof
+from superopt.equations import parse_equation
+from superopt.errors import InvalidFileError
+
+SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
+
+
+def load_shipped(transactions: Transactions, path: Path = SHIPPED_LIBRARY) -> int:
+    """Loads the rules of the file with their proofs, unless just this file was loaded before.
+
+    A proof says which axioms, operators and verifier it is about: under others it counts for nothing. Returns
+    how many rules were new. Raises InvalidFileError for a damaged file. Safe when several processes do it.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    sha256 = hashlib.sha256(content).hexdigest()
+    with transactions.read() as session:
+        row = session.get(LibraryRow, 1)
+        if row is not None and row.shipped_sha256 == sha256:
+            return 0
+    rules = _read(content.decode(), path)
+    with transactions.exclusive() as connection, Session(connection) as session, session.begin():
+        return _store(session, rules, sha256)
+
+
+def _read(text: str, path: Path) -> tuple[tuple[NewRule, Proof | None], ...]:
+    return tuple(_read_line(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1))
+
+
+def _read_line(text: str, where: str) -> tuple[NewRule, Proof | None]:
+    line = read_line(text, where)
+    rule = new_rule(parse_equation(line.equation), line.provenance)
+    if rule.id != line.id:
+        raise InvalidFileError(f"{where}: the id of {line.equation!r} is {rule.id}, got {line.id}")
+    return rule, line.proof
+
+
+def _store(session: Session, rules: Sequence[tuple[NewRule, Proof | None]], sha256: str) -> int:
+    row = session.get(LibraryRow, 1)
+    if row is not None and row.shipped_sha256 == sha256:
+        return 0
+    if row is None:
+        row = LibraryRow(id=1)
+        session.add(row)
+    # no hashes: the next comparison looks at every proof
+    row.shipped_sha256, row.axioms_hash, row.operators_hash, row.verifier_hash = sha256, "", "", ""
+    time = now(session)
+    new = insert_rules(session, (rule for rule, _ in rules), time)
+    for rule, proof in rules:
+        if proof is not None and (rule.id in new or not _proved_under(session, rule.id, proof.hashes)):
+            add_proof(session, rule.id, proof_values(rule.id, proof, time))
+    return len(new)
+
+
+def _proved_under(session: Session, rule: str, hashes: Hashes) -> bool:
+    statement = select(ProofRow.id).where(
+        ProofRow.rule_id == rule,
+        ProofRow.axioms_hash == hashes.axioms,
+        ProofRow.operators_hash == hashes.operators,
+        ProofRow.verifier_hash == hashes.verifier,
+    )
+    return session.scalars(statement.limit(1)).first() is not None

@@ -1,0 +1,64 @@
+"""Migrations: brings a database to the newest schema; safe when several processes do it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy import Connection, inspect, text
+
+from substitution_db.engine import Transactions
+from superopt.errors import InvalidFileError
+
+HEAD = "0001"
+"""The revision that this version of the code needs (a test compares it with the migrations)."""
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision that the database is at; None when it is empty.
+
+    Raises InvalidFileError for a database that holds other tables.
+    """
+    tables = inspect(connection).get_table_names()
+    if "alembic_version" in tables:
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if tables:
+        raise InvalidFileError(
+            f"the database holds another program's tables ({', '.join(sorted(tables)[:3])}); give another one"
+        )
+    return None
+
+
+def upgrade(transactions: Transactions) -> tuple[str | None, str]:
+    """Brings the database to HEAD; returns the revisions before and after.
+
+    Raises InvalidFileError for a database that a newer superopt made.
+    """
+    with transactions.exclusive() as connection:
+        before = revision_of(connection)
+        if before != HEAD:
+            configuration = _configuration()
+            configuration.attributes["connection"] = connection
+            try:
+                command.upgrade(configuration, "head")
+            except CommandError as error:
+                raise InvalidFileError(
+                    f"the database is at revision {before}, which this superopt (at {HEAD}) does not know; "
+                    "use the newer superopt that made it"
+                ) from error
+        return before, HEAD
+
+
+def scripts() -> ScriptDirectory:
+    """The migrations in this package."""
+    return ScriptDirectory.from_config(_configuration())
+
+
+def _configuration() -> Config:
+    configuration = Config()
+    location = str(Path(__file__).parent / "migrations")
+    configuration.set_main_option("script_location", location.replace("%", "%%"))
+    return configuration

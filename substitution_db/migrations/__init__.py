@@ -1,0 +1,1 @@
+"""The alembic environment and the migrations."""

@@ -1,0 +1,182 @@
+"""What the database gives back: frozen values, without SQLAlchemy, and the states that things go through."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+JsonObject: TypeAlias = Mapping[str, object]
+"""A JSON object, as parsed."""
+
+
+class RuleStatus(enum.StrEnum):
+    """The states of a rule; only VERIFIED ones leave for the optimizer."""
+
+    CANDIDATE = "candidate"
+    VERIFIED = "verified"
+    REFUTED = "refuted"
+    UNPROVED = "unproved"
+    STALE = "stale"
+
+
+class Outcome(enum.StrEnum):
+    """What a proof can end with."""
+
+    VERIFIED = "verified"
+    REFUTED = "refuted"
+    UNPROVED = "unproved"
+
+
+class JobState(enum.StrEnum):
+    """The states of a job; ``failed`` had an error, ``crashed`` lost its process too often."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CRASHED = "crashed"
+
+    @property
+    def final(self) -> bool:
+        """Whether a job in this state never changes again."""
+        return self in FINAL_STATES
+
+
+FINAL_STATES = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.CRASHED))
+
+
+class JobRole(enum.StrEnum):
+    """What a file is to its job."""
+
+    MODEL = "model"
+    DATA = "data"
+    CLUSTER = "cluster"
+    RESULT = "result"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    """What a proof depends on: axioms, operator semantics and verifier, each by the hash of its content."""
+
+    axioms: str
+    operators: str
+    verifier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A verdict on a rule and what it rests on."""
+
+    verdict: Outcome
+    prover: str
+    version: str
+    axioms_used: tuple[str, ...]
+    hashes: Hashes
+    milliseconds: float
+    validated_shapes: tuple[str, ...]
+    counterexample: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule as stored; operators are named once per occurrence, sorted. ``proof`` is the one that
+    decides.
+    """
+
+    id: str
+    equation: str
+    conditions: str
+    operators_source: tuple[str, ...]
+    operators_target: tuple[str, ...]
+    status: RuleStatus
+    provenance: str
+    proof: Proof | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """How many of the rules given were new, and how many were known before."""
+
+    new: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStatistics:
+    """How many rules there are in each state, and verified ones by operator of their source."""
+
+    by_status: Mapping[RuleStatus, int]
+    conditional: int
+    verified_by_operator: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A blob of a job: its role, name (location, for external data), content hash and size."""
+
+    role: JobRole
+    name: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as stored."""
+
+    number: int
+    id: str
+    state: JobState
+    owner: str
+    model_name: str
+    options: JsonObject
+    progress: JsonObject
+    error: JsonObject | None
+    attempts: int
+    max_attempts: int
+    worker: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    files: tuple[JobFile, ...]
+
+    def file(self, role: JobRole) -> JobFile | None:
+        """The first file with that role."""
+        return next((file for file in self.files if file.role is role), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's right to a running job; it ends when not renewed in time."""
+
+    token: str
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A change of state or a progress report of a job."""
+
+    id: int
+    kind: str
+    content: JsonObject
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An API key without its secret."""
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    revoked_at: datetime | None

@@ -1,0 +1,150 @@
+"""Between rows and values of rules and proofs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+
+from sqlalchemy import insert
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
+from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus
+from superopt.equations import format_condition, format_equation, rule_id
+from superopt.ir.terms import Direction, Equation, Term, applications
+from superopt.rewriting import substitutions_of
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NewRule:
+    """A rule about to be stored; operators are named once per occurrence, sorted."""
+
+    id: str
+    equation: str
+    conditions: str
+    operators_source: tuple[str, ...]
+    operators_target: tuple[str, ...]
+    provenance: str
+
+
+def new_rule(equation: Equation, provenance: str) -> NewRule:
+    """The equation as a rule; ``=`` is read as ``<=>``.
+
+    Raises InvalidEquationError for an equation that cannot be used as a rule.
+    """
+    if equation.direction is Direction.EQUAL:
+        equation = replace(equation, direction=Direction.BOTH)
+    identity = rule_id(equation)
+    substitutions_of(equation, identity)
+    return NewRule(
+        id=identity,
+        equation=format_equation(replace(equation, name="")),
+        conditions=", ".join(format_condition(condition) for condition in equation.conditions),
+        operators_source=_operators(equation.left),
+        operators_target=_operators(equation.right),
+        provenance=provenance,
+    )
+
+
+def insert_rules(session: Session, rules: Iterable[NewRule], time: datetime) -> frozenset[str]:
+    """Stores as candidates the rules that are not there; returns the ids of those."""
+    inserted: set[str] = set()
+    remaining = iter({rule.id: rule for rule in rules}.values())
+    while batch := tuple(islice(remaining, _BATCH)):
+        new = insert_new(session, RuleRow, [_rule_values(rule, time) for rule in batch], (RuleRow.id.name,))
+        operators = [values for rule in batch if rule.id in new for values in _operator_values(rule)]
+        if operators:
+            session.execute(insert(RuleOperatorRow), operators)
+        inserted |= new
+    return frozenset(inserted)
+
+
+def insert_new(
+    session: Session, table: type[Base], values: Sequence[Mapping[str, object]], key: tuple[str, ...]
+) -> set[str]:
+    """Inserts the rows whose key is not there; returns the first column of the key of those inserted."""
+    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table).values(list(values)).on_conflict_do_nothing(index_elements=list(key))
+    return set(session.scalars(statement.returning(table.__table__.c[key[0]])))
+
+
+def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:
+    """A row as a value."""
+    sides: dict[str, list[str]] = {"source": [], "target": []}
+    for operator in row.operators:
+        sides[operator.side].extend([operator.operator] * operator.occurrences)
+    return Rule(
+        id=row.id,
+        equation=row.equation,
+        conditions=row.conditions,
+        operators_source=tuple(sides["source"]),
+        operators_target=tuple(sides["target"]),
+        status=RuleStatus(row.status),
+        provenance=row.provenance,
+        proof=None if proof is None else proof_of(proof),
+        created_at=row.created_at,
+    )
+
+
+def proof_of(row: ProofRow) -> Proof:
+    """A row as a value."""
+    return Proof(
+        verdict=Outcome(row.verdict),
+        prover=row.prover,
+        version=row.version,
+        axioms_used=tuple(row.axioms_used),
+        hashes=Hashes(row.axioms_hash, row.operators_hash, row.verifier_hash),
+        milliseconds=row.milliseconds,
+        validated_shapes=tuple(row.validated_shapes),
+        counterexample=row.counterexample,
+        reason=row.reason,
+    )
+
+
+def proof_values(rule: str, proof: Proof, time: datetime) -> dict[str, object]:
+    """A proof as the columns of its row."""
+    return {
+        "rule_id": rule,
+        "verdict": str(proof.verdict),
+        "prover": proof.prover,
+        "version": proof.version,
+        "axioms_used": list(proof.axioms_used),
+        "axioms_hash": proof.hashes.axioms,
+        "operators_hash": proof.hashes.operators,
+        "verifier_hash": proof.hashes.verifier,
+        "milliseconds": proof.milliseconds,
+        "validated_shapes": list(proof.validated_shapes),
+        "counterexample": proof.counterexample,
+        "reason": proof.reason,
+        "proved_at": time,
+    }
+
+
+def _operators(terms: Sequence[Term]) -> tuple[str, ...]:
+    return tuple(sorted(term.operator for term in applications(*terms)))
+
+
+def _rule_values(rule: NewRule, time: datetime) -> dict[str, object]:
+    return {
+        "id": rule.id,
+        "equation": rule.equation,
+        "conditions": rule.conditions,
+        "size": len(rule.operators_source) + len(rule.operators_target),
+        "status": str(RuleStatus.CANDIDATE),
+        "provenance": rule.provenance,
+        "created_at": time,
+    }
+
+
+def _operator_values(rule: NewRule) -> list[dict[str, object]]:
+    return [
+        {"rule_id": rule.id, "side": side, "operator": operator, "occurrences": count}
+        for side, names in (("source", rule.operators_source), ("target", rule.operators_target))
+        for operator, count in sorted(Counter(names).items())
+    ]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
+from substitution_db.exchange import export_rules, import_json_lines, import_text
+from superopt.equations import rule_id
+from superopt.errors import InvalidFileError
+from superopt.ir.terms import Equation
+
+HASHES = Hashes("a1", "o1", "v1")
+PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("idempotent",), HASHES, 12.34, ("f32[2, 3]",), None, "proved")
+
+
+@pytest.fixture
+def exported(database: Database, equations: tuple[Equation, ...], tmp_path: Path) -> Path:
+    """All rules as a file; the first is verified."""
+    database.rules.add_candidates(Candidate(equation, "generated") for equation in equations)
+    database.rules.record_verdict(rule_id(equations[0]), PROOF)
+    path = tmp_path / "rules.jsonl"
+    assert export_rules(database.rules.list(), path) == len(equations)
+    return path
+
+
+def test_a_line_is_as_the_contract_says(exported: Path) -> None:
+    lines = exported.read_text().splitlines()
+    assert [json.loads(line)["equation"] for line in lines] == [
+        "add(x, y) <=> add(y, x)",
+        "relu(relu(x)) => relu(x)",
+        "matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)",
+        "concat[axis=-1](matmul(x, y), matmul(x, z)) <=> matmul(x, concat[axis=-1](y, z))",
+    ]
+    assert json.loads(lines[0])["proof"] is None
+    assert lines[1] == (
+        '{"schema":1,"id":"17af882e6e7f2525","equation":"relu(relu(x)) => relu(x)",'
+        '"operators_source":["relu","relu"],"operators_target":["relu"],"status":"verified",'
+        '"proof":{"verdict":"verified","prover":"z3","version":"5.4","axioms_used":["idempotent"],'
+        '"axioms_hash":"a1","operators_hash":"o1","verifier_hash":"v1","milliseconds":12.3,'
+        '"validated_shapes":["f32[2, 3]"],"counterexample":null,"reason":"proved"},"provenance":"generated"}'
+    )
+
+
+def test_what_is_imported_is_a_candidate(exported: Path, tmp_path: Path, no_library: Path) -> None:
+    with open_database(str(tmp_path / "other.db"), library=no_library) as other:
+        added = import_json_lines(exported, other.rules)
+        assert (added.new, added.known) == (4, 0)
+        assert other.rules.verified_rules(HASHES) == ()
+        assert {rule.status for rule in other.rules.list()} == {RuleStatus.CANDIDATE}
+        assert other.rules.list()[0].provenance == "import rules.jsonl; generated"
+        assert import_json_lines(exported, other.rules).new == 0
+
+
+def test_the_shipped_library_counts_while_its_hashes_are_current(exported: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        with open_database(str(tmp_path / "shipped.db"), library=exported) as other:
+            assert [rule.equation for rule in other.rules.verified_rules(HASHES)] == [
+                "relu(relu(x)) => relu(x)"
+            ]
+            assert other.rules.verified_rules(replace(HASHES, verifier="v2")) == ()
+            assert len(other.rules.proofs(other.rules.verified_rules(HASHES)[0].id)) == 1
+    exported.write_text(exported.read_text().replace('"v1"', '"v2"'))
+    with open_database(str(tmp_path / "shipped.db"), library=exported) as other:
+        assert len(other.rules.verified_rules(replace(HASHES, verifier="v2"))) == 1
+        assert len(other.rules.verified_rules(HASHES)) == 1
+
+
+def test_a_shipped_rule_says_what_its_equation_says(exported: Path, tmp_path: Path) -> None:
+    exported.write_text(exported.read_text().replace("relu(relu(x)) => relu(x)", "relu(relu(x)) => x"))
+    with pytest.raises(InvalidFileError, match=r"rules.jsonl:2: the id of"):
+        open_database(str(tmp_path / "shipped.db"), library=exported)
+
+
+def test_import_text(database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "rules.txt"
+    path.write_text("# two rules\nrelu(relu(x)) => relu(x)  # idempotent\n\nadd(x, y) <=> add(y, x)\n")
+    assert import_text(path, database.rules).new == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("relu(", "rules:1: not JSON"),
+        ("[]", "rules:1: expected a JSON object, got list"),
+        ('{"schema": 2}', "rules:1: expected schema 1, got 2"),
+        ('{"schema": 1}', "rules:1: expected a text for id, got None"),
+        ('\n{"schema": 1, "id": "", "equation": "relu(", "provenance": ""}', "rules:2: "),
+        (
+            '{"schema": 1, "id": "", "equation": "x => y", "provenance": "", "proof": {}}',
+            "rules:1: proof: expected a text",
+        ),
+        ('{"schema": 1, "id": "", "equation": "relu(x) => add(x, y)", "provenance": ""}', "rules:1: "),
+        (b"\xff\xfe", "rules: not UTF-8 text"),
+    ],
+)
+def test_a_damaged_file_changes_nothing(
+    database: Database, tmp_path: Path, content: str | bytes, message: str
+) -> None:
+    path = tmp_path / "rules"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InvalidFileError, match=message):
+        import_json_lines(path, database.rules)
+    assert database.rules.list() == ()
+
+
+def test_a_missing_file_is_one_sentence(database: Database, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFileError, match="No such file"):
+        import_text(tmp_path / "missing", database.rules)

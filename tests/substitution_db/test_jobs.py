@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from substitution_db import Database, open_database
+from substitution_db.jobs import NewJob, QueueFullError
+from substitution_db.queue import JobQueue, LeaseLostError
+from substitution_db.records import Job, JobFile, JobRole, JobState, Lease
+from substitution_db.submissions import Submission
+from superopt.errors import InvalidOptionError
+
+MODEL = JobFile(JobRole.MODEL, "model.onnx", "0" * 64, 3)
+RESULT = JobFile(JobRole.RESULT, "model.onnx", "1" * 64, 3)
+PROBLEM = {"type": "out-of-memory", "title": "Out of memory"}
+
+
+def submitted(database: Database, attempts: int = 2) -> Job:
+    return database.jobs.submit(NewJob("model", [MODEL], {"alpha": 1.05}, max_attempts=attempts))
+
+
+def state(database: Database, job: Job) -> JobState:
+    stored = database.jobs.get(job.id)
+    assert stored is not None
+    return stored.state
+
+
+def claimed(queue: JobQueue) -> Lease:
+    lease = queue.claim()
+    assert lease is not None
+    return lease
+
+
+def history(database: Database, job: Job) -> list[str]:
+    return [str(event.content["state"]) for event in database.jobs.events(job.id) if event.kind == "state"]
+
+
+def test_a_job_succeeds(database: Database) -> None:
+    job = submitted(database)
+    queue = database.queue("w1")
+    lease = claimed(queue)
+    assert queue.claim() is None
+    assert queue.report_progress(lease, {"candidates": 10}) is JobState.RUNNING
+    done = queue.succeed(lease, [RESULT])
+    assert (done.state, done.progress, done.file(JobRole.RESULT)) == ("succeeded", {"candidates": 10}, RESULT)
+    assert done.finished_at is not None
+    assert (done.options, done.file(JobRole.MODEL)) == ({"alpha": 1.05}, MODEL)
+    assert history(database, job) == ["queued", "running", "succeeded"]
+    assert queue.leases() == frozenset()
+
+
+def test_jobs_are_claimed_in_order(database: Database) -> None:
+    jobs = [submitted(database) for _ in range(3)]
+    queue = database.queue("w1")
+    assert [claimed(queue).job.id for _ in jobs] == [job.id for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("end", "final"),
+    [
+        ("succeed", JobState.CANCELLED),
+        ("fail", JobState.FAILED),
+        ("cancelled", JobState.CANCELLED),
+        ("lost_process", JobState.CANCELLED),
+        ("give_back", JobState.CANCELLED),
+    ],
+)
+def test_a_running_job_is_cancelled_cooperatively(database: Database, end: str, final: JobState) -> None:
+    job = submitted(database)
+    queue = database.queue("w1")
+    lease = claimed(queue)
+    cancelling = database.jobs.cancel(job.id)
+    assert cancelling is not None
+    assert cancelling.state is JobState.CANCELLING
+    assert queue.heartbeat(lease) is JobState.CANCELLING
+    arguments = {"succeed": [[RESULT]], "fail": [PROBLEM], "lost_process": [PROBLEM]}.get(end, [])
+    assert getattr(queue, end)(lease, *arguments).state is final
+    assert database.jobs.cancel(job.id) == database.jobs.get(job.id)
+
+
+def test_a_waiting_job_is_cancelled_at_once(database: Database) -> None:
+    job = submitted(database)
+    database.jobs.cancel(job.id)
+    assert state(database, job) is JobState.CANCELLED
+    assert database.queue("w1").claim() is None
+    assert database.jobs.cancel("unknown") is None
+
+
+def test_a_lost_worker_is_replaced_and_cannot_interfere(database: Database) -> None:
+    job = submitted(database, attempts=2)
+    dead = database.queue("dead", lease_seconds=-1)
+    lost = claimed(dead)
+    heir = database.queue("heir")
+    lease = claimed(heir)
+    assert lease.job.id == job.id
+    for act in (
+        lambda: dead.heartbeat(lost),
+        lambda: dead.report_progress(lost, {}),
+        lambda: dead.succeed(lost, [RESULT]),
+        lambda: dead.fail(lost, PROBLEM),
+        lambda: dead.give_back(lost),
+    ):
+        with pytest.raises(LeaseLostError, match="no longer with dead"):
+            act()
+    assert heir.succeed(lease, [RESULT]).state is JobState.SUCCEEDED
+    assert history(database, job) == ["queued", "running", "queued", "running", "succeeded"]
+
+
+def test_attempts_are_bounded(database: Database) -> None:
+    job = submitted(database, attempts=2)
+    queue = database.queue("w1")
+    assert queue.lost_process(claimed(queue), PROBLEM).state is JobState.QUEUED
+    crashed = queue.lost_process(claimed(queue), PROBLEM)
+    assert (crashed.state, crashed.error) == (JobState.CRASHED, PROBLEM)
+    by_silence = submitted(database, attempts=1)
+    claimed(database.queue("dead", lease_seconds=-1))
+    assert queue.expire() == 1
+    assert state(database, by_silence) is JobState.CRASHED
+    stored = database.jobs.get(by_silence.id)
+    assert stored is not None
+    assert stored.error is not None
+    assert stored.error["detail"] == "the worker dead gave no sign of life"
+    assert state(database, job) is JobState.CRASHED
+
+
+def test_giving_back_costs_no_attempt(database: Database) -> None:
+    submitted(database, attempts=1)
+    queue = database.queue("w1")
+    for _ in range(3):
+        assert queue.give_back(claimed(queue)).state is JobState.QUEUED
+    assert claimed(queue).job.attempts == 1
+
+
+def test_two_workers_never_get_the_same_job(database: Database, database_url: str, no_library: Path) -> None:
+    jobs = {submitted(database).id for _ in range(30)}
+    got: list[str] = []
+
+    def work(name: str) -> None:
+        with open_database(database_url, library=no_library) as mine:
+            queue = mine.queue(name)
+            while (lease := queue.claim()) is not None or state_left(mine):
+                if lease is not None:
+                    got.append(lease.job.id)
+                    queue.succeed(lease, [RESULT])
+
+    def state_left(mine: Database) -> bool:
+        return mine.jobs.counts()[JobState.QUEUED] > 0
+
+    workers = [threading.Thread(target=work, args=(f"w{i}",)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(got) == sorted(jobs)
+    assert database.jobs.counts()[JobState.SUCCEEDED] == 30
+
+
+def test_jobs_are_listed_newest_first(database: Database) -> None:
+    jobs = [submitted(database) for _ in range(3)]
+    database.jobs.cancel(jobs[1].id)
+    assert [job.id for job in database.jobs.list()] == [job.id for job in reversed(jobs)]
+    assert [job.id for job in database.jobs.list(state=JobState.QUEUED)] == [jobs[2].id, jobs[0].id]
+    assert [job.id for job in database.jobs.list(before=jobs[2].id, limit=1)] == [jobs[1].id]
+    assert database.jobs.counts()[JobState.QUEUED] == 2
+    with pytest.raises(InvalidOptionError, match="continue behind"):
+        database.jobs.list(before="unknown")
+
+
+def test_the_queue_is_bounded(database: Database) -> None:
+    submitted(database)
+    with pytest.raises(QueueFullError, match="1 jobs are waiting"):
+        database.jobs.submit(NewJob("model", [MODEL]), queue_limit=1)
+
+
+def test_events_continue_behind_an_id(database: Database) -> None:
+    job = submitted(database)
+    queue = database.queue("w1")
+    lease = claimed(queue)
+    for done in range(5):
+        queue.report_progress(lease, {"done": done})
+    events = database.jobs.events(job.id)
+    assert [event.id for event in events] == sorted({event.id for event in events})
+    assert database.jobs.events(job.id, after=events[3].id) == events[4:]
+    assert database.jobs.events(job.id, limit=2) == events[:2]
+
+
+def test_old_jobs_are_removed_with_blobs_that_no_job_needs(database: Database) -> None:
+    old, kept = submitted(database), submitted(database)
+    queue = database.queue("w1")
+    queue.succeed(claimed(queue), [RESULT])
+    assert database.jobs.remove_finished(3600) == frozenset()
+    assert database.jobs.remove_finished(-1) == {RESULT.sha256}
+    assert database.jobs.get(old.id) is None
+    assert state(database, kept) is JobState.QUEUED
+
+
+def test_an_idempotency_key_makes_one_job(database: Database) -> None:
+    keys = database.submissions
+    assert keys.reserve("me", "k") is None
+    assert keys.reserve("me", "k") == Submission(None, None)
+    assert keys.reserve("you", "k") is None
+    keys.release("me", "k")
+    assert keys.reserve("me", "k") is None
+    job = keys.submit("me", "k", "f" * 64, NewJob("model", [MODEL]))
+    keys.release("me", "k")
+    assert keys.reserve("me", "k") == Submission("f" * 64, job.id)
+    database.jobs.cancel(job.id)
+    database.jobs.remove_finished(-1)
+    keys.forget_jobs()
+    assert keys.reserve("me", "k") is None

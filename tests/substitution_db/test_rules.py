@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
+from superopt.equations import parse_equation, rule_id
+from superopt.errors import InvalidEquationError, InvalidOptionError
+from superopt.ir.terms import Equation
+
+NOW = Hashes("axioms-1", "operators-1", "verifier-1")
+LATER = replace(NOW, axioms="axioms-2")
+PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("relu-relu",), NOW, 12.5, ("f32[2, 3]",), None, "proved")
+
+
+def stored(database: Database, equations: tuple[Equation, ...]) -> list[str]:
+    database.rules.add_candidates(Candidate(equation, "test") for equation in equations)
+    return [rule_id(equation) for equation in equations]
+
+
+def test_nothing_is_verified_by_default(database: Database, equations: tuple[Equation, ...]) -> None:
+    stored(database, equations)
+    assert {rule.status for rule in database.rules.list()} == {RuleStatus.CANDIDATE}
+    assert database.rules.verified_rules(NOW) == ()
+    assert len(database.rules.undecided(NOW)) == len(equations)
+
+
+def test_a_rule_found_twice_or_renamed_is_one_row(database: Database) -> None:
+    first = parse_equation("matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)")
+    again = parse_equation("matmul(matmul(a, b), c) <=> matmul(a, matmul(b, c))")
+    added = database.rules.add_candidates([Candidate(first, "here"), Candidate(again, "there")])
+    assert (added.new, added.known) == (1, 0)
+    added = database.rules.add_candidates([Candidate(again, "there")])
+    assert (added.new, added.known) == (0, 1)
+
+
+def test_what_is_stored_comes_back(database: Database, equations: tuple[Equation, ...]) -> None:
+    identity = stored(database, equations)[2]
+    database.rules.record_verdict(identity, PROOF)
+    rule = database.rules.get(identity)
+    assert rule is not None
+    assert rule.equation == "concat[axis=-1](matmul(x, y), matmul(x, z)) <=> matmul(x, concat[axis=-1](y, z))"
+    assert rule.operators_source == ("concat", "matmul", "matmul")
+    assert rule.operators_target == ("concat", "matmul")
+    assert (rule.status, rule.provenance, rule.proof) == (RuleStatus.VERIFIED, "test", PROOF)
+    assert database.rules.proofs(identity) == (PROOF,)
+    assert database.rules.get("0" * 16) is None
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_verdict_is_the_status(
+    database: Database, equations: tuple[Equation, ...], outcome: Outcome
+) -> None:
+    identity = stored(database, equations)[0]
+    database.rules.record_verdict(identity, replace(PROOF, verdict=outcome))
+    rule = database.rules.get(identity)
+    assert rule is not None
+    assert rule.status == str(outcome)
+    assert [r.id for r in database.rules.verified_rules(NOW)] == ([identity] if outcome == "verified" else [])
+
+
+def test_states_follow_the_hashes(database: Database, equations: tuple[Equation, ...]) -> None:
+    proved, refuted, unproved, _ = stored(database, equations)
+    database.rules.record_verdicts(
+        {
+            proved: PROOF,
+            refuted: replace(PROOF, verdict=Outcome.REFUTED, counterexample="x = 1"),
+            unproved: replace(PROOF, verdict=Outcome.UNPROVED),
+        }
+    )
+    steps = [(NOW, 0, "verified"), (LATER, 1, "stale"), (LATER, 0, "stale"), (NOW, 1, "verified")]
+    for hashes, changed, expected in steps:
+        assert database.rules.refresh(hashes) == changed
+        rule = database.rules.get(proved)
+        assert rule is not None
+        assert rule.status == expected
+    database.rules.refresh(LATER)
+    assert database.rules.verified_rules(LATER) == ()
+    assert len(database.rules.undecided(LATER)) == 4
+    database.rules.record_verdict(proved, replace(PROOF, hashes=LATER, verdict=Outcome.UNPROVED))
+    assert database.rules.verified_rules(LATER) == ()
+    assert [rule.id for rule in database.rules.verified_rules(NOW)] == [proved]
+    assert [rule.id for rule in database.rules.list(RuleFilter(status=RuleStatus.STALE))] == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sizes"),
+    [
+        (RuleFilter(), [2, 3, 4, 5]),
+        (RuleFilter(operator="matmul"), [4, 5]),
+        (RuleFilter(operator="concat"), [5]),
+        (RuleFilter(operator="softmax"), []),
+        (RuleFilter(text="relu("), [3]),
+        (RuleFilter(text="%"), []),
+        (RuleFilter(status=RuleStatus.VERIFIED), [3]),
+        (RuleFilter(status=RuleStatus.CANDIDATE, operator="matmul"), [4, 5]),
+    ],
+)
+def test_rules_are_listed_smallest_first(
+    database: Database, equations: tuple[Equation, ...], chosen: RuleFilter, sizes: list[int]
+) -> None:
+    database.rules.record_verdict(stored(database, equations)[0], PROOF)
+    listed = database.rules.list(chosen)
+    assert [len(rule.operators_source) + len(rule.operators_target) for rule in listed] == sizes
+    assert database.rules.list(chosen, limit=1) == listed[:1]
+    for i, rule in enumerate(listed):
+        assert database.rules.list(chosen, after=rule.id) == listed[i + 1 :]
+
+
+def test_statistics(database: Database, equations: tuple[Equation, ...]) -> None:
+    proved = stored(database, equations)[1]
+    conditional = parse_equation("avgpool[kernel=k, stride=1](x) => x where odd(k), k = 1")
+    database.rules.add_candidates([Candidate(conditional, "test")])
+    database.rules.record_verdicts({proved: PROOF, rule_id(conditional): PROOF})
+    statistics = database.rules.statistics()
+    assert statistics.by_status == {"candidate": 3, "verified": 2, "refuted": 0, "unproved": 0, "stale": 0}
+    assert (statistics.conditional, statistics.verified_by_operator) == (1, {"avgpool": 1, "matmul": 1})
+
+
+def test_mistakes_change_nothing(database: Database, equations: tuple[Equation, ...]) -> None:
+    malformed = parse_equation("relu(x) => add(x, y)")
+    with pytest.raises(InvalidEquationError):
+        database.rules.add_candidates([Candidate(equations[0], "test"), Candidate(malformed, "test")])
+    assert database.rules.list() == ()
+    known = stored(database, equations)[0]
+    with pytest.raises(InvalidOptionError, match="no rule 0000"):
+        database.rules.record_verdicts({known: PROOF, "0000": PROOF})
+    assert database.rules.verified_rules(NOW) == ()
+    with pytest.raises(InvalidOptionError, match="continue behind"):
+        database.rules.list(after="0000")
+
+
+def test_many_rules_go_in_at_once(database: Database) -> None:
+    many = [
+        parse_equation(f"enlarge[kernel={n}](relu(x)) => relu(enlarge[kernel={n}](x))")
+        for n in range(1, 1201)
+    ]
+    added = database.rules.add_candidates(Candidate(equation, "test") for equation in many)
+    assert (added.new, added.known) == (1200, 0)
+    database.rules.record_verdicts({rule_id(equation): PROOF for equation in many})
+    assert len(database.rules.verified_rules(NOW)) == 1200
