@@ -185,11 +185,11 @@ class Enumeration:
             if number in self.commutative and arguments[0] == arguments[1]:
                 block = block[block[:, 0] <= block[:, 1]]
             if size == self.max_ops:
-                block = block[self._canonical(columns.inputs[block])]
+                block = block[self.canonical(columns.inputs[block])]
             if len(block):
                 yield block
 
-    def _canonical(self, inputs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    def canonical(self, inputs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
         """Whether the inputs of each type are used from the first on: other terms are renamings."""
         used = np.bitwise_or.reduce(inputs, axis=1)
         good = np.ones(len(used), bool)
@@ -238,7 +238,7 @@ class Enumeration:
         columns = self.table.columns
         classes = np.flatnonzero((columns.types == type_) & (columns.levels == size - 1)).astype(np.int32)
         if size == self.max_ops:
-            classes = classes[self._canonical(columns.inputs[classes][:, None])]
+            classes = classes[self.canonical(columns.inputs[classes][:, None])]
         for _, trees, rows in self._cuttable(instance, classes):
             cut = self._cut(instance, type_, trees)
             output = self._output(number, (type_,), cut)

@@ -1,0 +1,234 @@
+"""Terms rewritten by equations already kept: is an equation an instance of one of them, or derivable in few steps.
+
+Terms are interned here, so that equal ones are one object and comparing them costs nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
+
+Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
+Outputs: TypeAlias = "tuple[Term, ...]"
+
+SLACK = 1
+_OUTPUT_FORMS = 24
+HALVES = ("split0", "split1")
+
+
+class Node:
+    """An interned term: a variable when ``operator`` is empty, then ``name`` is its name."""
+
+    __slots__ = ("attributes", "inputs", "name", "open", "operator", "size", "variables")
+
+    def __init__(self, operator: str, name: str, attributes: Attributes, inputs: tuple[Node, ...]) -> None:
+        self.operator = operator
+        self.name = name
+        self.attributes = attributes
+        self.inputs = inputs
+        self.open = any(isinstance(value, AttributeVariable) for _, value in attributes)
+        self.size: int = bool(operator) + sum(child.size for child in inputs)
+        own = frozenset((name,)) if not operator else frozenset[str]()
+        self.variables: frozenset[str] = own.union(*(child.variables for child in inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """``source`` may be replaced by ``target``."""
+
+    source: Node
+    target: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Two terms that are the halves of ``whole``, cut along the axis that ``halves`` say."""
+
+    sources: tuple[Node, Node]
+    whole: Node
+    halves: tuple[Attributes, Attributes]
+
+
+class Binding:
+    """What variables and attribute variables of a pattern stand for."""
+
+    __slots__ = ("attributes", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.attributes: dict[str, AttributeTerm] = {}
+
+
+class Theory:
+    """Equations kept so far, indexed by the operator at the root of the side that is matched.
+
+    ``limit`` bounds the terms that are looked at on either side of one question.
+    """
+
+    def __init__(self, limit: int = 300) -> None:
+        self._nodes: dict[tuple[str, str, Attributes, tuple[int, ...]], Node] = {}
+        self._forward: dict[str, list[Rewriting]] = {}
+        self._backward: dict[str, list[Rewriting]] = {}
+        self._merges: list[Merge] = []
+        self._limit = limit
+
+    def add(self, source: Outputs, target: Outputs, *, backward: bool) -> None:
+        """An equation that may be used from source to target, and ``backward`` as well; several outputs are a merge."""
+        if len(source) > 1:
+            merge = self._merge(source, target)
+            if merge is not None:
+                self._merges.append(merge)
+            return
+        left, right = self._interned(source[0]), self._interned(target[0])
+        self._add(left, right)
+        if backward:
+            self._add(right, left)
+
+    def derives(self, source: Term, target: Term, steps: int = 2) -> bool:
+        """Whether source rewrites in at most ``2 * steps`` steps to target, or to what target simplifies to.
+
+        No term in between is larger than the larger one of both by more than SLACK operators, written as trees.
+        """
+        return self._derives(self._interned(source), self._interned(target), steps)
+
+    def derives_merge(self, source: Outputs, target: Outputs) -> bool:
+        """Whether a known merge, after a step on each output and before some on the whole, gives this one."""
+        asked = self._merge(source, target)
+        if asked is None:
+            return False
+        choices = [self._reachable(node) for node in asked.sources]
+        for left, right in itertools.product(*choices):
+            for known in self._merges:
+                if known.halves != asked.halves:
+                    continue
+                binding = Binding()
+                if _matches(known.sources[0], left, binding) and _matches(known.sources[1], right, binding):
+                    whole = self._instantiated(known.whole, binding)
+                    if whole is asked.whole or self._derives(whole, asked.whole, 2):
+                        return True
+        return False
+
+    def _reachable(self, node: Node) -> list[Node]:
+        known = {node: None}
+        for _ in range(2):
+            for start in list(known):
+                for other in self._neighbours(start, self._forward):
+                    if other.size <= node.size and len(known) < _OUTPUT_FORMS:
+                        known[other] = None
+        return list(known)
+
+    def _add(self, a: Node, b: Node) -> None:
+        if not a.operator:
+            return
+        self._forward.setdefault(a.operator, []).append(Rewriting(a, b))
+        if b.operator and a.variables <= b.variables:
+            self._backward.setdefault(b.operator, []).append(Rewriting(b, a))
+        if b.size < a.size:
+            self._backward.setdefault(a.operator, []).append(Rewriting(a, b))
+
+    def _merge(self, source: Outputs, target: Outputs) -> Merge | None:
+        wholes = [t for t in target if isinstance(t, Application) and t.operator in HALVES]
+        if len(source) != 2 or len(wholes) != 2 or wholes[0].inputs != wholes[1].inputs:
+            return None
+        first, second = source
+        halves = (wholes[0].attributes, wholes[1].attributes)
+        return Merge((self._interned(first), self._interned(second)), self._interned(wholes[0].inputs[0]), halves)
+
+    def _derives(self, source: Node, target: Node, steps: int) -> bool:
+        size = max(source.size, target.size) + SLACK
+        ahead, behind = {source}, {target}
+        front, back = [source], [target]
+        for _ in range(steps):
+            front = self._expanded(front, ahead, self._forward, size)
+            if not ahead.isdisjoint(behind):
+                return True
+            back = self._expanded(back, behind, self._backward, size)
+            if not ahead.isdisjoint(behind):
+                return True
+        return False
+
+    def _expanded(
+        self, frontier: list[Node], known: set[Node], rewritings: dict[str, list[Rewriting]], size: int
+    ) -> list[Node]:
+        found: list[Node] = []
+        for node in frontier:
+            for other in self._neighbours(node, rewritings):
+                if other.size <= size and other not in known:
+                    if len(known) >= self._limit:
+                        return found
+                    known.add(other)
+                    found.append(other)
+        return found
+
+    def _neighbours(self, node: Node, rewritings: dict[str, list[Rewriting]]) -> Iterator[Node]:
+        """The term with one subterm rewritten once."""
+        for rewriting in rewritings.get(node.operator, ()):
+            binding = Binding()
+            if _matches(rewriting.source, node, binding):
+                yield self._instantiated(rewriting.target, binding)
+        for place, child in enumerate(node.inputs):
+            for other in self._neighbours(child, rewritings):
+                inputs = (*node.inputs[:place], other, *node.inputs[place + 1 :])
+                yield self._node(node.operator, "", node.attributes, inputs)
+
+    def _instantiated(self, pattern: Node, binding: Binding) -> Node:
+        if not pattern.operator:
+            return binding.nodes.get(pattern.name, pattern)
+        attributes = pattern.attributes
+        if pattern.open:
+            attributes = tuple(
+                (name, binding.attributes[value.name] if isinstance(value, AttributeVariable) else value)
+                for name, value in attributes
+            )
+        inputs = tuple([self._instantiated(child, binding) for child in pattern.inputs])
+        return self._node(pattern.operator, "", attributes, inputs)
+
+    def _interned(self, term: Term) -> Node:
+        if isinstance(term, Variable):
+            return self._node("", term.name, (), ())
+        return self._node(term.operator, "", term.attributes, tuple(self._interned(child) for child in term.inputs))
+
+    def _node(self, operator: str, name: str, attributes: Attributes, inputs: tuple[Node, ...]) -> Node:
+        key = (operator, name, attributes, tuple([id(child) for child in inputs]))
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Node(operator, name, attributes, inputs)
+        return node
+
+
+def tree_size(*terms: Term) -> int:
+    """How many operators the terms have when shared work is written out."""
+    return sum(1 + tree_size(*term.inputs) for term in terms if isinstance(term, Application))
+
+
+def _matches(pattern: Node, node: Node, binding: Binding) -> bool:
+    """Whether the node is an instance of the pattern; extends the binding, also where it then fails."""
+    if not pattern.operator:
+        return binding.nodes.setdefault(pattern.name, node) is node
+    if pattern.operator != node.operator:
+        return False
+    if pattern.open:
+        if not _attributes_match(pattern, node, binding):
+            return False
+    elif pattern.attributes != node.attributes:
+        return False
+    for a, b in zip(pattern.inputs, node.inputs, strict=True):
+        if not _matches(a, b, binding):
+            return False
+    return True
+
+
+def _attributes_match(pattern: Node, node: Node, binding: Binding) -> bool:
+    for (name, value), (other_name, other) in zip(pattern.attributes, node.attributes, strict=True):
+        if name != other_name:
+            return False
+        if isinstance(value, AttributeVariable):
+            if binding.attributes.setdefault(value.name, other) != other:
+                return False
+        elif value != other:
+            return False
+    return True

@@ -1,0 +1,100 @@
+"""Discovery from a preset to candidates: enumerate, pair, prune, generalise (TASO dissertation, sections 2.3 and 2.5)."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from generator.enumeration import Enumeration, Level
+from generator.pairing import RecordedTerms, merges, single_outputs
+from generator.preset import Preset
+from generator.pruning import Candidate, Selection
+from superopt.errors import InvalidOptionError
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a run found. ``pairs``: terms of equal value in pairs; ``distinct``: those that are no renamings."""
+
+    preset: str
+    max_ops: int
+    levels: tuple[Level, ...]
+    pairs: int
+    distinct: int
+    dropped: Mapping[str, int]
+    candidates: tuple[Candidate, ...]
+    seconds: float
+    peak_memory_bytes: int
+
+    @property
+    def kept(self) -> int:
+        """The number of candidates."""
+        return len(self.candidates)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is: what it does now, and the level it has just finished, if any."""
+
+    stage: str
+    level: Level | None = None
+    seconds: float = 0.0
+
+
+def generate(
+    preset: Preset,
+    *,
+    max_ops: int | None = None,
+    operators: Sequence[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Generation:
+    """All candidates over a preset up to ``max_ops`` operators (the preset's own number when None).
+
+    ``operators`` keeps only those of the preset. The same arguments give the same candidates in the same order.
+    Raises InvalidOptionError for an operator that the preset does not have or a size below 1.
+    """
+    if max_ops is not None and max_ops < 1:
+        raise InvalidOptionError(f"max_ops: expected at least 1, got {max_ops}")
+    started = time.perf_counter()
+
+    def report(stage: str, level: Level | None = None) -> None:
+        if progress is not None:
+            progress(Progress(stage, level, time.perf_counter() - started))
+
+    if operators is not None:
+        preset = preset.restricted_to(operators)
+    size = preset.max_ops if max_ops is None else max_ops
+    enumeration = Enumeration(preset, size, lambda level: report("enumerate", level))
+    terms = RecordedTerms(enumeration)
+    report("pair")
+    single = single_outputs(terms, enumeration)
+    selection = Selection({t.name: t.type.shape for t in preset.inputs}, f"{preset.name}, {size} operators")
+    report("prune")
+    distinct = selection.take(single.sides)
+    pairs = single.raw
+    if preset.merges:
+        report("merge")
+        double = merges(terms, enumeration)
+        distinct += selection.take(double.sides)
+        pairs += double.raw
+    return Generation(
+        preset.name,
+        size,
+        tuple(enumeration.levels),
+        pairs,
+        distinct,
+        MappingProxyType(dict(sorted(selection.dropped.items()))),
+        tuple(selection.candidates),
+        time.perf_counter() - started,
+        _peak_memory_bytes(),
+    )
+
+
+def _peak_memory_bytes() -> int:
+    """The largest resident size of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

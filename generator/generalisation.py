@@ -1,0 +1,197 @@
+"""From one equation to more general ones: equal subterms to variables, agreeing attributes to attribute variables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from generator.sampling import Sampler, Shapes
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    operator_count,
+    variables,
+)
+from superopt.ops import attribute_defaults, attribute_names, normalise_attribute
+from superopt.ops.terms import application
+from superopt.rewriting import why_unusable
+
+VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
+    "stride": ((1, 1), (2, 2), (2, 1)),
+    "padding": ("valid", "same", "same_upper", (1, 0, 2, 1)),
+    "dilation": ((1, 1), (2, 1)),
+    "kernel": ((3, 3), (1, 1), (3, 2), (5, 5)),
+    "axis": (0, 1, 2, 3),
+    "activation": ("none", "relu", "sigmoid"),
+}
+"""Attributes that are generalised, with the values at which a generalised equation is tested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An attribute that has one value at every operator of an equation where it occurs with that value."""
+
+    attribute: str
+    value: AttributeTerm
+    variable: AttributeVariable
+
+
+def explicit(term: Term) -> Term:
+    """The term with every attribute that has a default written out."""
+    if isinstance(term, Variable):
+        return term
+    given = dict(term.attributes)
+    defaults = attribute_defaults(term.operator)
+    attributes = tuple(
+        (name, given[name] if name in given else cast("AttributeTerm", normalise_attribute(name, defaults[name])))
+        for name in attribute_names(term.operator)
+        if name in given or name in defaults
+    )
+    return Application(term.operator, attributes, tuple(explicit(child) for child in term.inputs))
+
+
+def brief(term: Term) -> Term:
+    """The term with attributes at their defaults left out."""
+    if isinstance(term, Variable):
+        return term
+    return application(term.operator, dict(term.attributes), *(brief(child) for child in term.inputs))
+
+
+def on_terms(equation: Equation, left: Sequence[Term], right: Sequence[Term]) -> Equation:
+    """The equation between other terms."""
+    return Equation(tuple(left), tuple(right), equation.direction, equation.conditions, equation.types, equation.name)
+
+
+class Generaliser:
+    """Finds what holds beyond an equation, by evaluation; the verifier decides."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def without_common_subterms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
+        """The equation with a subterm of both sides replaced by a variable, where that holds; None otherwise."""
+        left, right = set(applications(*equation.left)), set(applications(*equation.right))
+        roots = {*equation.left, *equation.right}
+        common = sorted(left & right, key=lambda term: (-operator_count(term), repr(term)))
+        for subterm in common:
+            if subterm in equation.left and subterm in equation.right and len(equation.left) == 1:
+                continue
+            name = _fresh(variables(*roots))
+            variable = Variable(name)
+            candidate = on_terms(
+                equation,
+                [_replaced(term, subterm, variable) for term in equation.left],
+                [_replaced(term, subterm, variable) for term in equation.right],
+            )
+            if any(isinstance(term, Variable) for term in candidate.left) and len(candidate.left) > 1:
+                continue
+            shape = self._sampler.shape_of(subterm, shapes)
+            if shape is None or not _keeps_directions(equation, candidate):
+                continue
+            names = variables(*candidate.left, *candidate.right)
+            wider = {n: shape if n == name else shapes[n] for n in names}
+            if self._sampler.holds(candidate, wider):
+                return candidate, wider
+        return None
+
+    def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
+        """The equation with attributes left open where it still holds, most general first; itself last."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        groups = [group for group in _groups(full) if self._holds_openly(full, (group,), shapes)]
+        chosen: list[tuple[Group, ...]] = []
+        if len(groups) > 1:
+            largest = tuple(groups)
+            while len(largest) > 1 and not self._holds_openly(full, largest, shapes):
+                largest = largest[:-1]
+            if len(largest) > 1:
+                chosen.append(largest)
+        chosen += [(group,) for group in groups]
+        forms = [_opened(full, selection) for selection in chosen]
+        return tuple(
+            on_terms(form, [brief(t) for t in form.left], [brief(t) for t in form.right]) for form in [*forms, full]
+        )
+
+    @staticmethod
+    def opened_everywhere(equation: Equation) -> Equation:
+        """Every attribute that could be left open left open, whether the equation then holds or not."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        return _opened(full, _groups(full))
+
+    def _holds_openly(self, full: Equation, groups: Sequence[Group], shapes: Shapes) -> bool:
+        opened = _opened(full, groups)
+        if not _keeps_directions(full, opened):
+            return False
+        used: list[set[object]] = [set() for _ in groups]
+        for values in _settings(groups):
+            result = self._sampler.holds(opened, shapes, values, samples=1)
+            if result is False:
+                return False
+            if result:
+                for group, seen in zip(groups, used, strict=True):
+                    seen.add(values[group.variable.name])
+        return all(len(seen) > 1 for seen in used)
+
+
+def _groups(full: Equation) -> list[Group]:
+    found: dict[tuple[str, AttributeTerm], Group] = {}
+    for term in applications(*full.left, *full.right):
+        for name, value in term.attributes:
+            if name in VALUES and (name, value) not in found:
+                found[name, value] = Group(name, value, AttributeVariable(f"{name}{len(found)}"))
+    return sorted(found.values(), key=lambda group: (list(VALUES).index(group.attribute), str(group.value)))
+
+
+def _settings(groups: Sequence[Group]) -> Iterator[dict[str, object]]:
+    """Values to test at: all combinations of axes, the other attributes moving along through theirs."""
+    axes = [group for group in groups if group.attribute == "axis"]
+    others = [group for group in groups if group.attribute != "axis"]
+    longest = max((len(VALUES[group.attribute]) for group in others), default=1)
+    combinations = list(itertools.product(VALUES["axis"], repeat=len(axes)))
+    for step in range(max(longest, len(combinations))):
+        chosen = combinations[step % len(combinations)]
+        yield {group.variable.name: value for group, value in zip(axes, chosen, strict=True)} | {
+            group.variable.name: VALUES[group.attribute][(step + shift) % len(VALUES[group.attribute])]
+            for shift, group in enumerate(others)
+        }
+
+
+def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
+    chosen = {(group.attribute, group.value): group.variable for group in groups}
+
+    def opened(term: Term) -> Term:
+        if isinstance(term, Variable):
+            return term
+        attributes = tuple((name, chosen.get((name, value), value)) for name, value in term.attributes)
+        return Application(term.operator, attributes, tuple(opened(child) for child in term.inputs))
+
+    return on_terms(full, [opened(t) for t in full.left], [opened(t) for t in full.right])
+
+
+def _keeps_directions(equation: Equation, candidate: Equation) -> bool:
+    pairs = ((equation.left, equation.right), (equation.right, equation.left))
+    others = ((candidate.left, candidate.right), (candidate.right, candidate.left))
+    return all(
+        why_unusable(*pair) is not None or why_unusable(*other) is None
+        for pair, other in zip(pairs, others, strict=True)
+    )
+
+
+def _replaced(term: Term, old: Term, new: Term) -> Term:
+    if term == old:
+        return new
+    if isinstance(term, Variable):
+        return term
+    return Application(term.operator, term.attributes, tuple(_replaced(child, old, new) for child in term.inputs))
+
+
+def _fresh(names: Sequence[str]) -> str:
+    return next(name for i in itertools.count() if (name := f"t{i}") not in names)
+
+

@@ -1,0 +1,157 @@
+"""From all equations found to the candidates worth proving: what is a renaming, an instance or derivable goes.
+
+Equations are taken smallest first, so that larger ones are derived from smaller ones. What is dropped is counted
+by the reason; every dropped equation but the false ones follows from what is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from generator.derivation import Outputs, Theory, tree_size
+from generator.generalisation import Generaliser, explicit, on_terms
+from generator.pairing import Sides
+from generator.sampling import Sampler, Shapes
+from superopt.equations import canonical, format_equation, rule_id
+from superopt.ir.terms import Direction, Equation, Term, Variable, operator_count, subterms, variables
+from superopt.rewriting import why_unusable
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An equation worth proving; ``generalizations`` ends with it, most general first; ``shapes`` type it."""
+
+    equation: Equation
+    generalizations: tuple[Equation, ...]
+    provenance: str
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def text(self) -> str:
+        """The most general form."""
+        return format_equation(self.generalizations[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    equation: Equation
+    shapes: Shapes
+    order: tuple[int, int, int, str]
+
+
+class Selection:
+    """Takes equations smallest first and keeps those that the kept ones do not give."""
+
+    def __init__(self, shapes: Shapes, provenance: str) -> None:
+        self.dropped: Counter[str] = Counter()
+        self.candidates: list[Candidate] = []
+        self._shapes = shapes
+        self._provenance = provenance
+        self._sampler = Sampler()
+        self._generaliser = Generaliser(self._sampler)
+        self._theory = Theory()
+        self._seen: set[str] = set()
+        self._ids: set[str] = set()
+
+    def take(self, sides: Iterable[Sides]) -> int:
+        """Goes through the equations of one kind; the number that were left after renaming."""
+        distinct = self._distinct(sides)
+        for found in distinct:
+            self._consider(found)
+        return len(distinct)
+
+    def _distinct(self, sides: Iterable[Sides]) -> list[_Found]:
+        found: list[_Found] = []
+        for left, right in sides:
+            oriented = self._oriented(left, right, self._shapes)
+            if oriented is not None and oriented.order[-1] not in self._seen:
+                self._seen.add(oriented.order[-1])
+                found.append(oriented)
+        return sorted(found, key=lambda f: f.order)
+
+    def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
+        """The equation with its source on the left, variables renamed; None where no direction can be used."""
+        forward, backward = _usable(left, right), len(left) == 1 and _usable(right, left)
+        if not forward and not backward:
+            self.dropped["unusable"] += 1
+            return None
+        if forward and backward:
+            one, other = (self._named(left, right, shapes), self._named(right, left, shapes))
+            chosen = min((one, other), key=lambda n: (-operator_count(*n[0].left), format_equation(n[0])))
+            equation, named = replace(chosen[0], direction=Direction.BOTH), chosen[1]
+        else:
+            source, target = (left, right) if forward else (right, left)
+            equation, named = self._named(source, target, shapes)
+        sizes = tree_size(*equation.left), tree_size(*equation.right)
+        return _Found(equation, named, (sum(sizes), max(sizes), -len(named), format_equation(equation)))
+
+    def _named(self, left: Outputs, right: Outputs, shapes: Shapes) -> tuple[Equation, Shapes]:
+        written = Equation(tuple(left), tuple(right), Direction.FORWARD)
+        equation = canonical(written)
+        old, new = variables(*left, *right), variables(*equation.left, *equation.right)
+        return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
+
+    def _consider(self, found: _Found) -> None:
+        equation, shapes = found.equation, found.shapes
+        if self._sampler.types_in_general(equation, shapes) is False:
+            self.dropped["ill-typed in general"] += 1
+            return
+        if self._derivable_in_general(equation, shapes):
+            self.dropped["derivable"] += 1
+            return
+        if not self._sampler.holds(equation, shapes):
+            self.dropped["false in general"] += 1
+            return
+        smaller = self._generaliser.without_common_subterms(equation, shapes)
+        if smaller is not None:
+            self.dropped["common subterm"] += 1
+            general, wider = smaller
+            oriented = self._oriented(general.left, general.right, wider)
+            if oriented is not None and oriented.order[-1] not in self._seen:
+                self._seen.add(oriented.order[-1])
+                self._consider(oriented)
+            return
+        self._keep(equation, shapes)
+
+    def _keep(self, equation: Equation, shapes: Shapes) -> None:
+        forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
+        identity = rule_id(forms[0])
+        if identity in self._ids:
+            self.dropped["same when general"] += 1
+            return
+        self._ids.add(identity)
+        general = _explicit(forms[0])
+        both = equation.direction is Direction.BOTH
+        self._theory.add(general.left, general.right, backward=both)
+        self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
+
+    def _derivable_in_general(self, equation: Equation, shapes: Shapes) -> bool:
+        """Whether it follows from what is kept, not only as written but with every attribute that may be open."""
+        if not self._derivable(equation):
+            return False
+        if len(equation.left) > 1 or self._derivable(self._generaliser.opened_everywhere(equation)):
+            return True
+        return self._derivable(self._generaliser.attribute_forms(equation, shapes)[0])
+
+    def _derivable(self, equation: Equation) -> bool:
+        full = _explicit(equation)
+        if len(full.left) > 1:
+            return self._theory.derives_merge(full.left, full.right)
+        (left,), (right,) = full.left, full.right
+        forward = self._theory.derives(left, right)
+        return forward and (equation.direction is not Direction.BOTH or self._theory.derives(right, left))
+
+
+def _explicit(equation: Equation) -> Equation:
+    return on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+
+
+def _usable(source: Sequence[Term], target: Sequence[Term]) -> bool:
+    """Whether source => target is a rule that does not just build upon what it matched."""
+    if why_unusable(source, target) is not None:
+        return False
+    if len(source) > 1:
+        return True
+    return source[0] not in set(subterms(*target)) or isinstance(source[0], Variable)
