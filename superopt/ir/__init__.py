@@ -27,6 +27,7 @@ from superopt.ir.terms import (
     Variable,
     VariableType,
 )
+from superopt.ir.text import format_graph, format_operator
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 
 __all__ = [
@@ -59,5 +60,7 @@ __all__ = [
     "Variable",
     "VariableType",
     "Weight",
+    "format_graph",
+    "format_operator",
     "symbol",
 ]

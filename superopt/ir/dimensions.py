@@ -1,15 +1,16 @@
 """Dimensions of tensors: integers, or polynomials over named symbols in canonical form.
 
 A concrete dimension is a plain ``int``, so that the search over static models pays nothing for symbols. A
-symbolic one is a polynomial with integer coefficients whose atoms are symbols and floor divisions; two
-symbolic dimensions are equal exactly when their canonical forms are.
+symbolic one is a polynomial with integer coefficients whose atoms are symbols and floor divisions. Dimensions
+that compare equal are equal for all sizes; without floor divisions the converse holds too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from math import gcd
 from typing import TypeAlias
 
 
@@ -117,27 +118,62 @@ def symbols_of(dimension: Dimension) -> frozenset[str]:
 
 
 def floor_divide(numerator: Dimension, denominator: Dimension) -> Dimension:
-    """``numerator // denominator``, exact division of every coefficient taken out of the floor."""
-    if isinstance(numerator, int) and isinstance(denominator, int):
-        return numerator // denominator
-    if denominator == 1:
-        return numerator
+    """``numerator // denominator``, with what divides exactly taken out of the floor.
+
+    Raises ZeroDivisionError for a denominator of 0.
+    """
+    if isinstance(denominator, int):
+        if isinstance(numerator, int):
+            return numerator // denominator
+        return _floor_by_number(numerator, denominator)
+    if numerator == 0:
+        return 0
     if numerator == denominator:
         return 1
-    if isinstance(denominator, int):
-        divided = [(m, c // denominator) for m, c in _terms(numerator) if c % denominator == 0]
-        rest = _polynomial([(m, c) for m, c in _terms(numerator) if c % denominator])
-        if isinstance(rest, int):
-            return _polynomial([*divided, ((), rest // denominator)])
-        constant = next((c for m, c in rest.terms if not m), 0)
-        outside = constant // denominator
-        reduced = rest - outside * denominator
-        quotient = SymbolicDimension((((FloorDivision(reduced, denominator),), 1),))
-        return quotient + _polynomial([*divided, ((), outside)])
     quotient_of_monomials = _exact_monomial_quotient(numerator, denominator)
     if quotient_of_monomials is not None:
         return quotient_of_monomials
     return SymbolicDimension((((FloorDivision(numerator, denominator),), 1),))
+
+
+def _floor_by_number(numerator: SymbolicDimension, denominator: int) -> Dimension:
+    if denominator < 0:
+        return floor_divide(-numerator, -denominator)
+    inner = _as_floor(numerator)
+    if inner is not None:
+        atom, divisor, shift = inner
+        return floor_divide(atom.numerator + shift * divisor, divisor * denominator)
+    outside: list[tuple[Monomial, int]] = []
+    inside: list[tuple[Monomial, int]] = []
+    for monomial, coefficient in numerator.terms:
+        whole = _towards_zero(coefficient, denominator) if monomial else coefficient // denominator
+        outside.append((monomial, whole))
+        inside.append((monomial, coefficient - whole * denominator))
+    constant = sum(c for m, c in inside if not m)
+    open_terms = [(m, c) for m, c in inside if m and c]
+    if not open_terms:
+        return _polynomial(outside)
+    common = reduce(gcd, (c for _, c in open_terms), denominator)
+    reduced = _polynomial([*((m, c // common) for m, c in open_terms), ((), constant // common)])
+    quotient = SymbolicDimension((((FloorDivision(reduced, denominator // common),), 1),))
+    return quotient + _polynomial(outside)
+
+
+def _as_floor(dimension: SymbolicDimension) -> tuple[FloorDivision, int, int] | None:
+    """The atom, its divisor and the shift, when the dimension is ``floor(x / divisor) + shift``."""
+    shift = sum(c for m, c in dimension.terms if not m)
+    rest = [(m, c) for m, c in dimension.terms if m]
+    if len(rest) != 1 or rest[0][1] != 1 or len(rest[0][0]) != 1:
+        return None
+    (atom,) = rest[0][0]
+    if isinstance(atom, FloorDivision) and isinstance(atom.denominator, int):
+        return atom, atom.denominator, shift
+    return None
+
+
+def _towards_zero(numerator: int, denominator: int) -> int:
+    quotient = abs(numerator) // denominator
+    return quotient if numerator >= 0 else -quotient
 
 
 def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
@@ -158,12 +194,14 @@ def solve(
 ) -> dict[str, Dimension] | None:
     """One symbol, expressed by the others, that makes ``left = right``; empty when they are equal already.
 
-    Only a symbol that occurs linearly with coefficient 1 or -1, and nowhere else, is solved for; symbols in
-    ``fixed`` are not. Returns None when there is none such.
+    Factors that all terms share are cancelled (sizes are not 0). Then only a symbol that occurs linearly with
+    coefficient 1 or -1, and nowhere else, is solved for; symbols in ``fixed`` are not, and a solution that is a
+    negative number is none. Returns None when there is none such.
     """
     difference = left - right
     if isinstance(difference, int):
         return {} if difference == 0 else None
+    difference = _without_common_factors(difference)
     for monomial, coefficient in reversed(difference.terms):
         if len(monomial) != 1 or abs(coefficient) != 1 or not isinstance(monomial[0], Symbol):
             continue
@@ -171,8 +209,36 @@ def solve(
         rest = difference - coefficient * symbol(name)
         if name in fixed or name in symbols_of(rest):
             continue
-        return {name: -coefficient * rest}
+        solution = -coefficient * rest
+        return None if isinstance(solution, int) and solution < 0 else {name: solution}
     return None
+
+
+def _without_common_factors(dimension: SymbolicDimension) -> SymbolicDimension:
+    """The polynomial divided by the number and the symbols that divide every term."""
+    number = reduce(gcd, (coefficient for _, coefficient in dimension.terms))
+    shared = list(dimension.terms[0][0])
+    for monomial, _ in dimension.terms[1:]:
+        remaining = list(monomial)
+        shared = [atom for atom in shared if _taken(remaining, atom)]
+    if len(dimension.terms) == 1 or (number == 1 and not shared):
+        return dimension
+    divided: list[tuple[Monomial, int]] = []
+    for monomial, coefficient in dimension.terms:
+        remaining = list(monomial)
+        for atom in shared:
+            remaining.remove(atom)
+        divided.append((tuple(remaining), coefficient // number))
+    quotient = _polynomial(divided)
+    return dimension if isinstance(quotient, int) else quotient
+
+
+def _taken(atoms: list[Atom], atom: Atom) -> bool:
+    """Whether the atom was there; it is gone then."""
+    if atom not in atoms:
+        return False
+    atoms.remove(atom)
+    return True
 
 
 def product(dimensions: Iterable[Dimension]) -> Dimension:
@@ -200,12 +266,17 @@ def _polynomial(terms: Iterable[tuple[Monomial, int]]) -> Dimension:
     return SymbolicDimension(tuple(kept))
 
 
-def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[str, ...]]:
-    return (-len(term[0]), tuple(str(atom) for atom in term[0]))
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[str, bool], ...]]:
+    return (-len(term[0]), tuple(_atom_order(atom) for atom in term[0]))
+
+
+def _atom_order(atom: Atom) -> tuple[str, bool]:
+    """By their text; a symbol whose name is the text of a floor division comes first."""
+    return (str(atom), isinstance(atom, FloorDivision))
 
 
 def _sorted_monomial(atoms: Monomial) -> Monomial:
-    return tuple(sorted(atoms, key=str))
+    return tuple(sorted(atoms, key=_atom_order))
 
 
 def _symbols(atom: Atom) -> frozenset[str]:

@@ -65,7 +65,7 @@ class Value(NamedTuple):
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """An operator applied to values. ``origin`` is the ONNX node it came from, None for a rewritten one.
 
@@ -89,6 +89,11 @@ class Node:
         """All outputs."""
         return tuple(Value(self.id, port) for port in range(len(self.types)))
 
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of the operator and the types, without the inputs."""
+        return hashlib.blake2b(repr((self.operator, self.types)).encode(), digest_size=16).digest()
+
 
 class CyclicGraphError(SuperoptError):
     """An edit made a value depend on itself."""
@@ -98,7 +103,8 @@ class CyclicGraphError(SuperoptError):
 class Graph:
     """A computation: nodes by id, the ids of its inputs, the values it returns.
 
-    ``nodes`` must not be changed after construction: derive a new graph with ``edit``.
+    Its indices (users, nodes by operator) are built when first asked for, and derived from those of the graph
+    that it was edited from, so that an edit costs what it touches. ``nodes`` must not be changed after construction: derive a new graph with ``edit``.
     """
 
     nodes: Mapping[NodeId, Node]
@@ -130,11 +136,32 @@ class Graph:
         for node in self.nodes.values():
             for source in dict.fromkeys(value.node for value in node.inputs):
                 users.setdefault(source, []).append(node.id)
-        return {source: tuple(ids) for source, ids in users.items()}
+        return {source: tuple(sorted(ids)) for source, ids in users.items()}
 
     def users(self, node: NodeId) -> tuple[NodeId, ...]:
         """The distinct nodes that read any output of the node."""
         return self._users.get(node, ())
+
+    @cached_property
+    def _by_operator(self) -> dict[str, tuple[NodeId, ...]]:
+        names: dict[str, list[NodeId]] = {}
+        for node in self.nodes.values():
+            names.setdefault(node.operator.name, []).append(node.id)
+        return {name: tuple(sorted(ids)) for name, ids in names.items()}
+
+    def with_operator(self, name: str) -> tuple[NodeId, ...]:
+        """The nodes whose operator has that name, by id."""
+        return self._by_operator.get(name, ())
+
+    @cached_property
+    def awaited(self) -> frozenset[NodeId]:
+        """Nodes that another node must run after although it reads no value of theirs."""
+        return frozenset(source for node in self.nodes.values() for source in node.after)
+
+    @cached_property
+    def position(self) -> Mapping[NodeId, int]:
+        """The place of every node in ``order``."""
+        return {node: index for index, node in enumerate(self.order)}
 
     @cached_property
     def output_nodes(self) -> frozenset[NodeId]:
@@ -190,10 +217,13 @@ class Graph:
         digests: dict[NodeId, bytes] = {}
         for node_id in self.order:
             node = self.nodes[node_id]
-            text = repr((node.operator, node.types)).encode()
-            parts = b"".join(digests[v.node] + v.port.to_bytes(2, "big") for v in node.inputs)
-            digests[node_id] = hashlib.blake2b(text + parts, digest_size=16).digest()
-        ends = b"".join(digests[v.node] + v.port.to_bytes(2, "big") for v in self.outputs)
+            parts = [node.digest]
+            for source, port in node.inputs:
+                parts += (digests[source], port.to_bytes(4, "big"))
+            if node.after:
+                parts += (b"after", *sorted(digests[source] for source in node.after))
+            digests[node_id] = hashlib.blake2b(b"".join(parts), digest_size=16).digest()
+        ends = b"".join(digests[node] + port.to_bytes(4, "big") for node, port in self.outputs)
         everything = b"".join(sorted(digests.values()))
         return hashlib.blake2b(ends + everything, digest_size=16).hexdigest()
 
@@ -203,15 +233,26 @@ class Graph:
 
 
 class GraphEditor:
-    """Collects changes to a graph; ``build`` returns the new one. The old graph stays as it is."""
+    """Collects changes to a graph; ``build`` returns the new one. Graphs given and built stay as they are."""
 
     def __init__(self, graph: Graph) -> None:
+        self._start(graph)
+
+    def _start(self, graph: Graph) -> None:
         self._base = graph
-        self._nodes = dict(graph.nodes)
+        self._nodes = graph.nodes
+        self._own: dict[NodeId, Node] | None = None
         self._inputs = graph.inputs
         self._outputs = graph.outputs
         self._next_id = graph.next_id
         self._changed: set[NodeId] = set()
+
+    @property
+    def _table(self) -> dict[NodeId, Node]:
+        """The nodes, copied at the first change."""
+        if self._own is None:
+            self._nodes = self._own = dict(self._base.nodes)
+        return self._own
 
     def __getitem__(self, node: NodeId) -> Node:
         return self._nodes[node]
@@ -243,7 +284,7 @@ class GraphEditor:
             types = operator.infer(*(self.type_of(value) for value in values))
         node = Node(NodeId(self._next_id), operator, values, types, origin, after)
         self._next_id += 1
-        self._nodes[node.id] = node
+        self._table[node.id] = node
         self._changed.add(node.id)
         if isinstance(operator, Input):
             self._inputs = (*self._inputs, node.id)
@@ -255,7 +296,7 @@ class GraphEditor:
 
     def set_inputs_of(self, node: NodeId, inputs: tuple[Value, ...]) -> None:
         """Rewires one node; types are taken to stay as they are."""
-        self._nodes[node] = replace(self._nodes[node], inputs=inputs)
+        self._table[node] = replace(self._nodes[node], inputs=inputs)
         self._changed.add(node)
 
     def redirect(self, replacements: Mapping[Value, Value], users: Iterable[NodeId]) -> None:
@@ -266,25 +307,30 @@ class GraphEditor:
                 continue
             inputs = tuple(replacements.get(value, value) for value in node.inputs)
             if inputs != node.inputs:
-                self._nodes[user] = replace(node, inputs=inputs)
+                self._table[user] = replace(node, inputs=inputs)
                 self._changed.add(user)
         self._outputs = tuple(replacements.get(value, value) for value in self._outputs)
 
     def remove(self, nodes: Iterable[NodeId]) -> None:
         """Removes nodes; the caller knows that nothing reads them any more."""
         for node in nodes:
-            del self._nodes[node]
+            del self._table[node]
             self._changed.add(node)
 
     def build(self) -> Graph:
-        """The edited graph; its table of users is derived from the old one when that is known."""
+        """The edited graph; further edits start from it. Known indices are derived from those of the old one."""
         graph = Graph(self._nodes, self._inputs, self._outputs, self._next_id)
-        known = self._base.__dict__.get("_users")
-        if known is not None:
-            graph.__dict__["_users"] = self._patched(known)
+        known = self._base.__dict__
+        if "_users" in known:
+            graph.__dict__["_users"] = self._patched_users(known["_users"])
+        if "_by_operator" in known:
+            graph.__dict__["_by_operator"] = self._patched_names(known["_by_operator"])
+        if "awaited" in known and not self._changes_awaited():
+            graph.__dict__["awaited"] = known["awaited"]
+        self._start(graph)
         return graph
 
-    def _patched(self, known: Mapping[NodeId, tuple[NodeId, ...]]) -> dict[NodeId, tuple[NodeId, ...]]:
+    def _patched_users(self, known: Mapping[NodeId, tuple[NodeId, ...]]) -> dict[NodeId, tuple[NodeId, ...]]:
         users = dict(known)
         for node in self._changed:
             before, after = self._base.nodes.get(node), self._nodes.get(node)
@@ -294,3 +340,22 @@ class GraphEditor:
                 others = [user for user in users.get(source, ()) if user != node]
                 users[source] = tuple(sorted([*others, node] if source in new else others))
         return users
+
+    def _patched_names(self, known: Mapping[str, tuple[NodeId, ...]]) -> dict[str, tuple[NodeId, ...]]:
+        names = dict(known)
+        for node in self._changed:
+            before, after = self._base.nodes.get(node), self._nodes.get(node)
+            if before is not None and after is None:
+                name = before.operator.name
+                names[name] = tuple(other for other in names[name] if other != node)
+            elif before is None and after is not None:
+                name = after.operator.name
+                names[name] = tuple(sorted((*names.get(name, ()), node)))
+        return names
+
+    def _changes_awaited(self) -> bool:
+        return any(
+            node is not None and node.after
+            for changed in self._changed
+            for node in (self._base.nodes.get(changed), self._nodes.get(changed))
+        )
