@@ -16,7 +16,7 @@ Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 Outputs: TypeAlias = "tuple[Term, ...]"
 
 SLACK = 1
-_OUTPUT_FORMS = 24
+_OUTPUT_FORMS = 60
 HALVES = ("split0", "split1")
 
 
@@ -117,7 +117,7 @@ class Theory:
         for _ in range(2):
             for start in list(known):
                 for other in self._neighbours(start, self._forward):
-                    if other.size <= node.size and len(known) < _OUTPUT_FORMS:
+                    if other.size <= node.size + SLACK and len(known) < _OUTPUT_FORMS:
                         known[other] = None
         return list(known)
 

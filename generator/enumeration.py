@@ -102,6 +102,10 @@ class Enumeration:
         """[n] the class of the half of each given class, -1 where it has none or cannot be cut on the axis."""
         found = np.full(len(classes), -1, np.int32)
         columns = self.table.columns
+        roles = {inputs[0] for inputs, _ in instance.signatures}
+        cuttable = np.array([type_.role in roles for type_ in self.table.types])
+        places = np.flatnonzero(cuttable[columns.types[classes]] & (columns.rows[classes] >= 0))
+        classes = classes[places]
         number = self.preset.instances.index(instance)
         for type_, trees, rows in self._cuttable(instance, classes):
             cut = self._cut(instance, type_, trees)
@@ -110,12 +114,8 @@ class Enumeration:
                 continue
             for start in range(0, len(rows), 1 << 14):
                 block = rows[start : start + (1 << 14)]
-                part = classes[block]
-                extendable = columns.rows[part] >= 0
-                block, part = block[extendable], part[extendable]
-                if len(part):
-                    values = self._evaluate(cut, (type_,), part[:, None])
-                    found[block] = self.table.find(output, self._fingerprints.of(values, len(part)))
+                values = self._evaluate(cut, (type_,), classes[block][:, None])
+                found[places[block]] = self.table.find(output, self._fingerprints.of(values, len(block)))
         return found
 
     def _add_leaves(self, random: np.random.Generator) -> None:

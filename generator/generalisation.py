@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import cast
 
 from generator.sampling import Sampler, Shapes
@@ -30,17 +32,22 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "kernel": ((3, 3), (1, 1), (3, 2), (5, 5)),
     "axis": (0, 1, 2, 3),
     "activation": ("none", "relu", "sigmoid"),
+    "includes_padding": (0, 1),
 }
 """Attributes that are generalised, with the values at which a generalised equation is tested."""
+
+NUMBERS: tuple[AttributeTerm, ...] = (3, 5, 2)
+FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An attribute that has one value at every operator of an equation where it occurs with that value."""
+    """Attributes of one value: all of one name, or, where they are plain numbers, of any name."""
 
     attribute: str
     value: AttributeTerm
     variable: AttributeVariable
+    tried: tuple[AttributeTerm, ...]
 
 
 def explicit(term: Term) -> Term:
@@ -118,11 +125,11 @@ class Generaliser:
             on_terms(form, [brief(t) for t in form.left], [brief(t) for t in form.right]) for form in [*forms, full]
         )
 
-    @staticmethod
-    def opened_everywhere(equation: Equation) -> Equation:
-        """Every attribute that could be left open left open, whether the equation then holds or not."""
+    def open_forms(self, equation: Equation, shapes: Shapes) -> Iterator[tuple[Equation, Callable[[], bool]]]:
+        """The equation with one group of attributes open at a time, and whether it then still holds."""
         full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
-        return _opened(full, _groups(full))
+        for group in _groups(full):
+            yield _opened(full, (group,)), partial(self._holds_openly, full, (group,), shapes)
 
     def _holds_openly(self, full: Equation, groups: Sequence[Group], shapes: Shapes) -> bool:
         opened = _opened(full, groups)
@@ -143,21 +150,35 @@ def _groups(full: Equation) -> list[Group]:
     found: dict[tuple[str, AttributeTerm], Group] = {}
     for term in applications(*full.left, *full.right):
         for name, value in term.attributes:
-            if name in VALUES and (name, value) not in found:
-                found[name, value] = Group(name, value, AttributeVariable(f"{name}{len(found)}"))
-    return sorted(found.values(), key=lambda group: (list(VALUES).index(group.attribute), str(group.value)))
+            key = _group_of(name, value)
+            if key is not None and key not in found:
+                found[key] = Group(key[0], value, AttributeVariable(f"{name}{len(found)}"), _tried(*key))
+    order = [*VALUES, ""]
+    return sorted(found.values(), key=lambda group: (order.index(group.attribute), str(group.value)))
+
+
+def _group_of(name: str, value: AttributeTerm) -> tuple[str, AttributeTerm] | None:
+    if isinstance(value, AttributeVariable):
+        return None
+    if name in VALUES:
+        return name, value
+    return ("", value) if isinstance(value, int | Fraction) else None
+
+
+def _tried(attribute: str, value: AttributeTerm) -> tuple[AttributeTerm, ...]:
+    return VALUES.get(attribute) or (NUMBERS if isinstance(value, int) else FRACTIONS)
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[dict[str, object]]:
     """Values to test at: all combinations of axes, the other attributes moving along through theirs."""
     axes = [group for group in groups if group.attribute == "axis"]
     others = [group for group in groups if group.attribute != "axis"]
-    longest = max((len(VALUES[group.attribute]) for group in others), default=1)
+    longest = max((len(group.tried) for group in others), default=1)
     combinations = list(itertools.product(VALUES["axis"], repeat=len(axes)))
     for step in range(max(longest, len(combinations))):
         chosen = combinations[step % len(combinations)]
         yield {group.variable.name: value for group, value in zip(axes, chosen, strict=True)} | {
-            group.variable.name: VALUES[group.attribute][(step + shift) % len(VALUES[group.attribute])]
+            group.variable.name: group.tried[(step + shift) % len(group.tried)]
             for shift, group in enumerate(others)
         }
 
@@ -168,7 +189,7 @@ def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
     def opened(term: Term) -> Term:
         if isinstance(term, Variable):
             return term
-        attributes = tuple((name, chosen.get((name, value), value)) for name, value in term.attributes)
+        attributes = tuple((name, chosen.get(_group_of(name, value) or ("", ""), value)) for name, value in term.attributes)
         return Application(term.operator, attributes, tuple(opened(child) for child in term.inputs))
 
     return on_terms(full, [opened(t) for t in full.left], [opened(t) for t in full.right])

@@ -131,9 +131,10 @@ class Selection:
         """Whether it follows from what is kept, not only as written but with every attribute that may be open."""
         if not self._derivable(equation):
             return False
-        if len(equation.left) > 1 or self._derivable(self._generaliser.opened_everywhere(equation)):
+        if len(equation.left) > 1:
             return True
-        return self._derivable(self._generaliser.attribute_forms(equation, shapes)[0])
+        forms = self._generaliser.open_forms(equation, shapes)
+        return all(self._derivable(form) or not holds() for form, holds in forms)
 
     def _derivable(self, equation: Equation) -> bool:
         full = _explicit(equation)

@@ -10,9 +10,9 @@ import numpy as np
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol
-from superopt.ir.terms import Equation, Term
+from superopt.ir.terms import Application, Equation, Term, Variable, applications
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops import attributes_of, operator_from_attributes
+from superopt.ops import Operator, attributes_of, operator_from_attributes
 from superopt.rewriting import Typing, evaluate_terms, infer_terms, type_equation
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -85,7 +85,7 @@ class Sampler:
         if any(not isinstance(d, int) or d < 1 for type_ in concrete.values() for d in type_.shape):
             return None
         try:
-            typing = _resolved(type_equation(equation, concrete, attributes))
+            typing = _resolved(type_equation(equation, concrete, attributes), random)
             arrays = {
                 name: self._domain.random(random, TEST_VECTORS, tuple(d for d in type_.shape if isinstance(d, int)))
                 for name, type_ in sorted(concrete.items())
@@ -105,18 +105,21 @@ def _symbolic(shapes: Shapes) -> dict[str, TensorType]:
     }
 
 
-def _resolved(typing: Typing) -> Typing:
-    """The typing with cuts that nothing determines put after the first element."""
-    open_sizes: dict[str, Dimension] = dict.fromkeys(typing.unresolved, 1)
-    if not open_sizes:
+def _resolved(typing: Typing, random: np.random.Generator) -> Typing:
+    """The typing with sizes that nothing determines drawn at random; raises IllTypedError where they do not fit."""
+    if not typing.unresolved:
         return typing
-    operators = {
-        term: operator_from_attributes(
-            operator.name, {name: _closed(value, open_sizes) for name, value in attributes_of(operator).items()}
-        )
-        for term, operator in typing.operators.items()
+    open_sizes: dict[str, Dimension] = {name: int(random.integers(1, 5)) for name in sorted(typing.unresolved)}
+    types: dict[Term, TensorType] = {
+        term: type_ for term, type_ in typing.types.items() if isinstance(term, Variable)
     }
-    return Typing(typing.types, operators, typing.assignment)
+    operators: dict[Application, Operator] = {}
+    for term in applications(*typing.operators):
+        operator = typing.operators[term]
+        attributes = {name: _closed(value, open_sizes) for name, value in attributes_of(operator).items()}
+        operators[term] = operator_from_attributes(operator.name, attributes)
+        (types[term],) = operators[term].infer(*(types[child] for child in term.inputs))
+    return Typing(types, operators, typing.assignment)
 
 
 def _closed(value: object, sizes: Mapping[str, Dimension]) -> object:
