@@ -35,11 +35,13 @@ class FloatDomain(Domain[Array]):
 
     def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> Array:
         """The quotients, rounded once."""
-        return (numerators / denominators).astype(self._dtype)[np.newaxis]
+        with np.errstate(over="ignore", under="ignore"):
+            return quotients(numerators, denominators).astype(self._dtype)[np.newaxis]
 
     def add(self, left: Array, right: Array) -> Array:
         """Sum."""
-        return np.add(*_aligned(left, right))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.add(*_aligned(left, right))
 
     def negate(self, array: Array) -> Array:
         """Negation."""
@@ -47,28 +49,32 @@ class FloatDomain(Domain[Array]):
 
     def multiply(self, left: Array, right: Array) -> Array:
         """Product."""
-        return np.multiply(*_aligned(left, right))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return np.multiply(*_aligned(left, right))
 
     def matmul(self, left: Array, right: Array) -> Array:
         """Matrix product."""
-        return np.matmul(*_aligned(left, right))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return np.matmul(*_aligned(left, right))
 
     def sum(self, array: Array, axis: int) -> Array:
         """Sum along an axis."""
-        return array.sum(axis=axis + 1, dtype=array.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return array.sum(axis=axis + 1, dtype=array.dtype)
 
     def reciprocal(self, array: Array) -> Array:
         """1/x, infinite at 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.reciprocal(array)
 
     def maximum(self, left: Array, right: Array) -> Array:
         """Larger one."""
-        return np.maximum(*_aligned(left, right))
+        with np.errstate(invalid="ignore"):
+            return np.maximum(*_aligned(left, right))
 
     def exp(self, array: Array) -> Array:
         """Exponential."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             return np.exp(array)
 
     def sqrt(self, array: Array) -> Array:
@@ -85,12 +91,17 @@ class FloatDomain(Domain[Array]):
         return implementation(array, parameters).astype(array.dtype)
 
 
+def quotients(numerators: Array, denominators: Array) -> npt.NDArray[np.float64]:
+    """The quotients of integers of any size (arrays of Python integers too), rounded once."""
+    return np.asarray(np.true_divide(numerators, denominators), np.float64)
+
+
 def _erf(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
     return np.vectorize(math.erf, otypes=[np.float64])(array)
 
 
 def _power(array: Array, parameters: tuple[Fraction, ...]) -> Array:
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
         return np.power(array, float(parameters[0]))
 
 

@@ -3,14 +3,16 @@
 Ring identities hold exactly; two different polynomials of degree d agree on a random point with probability
 at most d / p. ``relu`` and ``max`` are decided by the shadow, so that order keeps its real identities.
 ``exp`` is the homomorphism x -> g^x from residues modulo p' (the *exponent*, carried beside the residue) to
-residues modulo p, where p' divides p - 1; after an exponential the exponent is a keyed hash of the residue, so
-that equal values keep equal exponents (the construction of Mirage, OSDI 2025, section 5).
+residues modulo p, where p' divides p - 1. What is computed from an exponential, or from another function
+that the ring does not define, has a *derived* exponent: a keyed hash of its residue, so that equal values
+keep equal exponents (the construction of Mirage, OSDI 2025, section 5). Only an exponential of a value from
+which an exponential has cancelled, as in exp(exp(x) / exp(x)), is told from exp(1).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,15 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from superopt.domains.base import Array, Domain, Rearrangement
-from superopt.domains.floats import FloatDomain
+from superopt.domains.floats import FloatDomain, quotients
 
 EXPONENT_PRIME = 1073741789
 MODULUS = 2147483579
+DERIVED = -1
+"""In place of an exponent: it is a hash of the residue."""
+
+_TERMS_PER_PRODUCT = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class FieldArray:
-    """Stacked residues modulo MODULUS, exponents modulo EXPONENT_PRIME, and approximate real values."""
+    """Stacked residues modulo MODULUS, exponents modulo EXPONENT_PRIME or DERIVED, approximate values."""
 
     residue: npt.NDArray[np.int64]
     exponent: npt.NDArray[np.int64]
@@ -67,58 +73,66 @@ class PrimeFieldDomain(Domain[FieldArray]):
     def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> FieldArray:
         """The quotients in both fields and as floats."""
         return FieldArray(
-            _multiply(numerators % MODULUS, _inverse(denominators % MODULUS, MODULUS), MODULUS)[np.newaxis],
-            _multiply(
-                numerators % EXPONENT_PRIME,
-                _inverse(denominators % EXPONENT_PRIME, EXPONENT_PRIME),
-                EXPONENT_PRIME,
-            )[np.newaxis],
-            (numerators / denominators)[np.newaxis],
+            _quotients(numerators, denominators, MODULUS)[np.newaxis],
+            _quotients(numerators, denominators, EXPONENT_PRIME)[np.newaxis],
+            quotients(numerators, denominators)[np.newaxis],
         )
 
     def add(self, left: FieldArray, right: FieldArray) -> FieldArray:
         """Sum in both fields."""
+        exponent = self._floats.add(left.exponent, right.exponent) % EXPONENT_PRIME
+        if _has_derived(left) or _has_derived(right):
+            exponent[self._floats.add(left.exponent < 0, right.exponent < 0)] = DERIVED
         return FieldArray(
             self._floats.add(left.residue, right.residue) % MODULUS,
-            self._floats.add(left.exponent, right.exponent) % EXPONENT_PRIME,
+            exponent,
             self._floats.add(left.shadow, right.shadow),
         )
 
     def negate(self, array: FieldArray) -> FieldArray:
         """Negation in both fields."""
-        return FieldArray(-array.residue % MODULUS, -array.exponent % EXPONENT_PRIME, -array.shadow)
+        exponent = -array.exponent % EXPONENT_PRIME
+        if _has_derived(array):
+            exponent[array.exponent < 0] = DERIVED
+        return FieldArray(-array.residue % MODULUS, exponent, -array.shadow)
 
     def multiply(self, left: FieldArray, right: FieldArray) -> FieldArray:
         """Product in both fields."""
+        exponent = self._floats.multiply(left.exponent, right.exponent) % EXPONENT_PRIME
+        if _has_derived(left) or _has_derived(right):
+            exponent[self._derived_by(self._floats.multiply, left, right)] = DERIVED
         return FieldArray(
             self._floats.multiply(left.residue, right.residue) % MODULUS,
-            self._floats.multiply(left.exponent, right.exponent) % EXPONENT_PRIME,
+            exponent,
             self._floats.multiply(left.shadow, right.shadow),
         )
 
     def matmul(self, left: FieldArray, right: FieldArray) -> FieldArray:
-        """Matrix product in both fields, exact: one factor is cut into 16-bit halves."""
+        """Matrix product in both fields, exact."""
+        exponent = self._matmul(left.exponent, right.exponent, EXPONENT_PRIME)
+        if _has_derived(left) or _has_derived(right):
+            exponent[self._derived_by(self._floats.matmul, left, right)] = DERIVED
         return FieldArray(
             self._matmul(left.residue, right.residue, MODULUS),
-            self._matmul(left.exponent, right.exponent, EXPONENT_PRIME),
+            exponent,
             self._floats.matmul(left.shadow, right.shadow),
         )
 
     def sum(self, array: FieldArray, axis: int) -> FieldArray:
         """Sum along an axis in both fields."""
+        exponent = array.exponent.sum(axis=axis + 1) % EXPONENT_PRIME
+        if _has_derived(array):
+            exponent[(array.exponent < 0).any(axis=axis + 1)] = DERIVED
         return FieldArray(
-            array.residue.sum(axis=axis + 1) % MODULUS,
-            array.exponent.sum(axis=axis + 1) % EXPONENT_PRIME,
-            array.shadow.sum(axis=axis + 1),
+            array.residue.sum(axis=axis + 1) % MODULUS, exponent, self._floats.sum(array.shadow, axis)
         )
 
     def reciprocal(self, array: FieldArray) -> FieldArray:
         """Modular inverses; 0 for 0."""
-        return FieldArray(
-            _inverse(array.residue, MODULUS),
-            _inverse(array.exponent, EXPONENT_PRIME),
-            self._floats.reciprocal(array.shadow),
-        )
+        exponent = _inverse(np.maximum(array.exponent, 0), EXPONENT_PRIME)
+        if _has_derived(array):
+            exponent[array.exponent < 0] = DERIVED
+        return FieldArray(_inverse(array.residue, MODULUS), exponent, self._floats.reciprocal(array.shadow))
 
     def maximum(self, left: FieldArray, right: FieldArray) -> FieldArray:
         """The argument whose shadow is larger."""
@@ -133,29 +147,59 @@ class PrimeFieldDomain(Domain[FieldArray]):
 
     def exp(self, array: FieldArray) -> FieldArray:
         """g to the power of the exponent."""
-        residue = _power(np.int64(4), array.exponent, MODULUS)
-        return FieldArray(residue, _hashed(residue, "exp") % EXPONENT_PRIME, self._floats.exp(array.shadow))
+        exponent = array.exponent
+        if _has_derived(array):
+            exponent = np.where(exponent < 0, _hashed(array.residue, "exp") % EXPONENT_PRIME, exponent)
+        return _derived(_power(np.int64(4), exponent, MODULUS), self._floats.exp(array.shadow))
 
     def sqrt(self, array: FieldArray) -> FieldArray:
         """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""
         residue = _power(array.residue, np.int64((MODULUS + 1) // 4), MODULUS)
-        return FieldArray(
-            residue, _hashed(residue, "sqrt") % EXPONENT_PRIME, self._floats.sqrt(np.abs(array.shadow))
-        )
+        return _derived(residue, self._floats.sqrt(np.abs(array.shadow)))
 
     def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
         """A random function: a keyed hash of the residue; the shadow is a smooth function of the shadow."""
         key = f"{function}{parameters}"
-        residue = _hashed(array.residue, key) % MODULUS
-        shadow = np.sin(array.shadow * (1 + _key(key) % 7) + _key(key) % 1000)
-        return FieldArray(residue, _hashed(residue, key) % EXPONENT_PRIME, shadow)
+        with np.errstate(invalid="ignore", over="ignore"):
+            shadow = np.sin(array.shadow * (1 + _key(key) % 7) + _key(key) % 1000)
+        return _derived(_hashed(array.residue, key) % MODULUS, shadow)
 
     def _matmul(
         self, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], modulus: int
     ) -> npt.NDArray[np.int64]:
+        """One factor is cut into 16-bit halves and long sums into parts, so that 63 bits suffice."""
+        length = left.shape[-1]
+        if length > _TERMS_PER_PRODUCT:
+            cut = length // 2
+            first = self._matmul(left[..., :cut], right[..., :cut, :], modulus)
+            return (first + self._matmul(left[..., cut:], right[..., cut:, :], modulus)) % modulus
         high = self._floats.matmul(left >> 16, right) % modulus
         low = self._floats.matmul(left & 0xFFFF, right) % modulus
         return ((high << 16) + low) % modulus
+
+    def _derived_by(
+        self, product: Callable[[Array, Array], Array], left: FieldArray, right: FieldArray
+    ) -> npt.NDArray[np.bool_]:
+        """Where a product has a derived factor whose partner is not exactly 0."""
+        one = product((left.exponent < 0).astype(np.float64), _is_not_zero(right))
+        other = product(_is_not_zero(left), (right.exponent < 0).astype(np.float64))
+        return one + other > 0
+
+
+def _has_derived(array: FieldArray) -> bool:
+    return bool((array.exponent < 0).any())
+
+
+def _derived(residue: npt.NDArray[np.int64], shadow: npt.NDArray[np.float64]) -> FieldArray:
+    return FieldArray(residue, np.full(residue.shape, DERIVED, np.int64), shadow)
+
+
+def _is_not_zero(array: FieldArray) -> npt.NDArray[np.float64]:
+    return ((array.residue != 0) | (array.exponent != 0)).astype(np.float64)
+
+
+def _quotients(numerators: Array, denominators: Array, modulus: int) -> npt.NDArray[np.int64]:
+    return _multiply(numerators % modulus, _inverse(denominators % modulus, modulus), modulus)
 
 
 def _multiply(left: Array, right: Array, modulus: int) -> npt.NDArray[np.int64]:

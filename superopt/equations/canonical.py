@@ -9,7 +9,6 @@ from itertools import permutations
 
 from superopt.equations.printer import format_equation
 from superopt.ir.terms import (
-    Application,
     AttributeTerm,
     AttributeVariable,
     Condition,
@@ -20,8 +19,10 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
+    VariableType,
     subterms,
 )
+from superopt.ops.terms import application
 
 _NAMES = ("x", "y", "z", "w", "u", "v")
 _ATTRIBUTE_LETTERS: Mapping[str, str] = {
@@ -34,7 +35,10 @@ _ATTRIBUTE_LETTERS: Mapping[str, str] = {
 
 
 def canonical(equation: Equation) -> Equation:
-    """The equation with variables and attribute variables renamed; sides and direction stay."""
+    """The equation with variables, attribute variables and dimension names renamed; sides and direction stay.
+
+    Raises IllTypedError for an operator or attribute that does not exist.
+    """
     names = _variable_names(equation)
     letters = _attribute_names(equation)
     rename = {**{f"${name}": new for name, new in letters.items()}, **names}
@@ -46,10 +50,8 @@ def canonical(equation: Equation) -> Equation:
             if isinstance(term, Variable):
                 found = Variable(names[term.name])
             else:
-                attributes = tuple(
-                    (key, _renamed_attribute(value, letters)) for key, value in term.attributes
-                )
-                found = Application(term.operator, attributes, tuple(renamed(child) for child in term.inputs))
+                attributes = {key: _renamed_attribute(value, letters) for key, value in term.attributes}
+                found = application(term.operator, attributes, *(renamed(child) for child in term.inputs))
             cache[term] = found
         return found
 
@@ -58,7 +60,7 @@ def canonical(equation: Equation) -> Equation:
         left=tuple(renamed(term) for term in equation.left),
         right=tuple(renamed(term) for term in equation.right),
         conditions=tuple(sorted((_renamed_condition(c, rename) for c in equation.conditions), key=repr)),
-        types=tuple(sorted((names[name], type_) for name, type_ in equation.types if name in names)),
+        types=_renamed_types(equation, names),
     )
 
 
@@ -78,6 +80,21 @@ def rule_id(equation: Equation) -> str:
         if both_ways:
             texts.append(format_equation(canonical(shuffled.reversed())))
     return hashlib.sha256(min(texts).encode()).hexdigest()[:16]
+
+
+def _renamed_types(equation: Equation, names: Mapping[str, str]) -> tuple[tuple[str, VariableType], ...]:
+    declared = {names[name]: type_ for name, type_ in equation.types if name in names}
+    sizes: dict[str, str] = {}
+
+    def renamed(size: int | str) -> int | str:
+        return size if isinstance(size, int) else sizes.setdefault(size, f"n{len(sizes)}")
+
+    in_order = [name for name in names.values() if name in declared]
+    types = {
+        name: replace(declared[name], shape=tuple(renamed(size) for size in declared[name].shape))
+        for name in in_order
+    }
+    return tuple(sorted(types.items(), key=lambda item: item[0]))
 
 
 def _variable_names(equation: Equation) -> dict[str, str]:

@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import get_args
 
 from superopt.ops.activation import Activation
+from superopt.ops.attributes import PADDING_WORDS
 
-PADDING_WORDS = ("valid", "same", "same_upper", "same_lower")
 KEYWORDS: frozenset[str] = frozenset((*PADDING_WORDS, *get_args(Activation)))

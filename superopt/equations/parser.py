@@ -1,15 +1,17 @@
 """Text to equations: the one syntax of axioms, rules, reports and the command line."""
+# pyright: reportUnknownMemberType=false
+# lark leaves what its errors and parsers hold untyped.
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from importlib import resources
-from typing import cast
+from typing import TypeAlias, TypeVar, cast
 
 import lark
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
+from lark.exceptions import UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from superopt.equations.keywords import KEYWORDS
 from superopt.errors import IllTypedError, InvalidEquationError
@@ -25,164 +27,213 @@ from superopt.ir.terms import (
     Term,
     Variable,
     VariableType,
+    attribute_variables,
+    variables,
 )
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME
 from superopt.ops.terms import application
 
-_LABEL = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)")
+_ELEMENTS = "|".join(sorted(ELEMENT_TYPES_BY_SHORT_NAME))
+_LABEL = re.compile(rf"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)(?!\s*(?:{_ELEMENTS})\s*\[)")
+"""A name before an equation; ``x: f32[n]`` declares a type instead."""
+
 _GRAMMAR = resources.files("superopt.equations").joinpath("grammar.lark").read_text(encoding="utf-8")
 _PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr", propagate_positions=True)
+
+Tree: TypeAlias = "lark.Tree[lark.Token]"
+T = TypeVar("T")
 
 
 def parse_equation(text: str, name: str = "") -> Equation:
     """One equation, ``name:`` before it or not; raises InvalidEquationError with line and column."""
-    return _parse_equation(text, name, first_line=1)
+    return _equation(text, name, first_line=1)
 
 
 def parse_equations(text: str) -> tuple[Equation, ...]:
     """All equations of a file: each starts in the first column, continuation lines are indented."""
-    return tuple(_parse_equation(entry, "", first_line=line) for line, entry in _entries(text))
+    return tuple(_equation(entry, "", first_line=line) for line, entry in _entries(text))
 
 
 def parse_term(text: str) -> Term:
     """One term; raises InvalidEquationError."""
-    return _term(_parse(text, "term", 1, 0), 1)
+    reader = _Reader(text, 1, 0)
+    return reader.within_depth(lambda: reader.term(reader.parse("term")))
 
 
-def _parse_equation(text: str, name: str, first_line: int) -> Equation:
+def _equation(text: str, name: str, first_line: int) -> Equation:
     label = _LABEL.match(text)
     body = text[label.end() :] if label else text
-    shift = len(text) - len(body)
-    tree = _parse(body, "equation", first_line, shift)
-    left, relation, right, *rest = tree.children
-    types: dict[str, VariableType] = {}
-    sides = [_side(cast("lark.Tree[lark.Token]", side), first_line, types) for side in (left, right)]
-    clauses = [clause for tree in rest if isinstance(tree, lark.Tree) for clause in _trees(tree)]
-    conditions = tuple(_condition(clause) for clause in clauses)
-    if len(sides[0]) != len(sides[1]):
-        raise InvalidEquationError(
-            f"line {first_line}: expected as many terms on both sides, "
-            f"got {len(sides[0])} and {len(sides[1])}"
-        )
-    return Equation(
-        sides[0],
-        sides[1],
-        Direction(str(relation)),
-        conditions,
-        tuple(sorted(types.items())),
-        name or (label.group(1) if label else ""),
-    )
+    reader = _Reader(body, first_line, len(text) - len(body))
+    return reader.within_depth(lambda: reader.equation(name or (label.group(1) if label else "")))
 
 
 def _entries(text: str) -> Iterator[tuple[int, str]]:
-    start, lines = 0, list[str]()
+    """Every equation with the number of its first line; comments and blank lines within it are kept."""
+    start, lines, between = 0, list[str](), list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
+            between.append(line)
             continue
         if not line[0].isspace():
             if lines:
                 yield start, "\n".join(lines)
-            start, lines = number, []
-        elif not lines:
+            start, lines = number, [line]
+        elif lines:
+            lines += [*between, line]
+        else:
             raise InvalidEquationError(f"line {number}: an equation starts in the first column, got {line!r}")
-        lines.append(line)
+        between = []
     if lines:
         yield start, "\n".join(lines)
 
 
-def _parse(text: str, start: str, first_line: int, shift: int) -> lark.Tree[lark.Token]:
-    try:
-        return _PARSER.parse(text, start=start)  # pyright: ignore[reportUnknownMemberType]
-    except UnexpectedInput as error:
-        raise InvalidEquationError(_explain(error, text, first_line, shift)) from None
+class _Reader:
+    """Reads one equation or term of a file: ``first_line`` and ``shift`` say where its text starts."""
+
+    def __init__(self, text: str, first_line: int, shift: int) -> None:
+        self._text = text
+        self._first_line = first_line
+        self._shift = shift
+        self._types: dict[str, VariableType] = {}
+
+    def within_depth(self, read: Callable[[], T]) -> T:
+        """What ``read`` gives, unless terms are nested deeper than Python's stack."""
+        try:
+            return read()
+        except RecursionError:
+            raise InvalidEquationError(f"line {self._first_line}: terms are nested too deeply") from None
+
+    def parse(self, start: str) -> Tree:
+        """The syntax tree of the text."""
+        try:
+            return _PARSER.parse(self._text, start=start)
+        except UnexpectedInput as error:
+            raise InvalidEquationError(self._explained(error)) from None
+
+    def equation(self, name: str) -> Equation:
+        """The equation that the text is."""
+        left, relation, right, *rest = self.parse("equation").children
+        sides = [self._side(cast("Tree", side)) for side in (left, right)]
+        clauses = [clause for tree in rest if isinstance(tree, lark.Tree) for clause in _trees(tree)]
+        conditions = tuple(_condition(clause) for clause in clauses)
+        if len(sides[0]) != len(sides[1]):
+            raise InvalidEquationError(
+                f"line {self._first_line}: expected as many terms on both sides, "
+                f"got {len(sides[0])} and {len(sides[1])}"
+            )
+        terms = (*sides[0], *sides[1])
+        both = sorted(attribute_variables(*terms).intersection(variables(*terms)))
+        if both:
+            raise InvalidEquationError(
+                f"line {self._first_line}: {', '.join(both)} names a tensor and an attribute"
+            )
+        types = tuple(sorted(self._types.items()))
+        return Equation(sides[0], sides[1], Direction(str(relation)), conditions, types, name)
+
+    def term(self, tree: Tree) -> Term:
+        """The term that a syntax tree is; types of variables are kept aside."""
+        name = str(tree.children[0])
+        match tree.data:
+            case "variable":
+                return Variable(name)
+            case "typed_variable":
+                self._declare(name, tree)
+                return Variable(name)
+            case _:
+                return self._application(name, tree)
+
+    def _application(self, name: str, tree: Tree) -> Term:
+        attributes: dict[str, AttributeTerm] = {}
+        inputs: list[Term] = []
+        for child in _trees(tree):
+            if child.data != "attribute":
+                inputs.append(self.term(child))
+                continue
+            key = str(child.children[0])
+            if key in attributes:
+                raise self._error(child, f"{name}: the attribute {key} is given twice")
+            attributes[key] = self._value(cast("Tree", child.children[1]))
+        try:
+            return application(name, attributes, *inputs)
+        except IllTypedError as error:
+            raise self._error(tree, str(error)) from None
+
+    def _side(self, tree: Tree) -> tuple[Term, ...]:
+        terms = _trees(tree) if tree.data == "tuple_side" else [cast("Tree", tree.children[0])]
+        return tuple(self.term(term) for term in terms)
+
+    def _declare(self, name: str, tree: Tree) -> None:
+        element = str(tree.children[1])
+        if element not in ELEMENT_TYPES_BY_SHORT_NAME:
+            known = ", ".join(ELEMENT_TYPES_BY_SHORT_NAME)
+            raise self._error(tree, f"unknown element type {element}; known: {known}")
+        declared = VariableType(element, tuple(_dimension(child) for child in _trees(tree)))
+        if self._types.setdefault(name, declared) != declared:
+            raise self._error(tree, f"{name} is declared with two types")
+
+    def _value(self, tree: Tree) -> AttributeTerm:
+        text = [str(child) for child in tree.children if isinstance(child, lark.Token)]
+        match tree.data:
+            case "name":
+                return text[0] if text[0] in KEYWORDS else AttributeVariable(text[0])
+            case "integers":
+                return _integers(tree)
+            case "fraction":
+                if int(text[1]) == 0:
+                    raise self._error(tree, f"{'/'.join(text)} divides by zero")
+                return Fraction(int(text[0]), int(text[1]))
+            case "decimal":
+                return Fraction(text[0])
+            case _:
+                return int(text[0])
+
+    def _error(self, tree: Tree, message: str) -> InvalidEquationError:
+        line, column = tree.meta.line, tree.meta.column
+        return InvalidEquationError(f"{self._place(line, column)}: {message}")
+
+    def _place(self, line: int, column: int) -> str:
+        shift = self._shift if line == 1 else 0
+        return f"line {self._first_line + line - 1}, column {column + shift}"
+
+    def _explained(self, error: UnexpectedInput) -> str:
+        if isinstance(error, UnexpectedEOF) or (
+            isinstance(error, UnexpectedToken) and cast("lark.Token", error.token).type == "$END"
+        ):
+            last = self._first_line + self._text.rstrip().count("\n")
+            return f"line {last}: the equation {self._text.strip()!r} ends too early"
+        rest = self._text.splitlines()[error.line - 1][error.column - 1 :]
+        return f"{self._place(error.line, error.column)}: unexpected {rest[:20]!r}"
 
 
-def _explain(error: UnexpectedInput, text: str, first_line: int, shift: int) -> str:
-    at_end = isinstance(error, UnexpectedEOF) or error.line < 1
-    if at_end or (
-        not isinstance(error, UnexpectedCharacters) and not text[error.pos_in_stream or 0 :].strip()
-    ):
-        return f"line {first_line + text.count(chr(10))}: the equation {text.strip()!r} ends too early"
-    line = first_line + error.line - 1
-    column = error.column + (shift if error.line == 1 else 0)
-    rest = text.splitlines()[error.line - 1][error.column - 1 :]
-    return f"line {line}, column {column}: unexpected {rest[:20]!r}"
-
-
-def _trees(tree: lark.Tree[lark.Token]) -> list[lark.Tree[lark.Token]]:
+def _trees(tree: Tree) -> list[Tree]:
     return [child for child in tree.children if isinstance(child, lark.Tree)]
 
 
-def _side(tree: lark.Tree[lark.Token], first_line: int, types: dict[str, VariableType]) -> tuple[Term, ...]:
-    inner = cast("lark.Tree[lark.Token]", tree.children[0])
-    terms = _trees(tree) if tree.data == "tuple_side" else [inner]
-    return tuple(_term(term, first_line, types) for term in terms)
-
-
-def _term(tree: lark.Tree[lark.Token], first_line: int, types: dict[str, VariableType] | None = None) -> Term:
-    name = str(tree.children[0])
-    match tree.data:
-        case "variable":
-            return Variable(name)
-        case "typed_variable":
-            if types is not None:
-                dimensions = _trees(tree)
-                types[name] = VariableType(str(tree.children[1]), tuple(_dimension(d) for d in dimensions))
-            return Variable(name)
-        case _:
-            attributes: dict[str, AttributeTerm] = {}
-            inputs: list[Term] = []
-            for child in _trees(tree):
-                if child.data == "attribute":
-                    attributes[str(child.children[0])] = _value(
-                        cast("lark.Tree[lark.Token]", child.children[1])
-                    )
-                else:
-                    inputs.append(_term(child, first_line, types))
-            try:
-                return application(name, attributes, *inputs)
-            except IllTypedError as error:
-                line = first_line + tree.meta.line - 1
-                raise InvalidEquationError(f"line {line}, column {tree.meta.column}: {error}") from None
-
-
-def _dimension(tree: lark.Tree[lark.Token]) -> int | str:
+def _dimension(tree: Tree) -> int | str:
     text = str(tree.children[0])
     return int(text) if tree.data == "sized_dimension" else text
 
 
-def _value(tree: lark.Tree[lark.Token]) -> AttributeTerm:
-    text = [str(child) for child in tree.children if isinstance(child, lark.Token)]
-    match tree.data:
-        case "name":
-            return text[0] if text[0] in KEYWORDS else AttributeVariable(text[0])
-        case "integers":
-            return tuple(int(str(child.children[0])) for child in _trees(tree))
-        case "fraction":
-            return Fraction(int(text[0]), int(text[1]))
-        case "decimal":
-            return Fraction(text[0])
-        case _:
-            return int(text[0])
+def _integers(tree: Tree) -> tuple[int, ...]:
+    return tuple(int(str(child.children[0])) for child in _trees(tree))
 
 
-def _condition(tree: lark.Tree[lark.Token]) -> Condition:
+def _condition(tree: Tree) -> Condition:
     operands = [child for child in cast("list[object]", tree.children) if child is not None]
     if len(operands) == 1:
-        return Condition(_operand(cast("lark.Tree[lark.Token]", operands[0])))
+        return Condition(_operand(cast("Tree", operands[0])))
     left, relation, right = operands
-    return Condition(
-        _operand(cast("lark.Tree[lark.Token]", left)),
-        str(relation),
-        _operand(cast("lark.Tree[lark.Token]", right)),
-    )
+    return Condition(_operand(cast("Tree", left)), str(relation), _operand(cast("Tree", right)))
 
 
-def _operand(tree: lark.Tree[lark.Token]) -> ConditionTerm:
+def _operand(tree: Tree) -> ConditionTerm:
     text = str(tree.children[0])
     match tree.data:
         case "call":
             return ConditionCall(text, tuple(_operand(child) for child in _trees(tree)))
         case "operand_number":
             return int(text)
+        case "operand_integers":
+            return _integers(tree)
         case _:
             return text if text in KEYWORDS else ConditionName(text)

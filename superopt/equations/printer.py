@@ -17,7 +17,7 @@ from superopt.ir.terms import (
     Variable,
     VariableType,
 )
-from superopt.ops.base import PAIRS
+from superopt.ops.attributes import PAIRS
 
 
 def format_equation(equation: Equation) -> str:

@@ -195,8 +195,8 @@ def solve(
     """One symbol, expressed by the others, that makes ``left = right``; empty when they are equal already.
 
     Factors that all terms share are cancelled (sizes are not 0). Then only a symbol that occurs linearly with
-    coefficient 1 or -1, and nowhere else, is solved for; symbols in ``fixed`` are not, and a solution that is a
-    negative number is none. Returns None when there is none such.
+    coefficient 1 or -1, and nowhere else, is solved for; symbols in ``fixed`` are not, and a solution that is
+    a negative number is none. Returns None when there is none such.
     """
     difference = left - right
     if isinstance(difference, int):

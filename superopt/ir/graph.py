@@ -104,7 +104,8 @@ class Graph:
     """A computation: nodes by id, the ids of its inputs, the values it returns.
 
     Its indices (users, nodes by operator) are built when first asked for, and derived from those of the graph
-    that it was edited from, so that an edit costs what it touches. ``nodes`` must not be changed after construction: derive a new graph with ``edit``.
+    that it was edited from, so that an edit costs what it touches. ``nodes`` must not be changed after
+    construction: derive a new graph with ``edit``.
     """
 
     nodes: Mapping[NodeId, Node]
@@ -233,7 +234,7 @@ class Graph:
 
 
 class GraphEditor:
-    """Collects changes to a graph; ``build`` returns the new one. Graphs given and built stay as they are."""
+    """Collects changes to a graph; ``build`` returns the new one. No graph is changed."""
 
     def __init__(self, graph: Graph) -> None:
         self._start(graph)
@@ -318,7 +319,7 @@ class GraphEditor:
             self._changed.add(node)
 
     def build(self) -> Graph:
-        """The edited graph; further edits start from it. Known indices are derived from those of the old one."""
+        """The edited graph, from which further edits start; its indices derive from those of the old one."""
         graph = Graph(self._nodes, self._inputs, self._outputs, self._next_id)
         known = self._base.__dict__
         if "_users" in known:

@@ -1,6 +1,7 @@
 """The operator registry: one class says an operator's types, meaning, work and ONNX form."""
 
 from superopt.ops import activation, affine, convolution, elementwise, matrix, normalization, pooling, shape
+from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import (
     OPERATORS,
     OnnxForm,
@@ -9,7 +10,6 @@ from superopt.ops.base import (
     attribute_defaults,
     attribute_names,
     attributes_of,
-    normalise_attribute,
     operator_from_attributes,
 )
 from superopt.ops.opaque import Opaque

@@ -13,6 +13,7 @@ from superopt.ops.base import (
     axis_of,
     equal_dimensions,
     register,
+    require_float,
     require_rank,
     same_element,
     tensors,
@@ -97,6 +98,8 @@ class BatchNormVector(Operator):
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([c], ...) -> [c]."""
         vectors = tensors(self.name, self.inputs, types)
+        same_element(self.name, *vectors)
+        require_float(self.name, *vectors)
         for vector in vectors:
             require_rank(self.name, vector, 1)
             equal_dimensions(self.name, vector.shape[0], vectors[0].shape[0])

@@ -6,7 +6,6 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -14,6 +13,7 @@ from superopt.domains import Domain
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.types import TensorType, UnknownType, ValueType
+from superopt.ops.attributes import checked_attribute, normalise_attribute
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -91,7 +91,8 @@ def _fields(operator: type[Operator]) -> tuple[dataclasses.Field[object], ...]:
 def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Operator:
     """The operator of that name with the attributes given, normalised; the others at their defaults.
 
-    Raises IllTypedError for an unknown operator, an unknown attribute, or a missing one.
+    Raises IllTypedError for an unknown operator, an unknown attribute, a missing one, or a value of the wrong
+    kind.
     """
     operator = OPERATORS.get(name)
     if operator is None:
@@ -100,7 +101,7 @@ def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Ope
     for attribute in attributes:
         if attribute not in fields:
             raise IllTypedError(f"{name} has no attribute {attribute}; it has: {', '.join(fields) or 'none'}")
-    values = {key: normalise_attribute(key, value) for key, value in attributes.items()}
+    values = {key: checked_attribute(name, key, value) for key, value in attributes.items()}
     for field in fields.values():
         if field.name not in values and field.default is dataclasses.MISSING:
             raise IllTypedError(f"{name} needs the attribute {field.name}")
@@ -125,29 +126,6 @@ def attribute_defaults(name: str) -> dict[str, object]:
         for field in _fields(OPERATORS[name])
         if field.default is not dataclasses.MISSING
     }
-
-
-PAIRS = frozenset(("kernel", "stride", "dilation"))
-
-
-def normalise_attribute(name: str, value: object) -> object:
-    """The one spelling of an attribute: ``kernel=3`` is ``(3, 3)``, a fraction that is whole is an int."""
-    if name in PAIRS and isinstance(value, int):
-        return (value, value)
-    if isinstance(value, float):
-        value = _shortest_fraction(value)
-    if isinstance(value, Fraction) and value.denominator == 1:
-        return int(value)
-    return value
-
-
-def _shortest_fraction(value: float) -> Fraction:
-    """The simplest fraction that rounds to the float, as a person would have written it."""
-    for limit in (100, 10**4, 10**6, 10**9):
-        simple = Fraction(value).limit_denominator(limit)
-        if float(simple) == value:
-            return simple
-    return Fraction(value)
 
 
 def tensors(where: str, count: int, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from superopt.domains import Array, Domain
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.dimensions import Dimension
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.activation import Activation, activate, activation_from_text
 from superopt.ops.base import (
@@ -230,8 +230,3 @@ def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.in
     """[channels, channels]: 1 where column j is in the window of row i."""
     offsets = np.arange(channels)[None, :] - np.arange(channels)[:, None]
     return ((offsets >= -((size - 1) // 2)) & (offsets <= size // 2)).astype(np.int64)
-
-
-def groups_of(data: TensorType, weight: TensorType) -> Dimension:
-    """The number of groups of a convolution with these operands."""
-    return floor_divide(data.shape[1], weight.shape[1])

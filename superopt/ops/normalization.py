@@ -25,7 +25,7 @@ class LocalResponseNormalization(UnaryElementwise):
     name: ClassVar[str] = "lrn"
     element_wise: ClassVar[bool] = False
     onnx: ClassVar[OnnxForm | None] = OnnxForm(
-        "LRN", attributes=(("size", "size"), ("alpha", "alpha"), ("beta", "beta"), ("bias", "bias")), since=13
+        "LRN", attributes=(("size", "size"), ("alpha", "alpha"), ("beta", "beta"), ("bias", "bias"))
     )
     size: int
     alpha: Fraction | int = Fraction(1, 10000)

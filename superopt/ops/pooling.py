@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from superopt.domains import Domain
+from superopt.errors import IllTypedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import (
     OnnxForm,
@@ -32,10 +33,16 @@ class Pool(Operator):
     padding: Padding
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """[n, c, h, w] -> [n, c, h', w']."""
+        """[n, c, h, w] -> [n, c, h', w']; no window may lie in the padding alone."""
         (data,) = tensors(self.name, 1, types)
         require_rank(self.name, data, 4)
         require_float(self.name, data)
+        if isinstance(self.padding, tuple) and any(
+            self.padding[side] >= self.kernel[side % 2] for side in range(4)
+        ):
+            raise IllTypedError(
+                f"{self.name}: expected padding {self.padding} smaller than the kernel {self.kernel}"
+            )
         sizes = tuple(
             output_size(
                 self.name, data.shape[axis + 2], self.kernel[axis], self.stride[axis], 1, self.padding, axis

@@ -7,11 +7,16 @@ from typing import cast
 
 from superopt.errors import IllTypedError
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term
-from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
+from superopt.ops.attributes import checked_attribute, normalise_attribute
+from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names
 
 
 def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs: Term) -> Application:
-    """The operator applied to terms; raises IllTypedError for an unknown operator or attribute."""
+    """The operator applied to terms.
+
+    Raises IllTypedError for an unknown operator or attribute, a missing attribute that neither has a default
+    nor is determined by types, or a value of the wrong kind.
+    """
     if operator not in OPERATORS:
         raise IllTypedError(f"unknown operator {operator}; known: {', '.join(sorted(OPERATORS))}")
     names = attribute_names(operator)
@@ -22,10 +27,12 @@ def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs:
     kept: list[tuple[str, AttributeTerm]] = []
     for name in names:
         if name not in attributes:
+            if name not in defaults and name not in OPERATORS[operator].implicit:
+                raise IllTypedError(f"{operator} needs the attribute {name}")
             continue
         value = attributes[name]
         if not isinstance(value, AttributeVariable):
-            value = cast("AttributeTerm", normalise_attribute(name, value))
+            value = cast("AttributeTerm", checked_attribute(operator, name, value))
             if name in defaults and normalise_attribute(name, defaults[name]) == value:
                 continue
         kept.append((name, value))

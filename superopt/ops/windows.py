@@ -22,8 +22,14 @@ def output_size(
     where: str, size: Dimension, kernel: Dimension, stride: int, dilation: int, padding: Padding, axis: int
 ) -> Dimension:
     """The number of window positions along one of the two axes (0 is rows); raises IllTypedError."""
+    if stride < 1 or dilation < 1 or (isinstance(kernel, int) and kernel < 1):
+        raise IllTypedError(
+            f"{where}: expected positive kernel, stride and dilation, got {kernel}, {stride}, {dilation}"
+        )
     extent = dilation * (kernel - 1) + 1
     if isinstance(padding, tuple):
+        if min(padding) < 0:
+            raise IllTypedError(f"{where}: expected padding of at least 0, got {padding}")
         padded = size + padding[axis] + padding[axis + 2]
     elif padding == "valid":
         padded = size

@@ -1,0 +1,107 @@
+"""Attributes of operators: their one spelling, and what values each name takes whichever operator has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import SymbolicDimension
+
+PAIRS = frozenset(("kernel", "stride", "dilation"))
+"""Attributes that are one number for rows and one for columns."""
+
+PADDING_WORDS = ("valid", "same", "same_upper", "same_lower")
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeKind:
+    """What values attributes of some name take."""
+
+    description: str
+    accepts: Callable[[object], bool]
+
+
+def normalise_attribute(name: str, value: object) -> object:
+    """The one spelling of an attribute: ``kernel=3`` is ``(3, 3)``, a fraction that is whole is an int.
+
+    Raises IllTypedError for a float that is no number.
+    """
+    if name in PAIRS and isinstance(value, int):
+        return (value, value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise IllTypedError(f"attribute {name}: expected a finite number, got {value}")
+        value = _shortest_fraction(value)
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return int(value)
+    return value
+
+
+def checked_attribute(operator: str, name: str, value: object) -> object:
+    """The attribute in its one spelling; raises IllTypedError when it is of the wrong kind."""
+    value = normalise_attribute(name, value)
+    kind = ATTRIBUTE_KINDS.get(name)
+    if kind is not None and not kind.accepts(value):
+        raise IllTypedError(f"{operator}: expected {name} to be {kind.description}, got {value}")
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | Fraction)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, SymbolicDimension) or (isinstance(value, int) and value >= 0)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+def _tuple_of(accepts: Callable[[object], bool], length: int | None = None) -> Callable[[object], bool]:
+    def accepts_tuple(value: object) -> bool:
+        if not isinstance(value, tuple):
+            return False
+        parts = cast("tuple[object, ...]", value)
+        return length in (None, len(parts)) and all(accepts(part) for part in parts)
+
+    return accepts_tuple
+
+
+def _is_padding(value: object) -> bool:
+    return value in PADDING_WORDS or _tuple_of(lambda n: _is_integer(n) and _is_size(n), 4)(value)
+
+
+_PAIR = AttributeKind("two positive integers", _tuple_of(_is_positive, 2))
+_NUMBER = AttributeKind("a number", _is_number)
+_SIZE = AttributeKind("a size", _is_size)
+_SIZES = AttributeKind("a tuple of sizes", _tuple_of(_is_size))
+ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
+    **dict.fromkeys(PAIRS, _PAIR),
+    **dict.fromkeys(("alpha", "beta", "bias", "epsilon", "exponent"), _NUMBER),
+    **dict.fromkeys(("channels", "size"), _SIZE),
+    **dict.fromkeys(("shape", "sizes"), _SIZES),
+    "activation": AttributeKind("a word", lambda value: isinstance(value, str)),
+    "approximate": AttributeKind("none or tanh", lambda value: value in ("none", "tanh")),
+    "axis": AttributeKind("an integer", _is_integer),
+    "includes_padding": AttributeKind("0 or 1", lambda value: value in (0, 1)),
+    "padding": AttributeKind(f"{', '.join(PADDING_WORDS)} or four sizes (t, l, b, r)", _is_padding),
+    "perm": AttributeKind("a tuple of axes", _tuple_of(_is_integer)),
+}
+
+
+def _shortest_fraction(value: float) -> Fraction:
+    """The simplest fraction that rounds to the float, as a person would have written it."""
+    for limit in (100, 10**4, 10**6, 10**9):
+        simple = Fraction(value).limit_denominator(limit)
+        if float(simple) == value:
+            return simple
+    return min(Fraction(value), Fraction(repr(value)), key=lambda fraction: fraction.denominator)
