@@ -133,7 +133,8 @@ def _float_difference(
         a, b = np.broadcast_arrays(left, right)
         finite = np.isfinite(a) & np.isfinite(b)
         scale = 1 + np.nanmax(np.abs(np.where(finite, a, 0)), initial=0)
-        wrong = np.where(finite, np.abs(a - b) > RELATIVE_TOLERANCE * scale, np.isfinite(a) != np.isfinite(b))
+        distance = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
+        wrong = (distance > RELATIVE_TOLERANCE * scale) | (np.isfinite(a) != np.isfinite(b))
         found = np.argwhere(wrong)
         if len(found):
             place = tuple(int(i) for i in found[0])

@@ -1,0 +1,161 @@
+"""Checks the steps of a proof under a concrete typing: every step well-typed, its condition true, and the sides equal.
+
+A proof over shapeless terms may pass through terms that have no type, or use one symbol for constants of two
+shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every
+attribute known), and only then the steps may connect the two sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from superopt.errors import IllTypedError
+from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable, subterms
+from superopt.ir.types import TensorType
+from superopt.ops.terms import application
+from superopt.rewriting.conditions import holds
+from superopt.rewriting.typing import Typing, infer_terms
+from verifier.congruence import Congruence
+from verifier.instances import Instance
+from verifier.solver import Step
+
+
+@dataclass(frozen=True)
+class CheckedSteps:
+    """Which steps are sound under one instance, and whether they suffice."""
+
+    sound: tuple[Step, ...]
+    unsound: tuple[Step, ...]
+    complete: bool
+
+
+class ChainChecker:
+    """Checks steps under one instance of one goal, each step once."""
+
+    def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
+        self._goal = goal
+        self._axioms = axioms
+        self._instance = instance
+        self._typings: dict[Step, tuple[Equation, Typing] | None] = {}
+        self._concrete: dict[Term, Term] = {}
+        self._pinned = {
+            self._with_values(term): instance.typing.types[term]
+            for term in subterms(*goal.left, *goal.right)
+            if isinstance(term, Application)
+        }
+
+    def check(self, steps: Sequence[Step]) -> CheckedSteps:
+        """Types all steps, then closes the sound ones under congruence."""
+        sound = [step for step in steps if self.typed(step) is not None]
+        unsound = tuple(step for step in steps if self.typed(step) is None)
+        return CheckedSteps(tuple(sound), unsound, self._connected(sound))
+
+    def typed(self, step: Step) -> tuple[Equation, Typing] | None:
+        """The instance of the axiom and its typing; None when it is ill-typed or breaks the axiom's condition."""
+        if step not in self._typings:
+            self._typings[step] = self._type(step)
+        return self._typings[step]
+
+    def _type(self, step: Step) -> tuple[Equation, Typing] | None:
+        axiom = self._axioms[step.axiom]
+        terms = {name: self._with_values(term) for name, term in step.terms}
+        attributes = {name: self._value(value) for name, value in step.attributes}
+        grounded = Equation(
+            tuple(_instantiated(term, terms, attributes) for term in axiom.left),
+            tuple(_instantiated(term, terms, attributes) for term in axiom.right),
+        )
+        sides = (*grounded.left, *grounded.right)
+        pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
+        try:
+            typing = infer_terms(
+                sides,
+                self._instance.types,
+                equal=[*zip(grounded.left, grounded.right, strict=True), *pinned],
+            )
+            types = {name: typing.types[term] for name, term in terms.items()}
+            declared = _declared_types_fit(axiom, types)
+            if typing.unresolved or not declared or not _positive(typing):
+                return None
+            if not all(holds(condition, types, attributes) for condition in axiom.conditions):
+                return None
+        except IllTypedError:
+            return None
+        return grounded, typing
+
+    def _connected(self, steps: Sequence[Step]) -> bool:
+        closure = Congruence()
+        for step in steps:
+            typed = self.typed(step)
+            if typed is None:
+                continue
+            grounded, typing = typed
+            for left, right in zip(grounded.left, grounded.right, strict=True):
+                closure.merge(_add(closure, left, typing), _add(closure, right, typing))
+        own = self._instance.typing
+        return all(
+            closure.equal(_add(closure, left, own), _add(closure, right, own))
+            for left, right in zip(self._goal.left, self._goal.right, strict=True)
+        )
+
+    def _with_values(self, term: Term) -> Term:
+        """The term with the instance's values for attribute variables."""
+        found = self._concrete.get(term)
+        if found is None:
+            if isinstance(term, Variable):
+                found = term
+            else:
+                values = {name: self._value(value) for name, value in term.attributes}
+                found = application(term.operator, values, *(self._with_values(child) for child in term.inputs))
+            self._concrete[term] = found
+        return found
+
+    def _value(self, value: AttributeTerm) -> AttributeTerm:
+        return self._instance.attributes[value.name] if isinstance(value, AttributeVariable) else value  # pyright: ignore[reportReturnType]
+
+
+def instantiated(axiom: Equation, step: Step) -> Equation:
+    """The axiom with the step's terms and attributes for its variables; attribute variables of the goal stay."""
+    terms, attributes = dict(step.terms), dict(step.attributes)
+    return Equation(
+        tuple(_instantiated(term, terms, attributes) for term in axiom.left),
+        tuple(_instantiated(term, terms, attributes) for term in axiom.right),
+    )
+
+
+def _instantiated(
+    term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]
+) -> Term:
+    if isinstance(term, Variable):
+        return terms[term.name]
+    values = {
+        name: attributes[value.name] if isinstance(value, AttributeVariable) else value
+        for name, value in term.attributes
+    }
+    return application(term.operator, values, *(_instantiated(child, terms, attributes) for child in term.inputs))
+
+
+def _declared_types_fit(axiom: Equation, types: Mapping[str, TensorType]) -> bool:
+    sizes: dict[str, object] = {}
+    for name, declared in axiom.types:
+        if types[name].rank != len(declared.shape):
+            return False
+        for wanted, size in zip(declared.shape, types[name].shape, strict=True):
+            if sizes.setdefault(wanted, size) != size if isinstance(wanted, str) else wanted != size:
+                return False
+    return True
+
+
+def _positive(typing: Typing) -> bool:
+    return all(
+        isinstance(size, int) and size > 0 for type_ in typing.types.values() for size in type_.shape
+    )
+
+
+def _add(closure: Congruence, term: Term, typing: Typing) -> int:
+    if isinstance(term, Variable):
+        return closure.node(term.name, ())
+    return closure.node(typing.operators[term], tuple(_add(closure, child, typing) for child in term.inputs))
+
+
+__all__ = ["ChainChecker", "CheckedSteps", "instantiated"]

@@ -1,0 +1,136 @@
+"""Proof from the axioms: Z3 finds the steps, the chain checker types them under several instances of the rule.
+
+The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
+that these axioms lead to, then a short search that may invent terms. A conditional axiom takes part like any
+other; a step where its condition does not hold is struck out, and if the rest does not suffice the axioms of
+the steps struck out are left aside and the search starts again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import z3
+
+from superopt.ir.terms import Equation
+from verifier.chain import ChainChecker, instantiated
+from verifier.instances import Instance
+from verifier.smtlib import relevant
+from verifier.solver import Limits, Step, Strategy, ask, core
+
+PROVER = "z3"
+MODEL_SEARCH_MILLISECONDS = 1500
+_ATTEMPTS = (
+    (0, Strategy.PATTERNS),
+    (1, Strategy.PATTERNS),
+    (2, Strategy.PATTERNS),
+    (1, Strategy.MODELS),
+)
+_RESTARTS = 3
+_REPAIRS = 12
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``steps`` are the instances of axioms that connect the sides; ``reason`` says why there is no proof."""
+
+    proved: bool
+    steps: tuple[Step, ...]
+    reason: str
+    milliseconds: float
+
+    @property
+    def axioms_used(self) -> tuple[str, ...]:
+        """The names of the axioms in the steps, sorted."""
+        return tuple(sorted({step.axiom for step in self.steps}))
+
+
+def prover_version() -> str:
+    """The version of Z3."""
+    return z3.get_version_string()
+
+
+def prove(
+    goal: Equation, axioms: Sequence[Equation], instances: Sequence[Instance], limits: Limits = Limits()  # noqa: B008
+) -> Proof:
+    """A proof whose every step is well-typed under each of the instances; never raises for a solver's failure.
+
+    ``instances`` must not be empty: without a typing nothing can be checked.
+    """
+    start = time.perf_counter()
+    if goal.left == goal.right:
+        return Proof(proved=True, steps=(), reason="", milliseconds=0.0)
+    reason = "no instance to check a proof under"
+    previous: tuple[Equation, ...] = ()
+    for rounds, strategy in _ATTEMPTS if instances else ():
+        usable = relevant(axioms, goal, rounds)
+        if strategy is Strategy.PATTERNS and usable == previous:
+            continue
+        previous = usable
+        own = replace(limits, milliseconds=MODEL_SEARCH_MILLISECONDS) if strategy is Strategy.MODELS else limits
+        steps, reason = _search(goal, usable, instances, strategy, own)
+        if steps is not None:
+            return Proof(proved=True, steps=steps, reason="", milliseconds=_since(start))
+    return Proof(proved=False, steps=(), reason=reason, milliseconds=_since(start))
+
+
+def _search(
+    goal: Equation,
+    axioms: Sequence[Equation],
+    instances: Sequence[Instance],
+    strategy: Strategy,
+    limits: Limits,
+) -> tuple[tuple[Step, ...] | None, str]:
+    left_aside: set[str] = set()
+    reason = ""
+    for _ in range(_RESTARTS):
+        usable = [axiom for axiom in axioms if axiom.name not in left_aside]
+        answer = ask(goal, usable, strategy, limits)
+        if not answer.proved:
+            return None, reason or answer.reason
+        steps, culprits = _checked(goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits)
+        if steps is not None:
+            return steps, ""
+        reason = f"no well-typed chain: {', '.join(sorted(culprits)) or 'constants of different shapes'}"
+        if not culprits:
+            break
+        left_aside |= culprits
+    return None, reason
+
+
+def _checked(
+    goal: Equation,
+    axioms: Mapping[str, Equation],
+    steps: Sequence[Step],
+    instances: Sequence[Instance],
+    limits: Limits,
+) -> tuple[tuple[Step, ...] | None, set[str]]:
+    """Steps that connect the sides under every instance; else the axioms whose steps had to be struck out."""
+    grounded = {step: instantiated(axioms[step.axiom], step) for step in steps}
+    needed: dict[Step, None] = {}
+    chosen: tuple[Step, ...] | None = None
+    for instance in instances:
+        checker = ChainChecker(goal, axioms, instance)
+        struck: dict[Step, None] = {}
+        for _ in range(_REPAIRS):
+            if chosen is None:
+                chosen = core(goal, [(s, g) for s, g in grounded.items() if s not in struck], limits)
+            if chosen is None:
+                return None, {step.axiom for step in struck}
+            result = checker.check(chosen)
+            if result.complete:
+                needed.update(dict.fromkeys(result.sound))
+                break
+            if not result.unsound:
+                return None, set()
+            struck.update(dict.fromkeys(result.unsound))
+            chosen = None
+        else:
+            return None, {step.axiom for step in struck}
+    return tuple(needed), set()
+
+
+def _since(start: float) -> float:
+    return (time.perf_counter() - start) * 1000
