@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable, subterms
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    subterms,
+)
 from superopt.ir.types import TensorType
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import holds
@@ -106,7 +114,9 @@ class ChainChecker:
                 found = term
             else:
                 values = {name: self._value(value) for name, value in term.attributes}
-                found = application(term.operator, values, *(self._with_values(child) for child in term.inputs))
+                found = application(
+                    term.operator, values, *(self._with_values(child) for child in term.inputs)
+                )
             self._concrete[term] = found
         return found
 
@@ -123,16 +133,16 @@ def instantiated(axiom: Equation, step: Step) -> Equation:
     )
 
 
-def _instantiated(
-    term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]
-) -> Term:
+def _instantiated(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]) -> Term:
     if isinstance(term, Variable):
         return terms[term.name]
     values = {
         name: attributes[value.name] if isinstance(value, AttributeVariable) else value
         for name, value in term.attributes
     }
-    return application(term.operator, values, *(_instantiated(child, terms, attributes) for child in term.inputs))
+    return application(
+        term.operator, values, *(_instantiated(child, terms, attributes) for child in term.inputs)
+    )
 
 
 def _declared_types_fit(axiom: Equation, types: Mapping[str, TensorType]) -> bool:
@@ -147,9 +157,7 @@ def _declared_types_fit(axiom: Equation, types: Mapping[str, TensorType]) -> boo
 
 
 def _positive(typing: Typing) -> bool:
-    return all(
-        isinstance(size, int) and size > 0 for type_ in typing.types.values() for size in type_.shape
-    )
+    return all(isinstance(size, int) and size > 0 for type_ in typing.types.values() for size in type_.shape)
 
 
 def _add(closure: Congruence, term: Term, typing: Typing) -> int:

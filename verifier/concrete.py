@@ -24,7 +24,9 @@ def resolved(
 
     ``ordered`` lists the applications, inputs first. Every size must come out as a positive number.
     """
-    found: dict[Term, TensorType] = {Variable(name): type_.substitute(numbers) for name, type_ in types.items()}
+    found: dict[Term, TensorType] = {
+        Variable(name): type_.substitute(numbers) for name, type_ in types.items()
+    }
     operators: dict[Application, Operator] = {}
     for type_ in found.values():
         _require_sizes(type_)

@@ -16,7 +16,15 @@ from typing import cast
 from superopt.equations import format_attribute
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, solve, symbol
-from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable, applications, variables
+from superopt.ir.terms import (
+    Application,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    variables,
+)
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import Typing, infer_terms
@@ -64,7 +72,10 @@ class InstanceSampler:
         self.equation = equation
         self._random = random.Random(seed)
         self._terms = (*equation.left, *equation.right)
-        self._orders = (tuple(applications(*self._terms)), tuple(applications(*equation.right, *equation.left)))
+        self._orders = (
+            tuple(applications(*self._terms)),
+            tuple(applications(*equation.right, *equation.left)),
+        )
         self._applications = self._orders[0]
         self._names = variables(*self._terms)
         self._kernels = frozenset(
@@ -129,10 +140,14 @@ class InstanceSampler:
             element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
             if element is None:
                 raise IllTypedError(f"{name}: unknown element type {declared.element}")
-            types[name] = TensorType(element, tuple(d if isinstance(d, int) else symbol(d) for d in declared.shape))
+            types[name] = TensorType(
+                element, tuple(d if isinstance(d, int) else symbol(d) for d in declared.shape)
+            )
         return types
 
-    def _extend(self, types: dict[str, TensorType], attributes: dict[str, object], position: int) -> Scheme | None:
+    def _extend(
+        self, types: dict[str, TensorType], attributes: dict[str, object], position: int
+    ) -> Scheme | None:
         """Depth first over ranks and attribute values, one application after another, inputs first."""
         if position == len(self._applications):
             return self._complete(types, attributes)
@@ -148,9 +163,13 @@ class InstanceSampler:
                     return found
         return None
 
-    def _rank_choices(self, term: Application, types: dict[str, TensorType]) -> Iterator[dict[str, TensorType]]:
+    def _rank_choices(
+        self, term: Application, types: dict[str, TensorType]
+    ) -> Iterator[dict[str, TensorType]]:
         """Types of fresh ranks for the variables that the term meets first, all combinations in random order."""
-        missing = list(dict.fromkeys(c.name for c in term.inputs if isinstance(c, Variable) and c.name not in types))
+        missing = list(
+            dict.fromkeys(c.name for c in term.inputs if isinstance(c, Variable) and c.name not in types)
+        )
         choices = list(itertools.product(_RANKS, repeat=len(missing)))
         self._random.shuffle(choices)
         for ranks in choices:
@@ -242,7 +261,11 @@ class InstanceSampler:
         both sides are well-typed, the equation may claim equality of values of different types, and the
         instances must show it.
         """
-        fresh = {name: self._fresh_type(name, self._random.choice(_RANKS)) for name in self._names if name not in types}
+        fresh = {
+            name: self._fresh_type(name, self._random.choice(_RANKS))
+            for name in self._names
+            if name not in types
+        }
         imposed = impose(self.equation.conditions, types | fresh, attributes)
         own = frozenset[str]().union(*(type_.symbols for type_ in imposed.values()))
         pairs = list(zip(self.equation.left, self.equation.right, strict=True))

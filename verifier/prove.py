@@ -53,7 +53,10 @@ def prover_version() -> str:
 
 
 def prove(
-    goal: Equation, axioms: Sequence[Equation], instances: Sequence[Instance], limits: Limits = Limits()  # noqa: B008
+    goal: Equation,
+    axioms: Sequence[Equation],
+    instances: Sequence[Instance],
+    limits: Limits = Limits(),  # noqa: B008
 ) -> Proof:
     """A proof whose every step is well-typed under each of the instances; never raises for a solver's failure.
 
@@ -69,7 +72,9 @@ def prove(
         if strategy is Strategy.PATTERNS and usable == previous:
             continue
         previous = usable
-        own = replace(limits, milliseconds=MODEL_SEARCH_MILLISECONDS) if strategy is Strategy.MODELS else limits
+        own = (
+            replace(limits, milliseconds=MODEL_SEARCH_MILLISECONDS) if strategy is Strategy.MODELS else limits
+        )
         steps, reason = _search(goal, usable, instances, strategy, own)
         if steps is not None:
             return Proof(proved=True, steps=steps, reason="", milliseconds=_since(start))
@@ -90,7 +95,9 @@ def _search(
         answer = ask(goal, usable, strategy, limits)
         if not answer.proved:
             return None, reason or answer.reason
-        steps, culprits = _checked(goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits)
+        steps, culprits = _checked(
+            goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits
+        )
         if steps is not None:
             return steps, ""
         reason = f"no well-typed chain: {', '.join(sorted(culprits)) or 'constants of different shapes'}"

@@ -6,7 +6,6 @@ d / 2^31); floats confirm a difference, show it to a person, and find values tha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -16,11 +15,11 @@ import numpy as np
 from superopt.domains import Array, FieldArray, FloatDomain, PrimeFieldDomain
 from superopt.equations import format_equation
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
 from verifier.instances import Instance, InstanceSampler
+from verifier.seeds import seed_of
 
 RELATIVE_TOLERANCE = 1e-6
 
@@ -48,13 +47,13 @@ class Refutation:
         return len(self.instances)
 
 
-def refute(equation: Equation, effort: Effort = Effort(), seed: int = 0) -> Refutation:  # noqa: B008
+def refute(equation: Equation, effort: Effort = Effort(), seed: int = 0) -> Refutation:
     """Looks for a well-typed instance on which the sides have different types or values.
 
     ``suspicious`` names an instance on which the field differs and floats do not: nothing is known then.
     """
-    sampler = InstanceSampler(equation, _seed(equation, seed))
-    generator = np.random.default_rng(_seed(equation, seed + 1))
+    sampler = InstanceSampler(equation, seed_of(equation, seed))
+    generator = np.random.default_rng(seed_of(equation, seed + 1))
     agreed: list[Instance] = []
     suspicious: str | None = None
     attempts = effort.schemes * (3 if _has_many_cases(equation) else 1)
@@ -165,9 +164,4 @@ def _has_many_cases(equation: Equation) -> bool:
     return "conv[" in text or "conv(" in text or "pool[" in text
 
 
-def _seed(equation: Equation, seed: int) -> int:
-    digest = hashlib.sha256(f"{seed} {format_equation(equation)}".encode()).digest()
-    return int.from_bytes(digest[:8], "big")
-
-
-__all__ = ["Dimension", "Effort", "Refutation", "difference_of_types", "field_agrees", "refute"]
+__all__ = ["Effort", "Refutation", "difference_of_types", "field_agrees", "refute"]

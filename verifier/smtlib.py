@@ -24,7 +24,6 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 
-
 _NUMBERS = frozenset(("alpha", "beta", "bias", "epsilon", "exponent", "value"))
 
 

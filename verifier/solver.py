@@ -97,7 +97,9 @@ def core(goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits)
     solver.set("timeout", limits.milliseconds)
     solver.set("unsat_core", True)
     solver.set("core.minimize", True)
-    solver.from_string("\n".join(("(set-option :produce-unsat-cores true)", *vocabulary.declarations(), *commands)))
+    solver.from_string(
+        "\n".join(("(set-option :produce-unsat-cores true)", *vocabulary.declarations(), *commands))
+    )
     if solver.check() != z3.unsat:
         return None
     names = {str(name) for name in solver.unsat_core()}

@@ -1,0 +1,216 @@
+"""The verdict on an equation: refute first, then prove, then validate; only all three make it verified."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+
+from axioms import AxiomSet
+from superopt.errors import SuperoptError
+from superopt.ir.terms import Equation
+from verifier.hashes import operators_hash, verifier_hash
+from verifier.instances import Instance
+from verifier.prove import PROVER, Proof, prove, prover_version
+from verifier.refute import Effort, Refutation, refute
+from verifier.solver import Limits
+from verifier.validate import validate
+
+Progress = Callable[[int, int], None]
+
+
+class Status(enum.StrEnum):
+    """What is known about an equation."""
+
+    VERIFIED = "verified"
+    REFUTED = "refuted"
+    UNPROVED = "unproved"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How hard to try. ``least_instances`` is how many well-typed instances evaluation must have agreed on."""
+
+    effort: Effort = field(default_factory=Effort)
+    limits: Limits = field(default_factory=Limits)
+    least_instances: int = 3
+    instances_for_proof: int = 6
+    instances_to_validate: int = 2
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer and what it rests on; hashes are of what the proof used, and empty without a proof."""
+
+    status: Status
+    prover: str = ""
+    version: str = ""
+    axioms_used: tuple[str, ...] = ()
+    axioms_hash: str = ""
+    operators_hash: str = ""
+    verifier_hash: str = ""
+    milliseconds: float = 0.0
+    validated_shapes: tuple[str, ...] = ()
+    counterexample: str | None = None
+    reason: str = ""
+
+
+def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
+    """The verdict on one equation, the same whenever and wherever it is asked.
+
+    An equation without a well-typed instance is unproved, as is one on which anything fails or takes too long.
+    """
+    options = options or Options()
+    try:
+        return _verify(equation, axioms, options)
+    except (SuperoptError, RecursionError, MemoryError, ArithmeticError) as error:
+        return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
+
+
+def verify_most_general(
+    candidates: Sequence[Equation], axioms: AxiomSet, *, options: Options | None = None
+) -> tuple[Equation, Verdict]:
+    """The first of the candidates, most general first, that is verified; else the last with its verdict."""
+    if not candidates:
+        raise ValueError("expected at least one candidate")
+    verdict = None
+    for equation in candidates:
+        verdict = verify(equation, axioms, options=options)
+        if verdict.status is Status.VERIFIED:
+            return equation, verdict
+    assert verdict is not None
+    return candidates[-1], verdict
+
+
+def verify_many(
+    choices: Iterable[Sequence[Equation]],
+    axioms: AxiomSet,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    options: Options | None = None,
+    executor: Executor | None = None,
+    batch: int = 8,
+) -> Iterator[tuple[Equation, Verdict]]:
+    """``verify_most_general`` for each of many, in the order given, over a pool of ``jobs`` processes.
+
+    ``progress`` is told how many of how many are done. A batch whose process dies is unproved.
+    """
+    every = [tuple(candidates) for candidates in choices]
+    batches = [every[start : start + batch] for start in range(0, len(every), batch)]
+    if executor is None and jobs > 1:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            yield from _collect(pool, batches, axioms, options, progress, len(every))
+    elif executor is not None:
+        yield from _collect(executor, batches, axioms, options, progress, len(every))
+    else:
+        for done, candidates in enumerate(every, 1):
+            yield verify_most_general(candidates, axioms, options=options)
+            if progress:
+                progress(done, len(every))
+
+
+def _collect(
+    pool: Executor,
+    batches: Sequence[Sequence[Sequence[Equation]]],
+    axioms: AxiomSet,
+    options: Options | None,
+    progress: Progress | None,
+    total: int,
+) -> Iterator[tuple[Equation, Verdict]]:
+    futures = [pool.submit(_verify_batch, batch, axioms, options) for batch in batches]
+    done = 0
+    for batch, future in zip(batches, futures, strict=True):
+        try:
+            results = future.result()
+        except (OSError, RuntimeError) as error:
+            reason = f"the process died: {error}"
+            results = [(c[-1], _without_proof(Status.UNPROVED, reason=reason)) for c in batch]
+        yield from results
+        done += len(batch)
+        if progress:
+            progress(done, total)
+
+
+def _verify_batch(
+    batch: Sequence[Sequence[Equation]], axioms: AxiomSet, options: Options | None
+) -> list[tuple[Equation, Verdict]]:
+    return [verify_most_general(candidates, axioms, options=options) for candidates in batch]
+
+
+def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
+    refutation = refute(equation, options.effort)
+    if refutation.counterexample is not None:
+        return _without_proof(
+            Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
+        )
+    doubt = _doubt(refutation, options)
+    if doubt:
+        return _without_proof(Status.UNPROVED, reason=doubt)
+    instances = representative(refutation.instances, options.instances_for_proof)
+    proof = prove(equation, axioms.equations, instances, options.limits)
+    if not proof.proved:
+        return _without_proof(
+            Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
+        )
+    validation = validate(equation, options.instances_to_validate)
+    if validation.failure is not None:
+        reason = f"not validated: {validation.failure}"
+        return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
+    return _verified(proof, axioms, validation.validated)
+
+
+def representative(instances: Sequence[Instance], count: int) -> tuple[Instance, ...]:
+    """Instances of different ranks and attribute values, and among equals those with most elements."""
+    by_kind: dict[object, Instance] = {}
+    for instance in sorted(instances, key=_total_elements, reverse=True):
+        by_kind.setdefault(tuple(type_.rank for _, type_ in sorted(instance.types.items())), instance)
+    kinds = list(by_kind.values())
+    others = [instance for instance in instances if instance not in kinds]
+    stride = max(1, len(others) // max(1, count))
+    return tuple([*kinds[:count], *others[::stride]][:count])
+
+
+def _total_elements(instance: Instance) -> int:
+    return sum(type_.elements for type_ in instance.types.values() if isinstance(type_.elements, int))
+
+
+def _doubt(refutation: Refutation, options: Options) -> str:
+    if refutation.well_typed == 0:
+        return "no well-typed instance was found"
+    if refutation.well_typed < options.least_instances:
+        return f"only {refutation.well_typed} well-typed instances were found"
+    return refutation.suspicious or ""
+
+
+def _verified(proof: Proof, axioms: AxiomSet, validated: tuple[str, ...]) -> Verdict:
+    return Verdict(
+        Status.VERIFIED,
+        prover=PROVER,
+        version=prover_version(),
+        axioms_used=proof.axioms_used,
+        axioms_hash=axioms.hash_of(proof.axioms_used),
+        operators_hash=operators_hash(),
+        verifier_hash=verifier_hash(),
+        milliseconds=round(proof.milliseconds, 1),
+        validated_shapes=validated,
+    )
+
+
+def _without_proof(
+    status: Status, *, reason: str, counterexample: str | None = None, milliseconds: float = 0.0
+) -> Verdict:
+    return Verdict(status, counterexample=counterexample, reason=reason, milliseconds=round(milliseconds, 1))
+
+
+__all__ = [
+    "Options",
+    "Status",
+    "Verdict",
+    "representative",
+    "verify",
+    "verify_many",
+    "verify_most_general",
+]
