@@ -1,0 +1,19 @@
+"""ONNX models in and out: reading, lifting to a graph, lowering to ONNX, folding of weights."""
+
+from superopt.onnx_io.folding import fold
+from superopt.onnx_io.lifting import LiftedModel, lift
+from superopt.onnx_io.lowering import build_model, lower
+from superopt.onnx_io.saving import LoweredModel
+from superopt.onnx_io.source import ModelSource, SourceModel, load_model
+
+__all__ = [
+    "LiftedModel",
+    "LoweredModel",
+    "ModelSource",
+    "SourceModel",
+    "build_model",
+    "fold",
+    "lift",
+    "load_model",
+    "lower",
+]

@@ -1,0 +1,95 @@
+"""The one table from operators to ONNX nodes; an operator that states its ONNX form needs no entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import cast
+
+import onnx
+from onnx.defs import OpSchema
+
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Node
+from superopt.onnx_io import emit_elementwise, emit_layers, emit_shape
+from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer
+from superopt.ops import Operator, attributes_of
+from superopt.ops.activation import Gelu, HardSwish, Softmax
+from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.convolution import Conv, Enlarge
+from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
+from superopt.ops.matrix import Matmul, Transpose
+from superopt.ops.pooling import AveragePool, MaxPool
+from superopt.ops.shape import Broadcast, Concat, Ones, Reshape, Split
+
+EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
+    Add: emit_elementwise.pointwise,
+    Affine: emit_layers.affine,
+    AveragePool: emit_layers.average_pool,
+    BatchNormScale: emit_layers.batch_norm_scale,
+    BatchNormShift: emit_layers.batch_norm_shift,
+    BiasAdd: emit_layers.bias_add,
+    Broadcast: emit_shape.broadcast,
+    ChannelScale: lambda emission, node: emit_elementwise.per_channel(emission, node, "Mul"),
+    Concat: emit_shape.concat,
+    Conv: emit_layers.conv,
+    Divide: emit_elementwise.pointwise,
+    Enlarge: emit_layers.enlarge,
+    Gelu: emit_elementwise.gelu,
+    HardSwish: emit_elementwise.hard_swish,
+    Matmul: emit_layers.matmul,
+    MaxPool: emit_layers.max_pool,
+    Multiply: emit_elementwise.pointwise,
+    Ones: emit_shape.ones,
+    Power: emit_elementwise.power,
+    Reshape: emit_shape.reshape,
+    Scale: emit_elementwise.scale,
+    Softmax: emit_elementwise.softmax,
+    Split: emit_shape.split,
+    Subtract: emit_elementwise.pointwise,
+    Transpose: emit_shape.transpose,
+}
+
+
+def recipe(emission: Emission, node: Node) -> Recipe:
+    """How to write the node, together with those that merge into it.
+
+    Raises UnsupportedError for an operator that ONNX, or the model's operator set, has no form for.
+    """
+    if not isinstance(node.operator, Operator):
+        raise UnsupportedError(f"{node.operator.name} has no ONNX form")
+    emitter = EMITTERS.get(type(node.operator), _by_form)
+    return emitter(emission, node)
+
+
+def _by_form(emission: Emission, node: Node) -> Recipe:
+    operator = node.operator
+    assert isinstance(operator, Operator)
+    form = operator.onnx
+    if form is None:
+        raise UnsupportedError(f"{operator.name} has no ONNX form")
+    if emission.opset < form.since:
+        raise UnsupportedError(
+            f"{operator.name}: ONNX has {form.op_type} from operator set {form.since} on, "
+            f"the model imports {emission.opset}"
+        )
+    schema = onnx.defs.get_schema(form.op_type, emission.opset, "")
+    values = attributes_of(operator)
+    attributes = {name: _attribute(schema, name, values[field]) for field, name in form.attributes}
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node(form.op_type, operands, outputs, attributes)
+
+    return Recipe(node.values, tuple(Operand(value) for value in node.inputs), write)
+
+
+def _attribute(schema: OpSchema, name: str, value: object) -> OnnxAttribute:
+    """The value in the type that ONNX declares: whole fractions are floats where ONNX wants floats."""
+    kind = schema.attributes[name].type
+    if kind == OpSchema.AttrType.FLOAT:
+        assert isinstance(value, (int, float, Fraction)), f"{schema.name}.{name} is {value!r}"
+        return float(value)
+    if isinstance(value, tuple):
+        return [int(str(item)) for item in cast("tuple[object, ...]", value)]
+    assert isinstance(value, (int, str)), f"{schema.name}.{name} is {value!r}"
+    return value

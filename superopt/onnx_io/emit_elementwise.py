@@ -1,0 +1,207 @@
+"""Writing elementwise operators: broadcasts disappear into ONNX's own, missing operators are decomposed."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from superopt.ir.dimensions import Dimension
+from superopt.ir.graph import Node, Value
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io.emit_shape import RuntimeShape
+from superopt.onnx_io.protos import dtype_of
+from superopt.onnx_io.recipes import Emission, Operand, Recipe, Writer, real
+from superopt.ops.activation import Gelu, HardSwish, Softmax
+from superopt.ops.affine import ChannelOperator
+from superopt.ops.base import Operator, axis_of
+from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
+from superopt.ops.shape import Broadcast
+
+BINARY: dict[type[Operator], str] = {Add: "Add", Subtract: "Sub", Multiply: "Mul", Divide: "Div"}
+
+
+def number(writer: Writer, value: float, element: ElementType) -> str:
+    """A 0-d initialiser."""
+    return writer.constant(np.asarray(value).astype(dtype_of(element)), "number")
+
+
+def before_broadcast(emission: Emission, value: Value) -> Value:
+    """What a broadcast repeats, or the value itself."""
+    node = emission.graph[emission.resolve(value).node]
+    while isinstance(node.operator, Broadcast):
+        value = node.inputs[0]
+        node = emission.graph[emission.resolve(value).node]
+    return value
+
+
+def covers(shapes: list[tuple[Dimension, ...]], target: tuple[Dimension, ...]) -> bool:
+    """Whether numpy broadcasts the shapes together to exactly the target."""
+    if max(len(shape) for shape in shapes) != len(target):
+        return False
+    padded = [(1,) * (len(target) - len(shape)) + shape for shape in shapes]
+    return all(any(shape[axis] == size for shape in padded) for axis, size in enumerate(target))
+
+
+def without_broadcasts(
+    emission: Emission, operands: tuple[Value, Value], target: tuple[Dimension, ...], trailing: int = 0
+) -> tuple[Value, Value]:
+    """The operands before broadcasting, as far as ONNX's implicit one gives the target again.
+
+    The last ``trailing`` axes take no part in broadcasting (the matrices of a product).
+    """
+    stripped = (before_broadcast(emission, operands[0]), before_broadcast(emission, operands[1]))
+    for choice in (stripped, (stripped[0], operands[1]), (operands[0], stripped[1])):
+        shapes = [emission.type(value).shape for value in choice]
+        if trailing and any(len(shape) < trailing for shape in shapes):
+            continue
+        if covers([shape[: len(shape) - trailing] for shape in shapes], target):
+            return choice
+    return operands
+
+
+def pointwise(emission: Emission, node: Node) -> Recipe:
+    """Add, Sub, Mul, Div."""
+    assert isinstance(node.operator, Operator)
+    op_type = BINARY[type(node.operator)]
+    target = emission.type(node.value).shape
+    left, right = without_broadcasts(emission, (node.inputs[0], node.inputs[1]), target)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node(op_type, operands, outputs)
+
+    return Recipe(node.values, (Operand(left, rank=len(target)), Operand(right, rank=len(target))), write)
+
+
+def scale(emission: Emission, node: Node) -> Recipe:
+    """Mul by a 0-d tensor."""
+    assert isinstance(node.operator, Scale)
+    data, factor = node.inputs
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("Mul", operands, outputs)
+
+    return Recipe(node.values, (Operand(data), Operand(factor, rank=emission.rank(data))), write)
+
+
+class Spread:
+    """A vector shaped to combine with a tensor along one axis: stored so if it is a weight, else reshaped."""
+
+    def __init__(self, emission: Emission, node: Node, position: int) -> None:
+        assert isinstance(node.operator, ChannelOperator)
+        rank = emission.rank(node.inputs[0])
+        axis = axis_of(node.operator.name, node.operator.axis, rank)
+        vector = node.inputs[position]
+        length = emission.type(vector).shape[0]
+        self._shape: RuntimeShape | None = None
+        trailing = rank - axis - 1
+        if not trailing:
+            self.operand = Operand(vector)
+        elif emission.is_constant(vector) and isinstance(length, int):
+            self.operand = Operand(vector, (length, *(1,) * trailing), rank)
+        else:
+            self.operand = Operand(vector)
+            self._shape = RuntimeShape(emission, (-1, *(1,) * trailing))
+
+    def write(self, writer: Writer, name: str) -> str:
+        """The name under which the shaped vector can be read."""
+        if self._shape is None:
+            return name
+        shaped = writer.temporary("vector")
+        writer.node("Reshape", [name, self._shape.write(writer, ())], [shaped])
+        return shaped
+
+
+def per_channel(emission: Emission, node: Node, op_type: str) -> Recipe:
+    """Mul or Add with one number per channel."""
+    vector = Spread(emission, node, 1)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node(op_type, [operands[0], vector.write(writer, operands[1])], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]), vector.operand), write)
+
+
+def power(emission: Emission, node: Node) -> Recipe:
+    """Pow with a constant exponent."""
+    assert isinstance(node.operator, Power)
+    element, exponent = emission.type(node.value).element, real(node.operator.exponent)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("Pow", [operands[0], number(writer, exponent, element)], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def hard_swish(_emission: Emission, node: Node) -> Recipe:
+    """HardSwish, or x * HardSigmoid(x) before operator set 14."""
+    assert isinstance(node.operator, HardSwish)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset >= 14:
+            writer.node("HardSwish", operands, outputs)
+            return
+        gate = writer.temporary("gate")
+        writer.node("HardSigmoid", operands, [gate], {"alpha": real(Fraction(1, 6)), "beta": 0.5})
+        writer.node("Mul", [operands[0], gate], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def gelu(emission: Emission, node: Node) -> Recipe:
+    """Gelu, or its definition before operator set 20, in the form that ONNX Runtime fuses."""
+    assert isinstance(node.operator, Gelu)
+    operator, element = node.operator, emission.type(node.value).element
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset >= 20:
+            writer.node("Gelu", operands, outputs, {"approximate": operator.approximate})
+            return
+        (x,) = operands
+        curve = (_curve_by_tanh if operator.approximate == "tanh" else _curve_by_erf)(writer, x, element)
+        raised, product = writer.temporary("raised"), writer.temporary("product")
+        writer.node("Add", [curve, number(writer, 1.0, element)], [raised])
+        writer.node("Mul", [x, raised], [product])
+        writer.node("Mul", [product, number(writer, 0.5, element)], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def _curve_by_erf(writer: Writer, x: str, element: ElementType) -> str:
+    scaled, curve = writer.temporary("scaled"), writer.temporary("curve")
+    writer.node("Div", [x, number(writer, math.sqrt(2), element)], [scaled])
+    writer.node("Erf", [scaled], [curve])
+    return curve
+
+
+def _curve_by_tanh(writer: Writer, x: str, element: ElementType) -> str:
+    names = [writer.temporary(hint) for hint in ("cube", "bent", "sum", "scaled", "curve")]
+    cube, bent, total, scaled, curve = names
+    writer.node("Pow", [x, number(writer, 3.0, element)], [cube])
+    writer.node("Mul", [cube, number(writer, 0.044715, element)], [bent])
+    writer.node("Add", [x, bent], [total])
+    writer.node("Mul", [total, number(writer, math.sqrt(2 / math.pi), element)], [scaled])
+    writer.node("Tanh", [scaled], [curve])
+    return curve
+
+
+def softmax(emission: Emission, node: Node) -> Recipe:
+    """Softmax; before operator set 13 it spans all axes from its own on, so the axis is moved to the end."""
+    assert isinstance(node.operator, Softmax)
+    type_: TensorType = emission.type(node.value)
+    axis = axis_of("softmax", node.operator.axis, type_.rank)
+    moved = (*(other for other in range(type_.rank) if other != axis), axis)
+    back = tuple(moved.index(position) for position in range(type_.rank))
+    spans_more = any(size != 1 for size in type_.shape[axis + 1 :])
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset >= 13 or not spans_more:
+            writer.node("Softmax", operands, outputs, {"axis": axis})
+            return
+        last, result = writer.temporary("last"), writer.temporary("result")
+        writer.node("Transpose", operands, [last], {"perm": moved})
+        writer.node("Softmax", [last], [result], {"axis": type_.rank - 1})
+        writer.node("Transpose", [result], outputs, {"perm": back})
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)

@@ -1,0 +1,228 @@
+"""Writing operators that move elements, with shapes that may have to be computed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from superopt.errors import UnsupportedError
+from superopt.ir.dimensions import Atom, Dimension, FloorDivision, symbols_of
+from superopt.ir.graph import Node, Value
+from superopt.onnx_io.recipes import Emission, Operand, Recipe, Writer
+from superopt.ops.base import axis_of
+from superopt.ops.matrix import Transpose
+from superopt.ops.shape import Broadcast, Concat, Ones, Reshape, Split
+
+
+class RuntimeShape:
+    """A shape as an ONNX tensor: an initialiser when all dimensions are known, else computed at run time."""
+
+    def __init__(self, emission: Emission, dimensions: Sequence[Dimension]) -> None:
+        self._dimensions = tuple(dimensions)
+        labels = sorted(set[str]().union(*(symbols_of(dimension) for dimension in dimensions)))
+        self._sources = {label: emission.symbol_source(label) for label in labels}
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The tensors whose shapes are read."""
+        return tuple(Operand(value) for value, _ in self._sources.values())
+
+    def write(self, writer: Writer, names: Sequence[str]) -> str:
+        """Writes the nodes; ``names`` are those of ``operands``. Returns the name of the int64 vector."""
+        sizes: dict[str, str] = {}
+        for (label, (_, axis)), name in zip(self._sources.items(), names, strict=True):
+            shape = writer.temporary("shape")
+            writer.node("Shape", [name], [shape])
+            sizes[label] = self._calculate(writer, "Gather", shape, _integers(writer, [axis]), axis=0)
+        parts = [self._dimension(writer, dimension, sizes) for dimension in self._dimensions]
+        if all(isinstance(dimension, int) for dimension in self._dimensions):
+            return _integers(writer, [d for d in self._dimensions if isinstance(d, int)])
+        if len(parts) == 1:
+            return parts[0]
+        joined = writer.temporary("shape")
+        writer.node("Concat", parts, [joined], {"axis": 0})
+        return joined
+
+    def _dimension(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
+        if isinstance(dimension, int):
+            return _integers(writer, [dimension])
+        total: str | None = None
+        for monomial, coefficient in dimension.terms:
+            factors = [self._atom(writer, atom, sizes) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.append(_integers(writer, [coefficient]))
+            product = factors[0]
+            for factor in factors[1:]:
+                product = self._calculate(writer, "Mul", product, factor)
+            total = product if total is None else self._calculate(writer, "Add", total, product)
+        assert total is not None, "a symbolic dimension has terms"
+        return total
+
+    def _atom(self, writer: Writer, atom: Atom, sizes: dict[str, str]) -> str:
+        if isinstance(atom, FloorDivision):
+            top = self._dimension(writer, atom.numerator, sizes)
+            return self._calculate(writer, "Div", top, self._dimension(writer, atom.denominator, sizes))
+        return sizes[atom.name]
+
+    @staticmethod
+    def _calculate(writer: Writer, op_type: str, left: str, right: str, *, axis: int | None = None) -> str:
+        result = writer.temporary("size")
+        writer.node(op_type, [left, right], [result], None if axis is None else {"axis": axis})
+        return result
+
+
+def _integers(writer: Writer, numbers: Sequence[int]) -> str:
+    return writer.constant(np.array(numbers, np.int64), "shape")
+
+
+def reshaping(emission: Emission, value: Value, shape: tuple[Dimension, ...]) -> RuntimeShape:
+    """The shape operand of an ONNX Reshape: 0 copies an unknown size, one -1 stands for what is left."""
+    own = emission.type(value).shape
+    if any(size == 0 for size in shape):
+        raise UnsupportedError("reshape: an empty tensor")
+    copied: list[Dimension] = [
+        0 if not isinstance(size, int) and axis < len(own) and own[axis] == size else size
+        for axis, size in enumerate(shape)
+    ]
+    left = [axis for axis, size in enumerate(copied) if not isinstance(size, int)]
+    if len(left) == 1:
+        copied[left[0]] = -1
+        left = []
+    return RuntimeShape(emission, shape if left else copied)
+
+
+def reshape(emission: Emission, node: Node) -> Recipe:
+    """Reshape with its shape as a tensor."""
+    assert isinstance(node.operator, Reshape)
+    shape = reshaping(emission, node.inputs[0], node.operator.shape)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("Reshape", [operands[0], shape.write(writer, operands[1:])], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]), *shape.operands), write)
+
+
+def _expansion(
+    emission: Emission, node: Node, own: tuple[Dimension, ...], shape: tuple[Dimension, ...]
+) -> RuntimeShape:
+    if emission.opset < 8:
+        raise UnsupportedError(f"{node.operator.name}: operator set {emission.opset} has no Expand")
+    aligned = (None,) * (len(shape) - len(own)) + own
+    return RuntimeShape(emission, [1 if old == new else new for old, new in zip(aligned, shape, strict=True)])
+
+
+def broadcast(emission: Emission, node: Node) -> Recipe:
+    """Expand, where the reader cannot broadcast by itself."""
+    assert isinstance(node.operator, Broadcast)
+    shape = _expansion(emission, node, emission.type(node.inputs[0]).shape, node.operator.shape)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("Expand", [operands[0], shape.write(writer, operands[1:])], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]), *shape.operands), write)
+
+
+def ones(emission: Emission, node: Node) -> Recipe:
+    """A 1 expanded, for shapes that are too large or unknown to be stored."""
+    assert isinstance(node.operator, Ones)
+    shape = _expansion(emission, node, (), node.operator.shape)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        one = writer.constant(np.ones((), np.float32), "one")
+        writer.node("Expand", [one, shape.write(writer, operands)], outputs)
+
+    return Recipe(node.values, shape.operands, write)
+
+
+def transpose(emission: Emission, node: Node) -> Recipe:
+    """Transpose with all axes written out."""
+    assert isinstance(node.operator, Transpose)
+    permutation = node.operator.permutation(emission.rank(node.inputs[0]))
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("Transpose", operands, outputs, {"perm": permutation})
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def concat(emission: Emission, node: Node) -> Recipe:
+    """One n-ary Concat for nested ones along the same axis."""
+    assert isinstance(node.operator, Concat)
+    axis = axis_of("concat", node.operator.axis, emission.rank(node.value))
+    parts: list[Value] = []
+    waiting = list(reversed(node.inputs))
+    while waiting:
+        value = waiting.pop()
+        inner = emission.producer(value, Concat)
+        if inner is not None and _axis_of_concat(emission, inner) == axis:
+            waiting.extend(reversed(inner.inputs))
+        else:
+            parts.append(value)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("Concat", operands, outputs, {"axis": axis})
+
+    return Recipe(node.values, tuple(Operand(part) for part in parts), write)
+
+
+def _axis_of_concat(emission: Emission, node: Node) -> int:
+    assert isinstance(node.operator, Concat)
+    return axis_of("concat", node.operator.axis, emission.rank(node.value))
+
+
+def _axis_of_split(emission: Emission, node: Node) -> int:
+    assert isinstance(node.operator, Split)
+    return axis_of("split", node.operator.axis, emission.rank(node.inputs[0]))
+
+
+def outer_split(emission: Emission, node: Node) -> Node:
+    """The split that this one is written in: itself, unless it cuts a piece that nothing else reads."""
+    outer = emission.producer(node.inputs[0], Split)
+    while outer is not None and _axis_of_split(emission, outer) == _axis_of_split(emission, node):
+        node = outer
+        outer = emission.producer(node.inputs[0], Split)
+    return node
+
+
+def split(emission: Emission, node: Node) -> Recipe:
+    """One n-ary Split for nested ones along the same axis."""
+    node = outer_split(emission, node)
+    axis = _axis_of_split(emission, node)
+    pieces: list[tuple[Value, Dimension]] = []
+    waiting = _pieces(node)
+    while waiting:
+        value, size = waiting.pop()
+        inner = _inner_split(emission, value)
+        if inner is not None and _axis_of_split(emission, inner) == axis:
+            waiting.extend(_pieces(inner))
+        else:
+            pieces.append((value, size))
+    sizes = [size for _, size in pieces]
+    lengths = RuntimeShape(emission, sizes)
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if emission.opset < 13 and len(numbers) < len(sizes):
+        raise UnsupportedError(f"split: operator set {emission.opset} needs known sizes, got {sizes}")
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset < 13:
+            writer.node("Split", operands, outputs, {"axis": axis, "split": numbers})
+        else:
+            writer.node("Split", [operands[0], lengths.write(writer, operands[1:])], outputs, {"axis": axis})
+
+    return Recipe(tuple(value for value, _ in pieces), (Operand(node.inputs[0]), *lengths.operands), write)
+
+
+def _pieces(node: Node) -> list[tuple[Value, Dimension]]:
+    assert isinstance(node.operator, Split)
+    return list(reversed(list(zip(node.values, node.operator.sizes, strict=True))))
+
+
+def _inner_split(emission: Emission, value: Value) -> Node | None:
+    if not emission.graph.is_used_once(value):
+        return None
+    for user in emission.graph.users(value.node):
+        node = emission.graph[user]
+        if isinstance(node.operator, Split) and node.inputs == (value,):
+            return node
+    return None

@@ -1,0 +1,123 @@
+"""Tensor contents: are the bytes there, are they as many as the shape says, do they lie where they may."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir
+from onnx import TensorProto
+
+from superopt.errors import InvalidModelError
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalPlace:
+    """Where a tensor lies: ``length`` bytes from ``offset`` of a file, relative to the model."""
+
+    location: str
+    offset: int
+    length: int
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Whether the tensor's content lies outside the model file."""
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def stored_tensor(tensor: TensorProto, base: Path) -> onnx_ir.TensorProtocol:
+    """The content of a tensor, memory-mapped where it lies in a file; ``base`` is the model's directory."""
+    return onnx_ir.serde.deserialize_tensor(tensor, str(base.absolute()))  # pyright: ignore[reportUnknownMemberType]
+
+
+def bytes_of(tensor: TensorProto) -> int:
+    """The bytes that a tensor takes when stored densely, whatever is stored; 0 for strings."""
+    return _dense_bytes(tensor.data_type, math.prod(tensor.dims))
+
+
+def _dense_bytes(data_type: int, elements: int) -> int:
+    if data_type == TensorProto.STRING:
+        return 0
+    return -(-elements * onnx_ir.DataType(data_type).bitwidth // 8)
+
+
+def external_place(tensor: TensorProto, name: str) -> ExternalPlace:
+    """Where the tensor lies; raises InvalidModelError if that is not written correctly."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if not location:
+        raise InvalidModelError(f"{name}: tensor {tensor.name!r} is stored externally but names no file")
+    try:
+        offset = int(entries.get("offset", "0"))
+        length = int(entries.get("length", str(bytes_of(tensor))))
+    except ValueError:
+        raise InvalidModelError(
+            f"{name}: tensor {tensor.name!r} has an offset or length that is no number"
+        ) from None
+    return ExternalPlace(location, offset, length)
+
+
+def check_external_data(tensor: TensorProto, base: Path, name: str) -> None:
+    """Raises InvalidModelError unless the tensor's bytes lie in a regular file inside ``base``.
+
+    Absolute locations, ``..`` and symbolic links that lead outside are refused.
+    """
+    _check_type(tensor, name)
+    place = external_place(tensor, name)
+    where = f"{name}: tensor {tensor.name!r} lies in {place.location!r}"
+    if Path(place.location).is_absolute() or ".." in Path(place.location).parts or "\\" in place.location:
+        raise InvalidModelError(f"{where}; expected a path inside the directory of the model, without '..'")
+    path = base / place.location
+    if not path.exists():
+        raise InvalidModelError(f"{where}, which does not exist")
+    if not path.resolve().is_relative_to(base.resolve()):
+        raise InvalidModelError(f"{where}, a link that leads outside the directory of the model")
+    if not path.is_file():
+        raise InvalidModelError(f"{where}, which is no regular file")
+    needs = bytes_of(tensor)
+    size = path.stat().st_size
+    if place.offset < 0 or place.length < needs or place.offset + needs > size:
+        raise InvalidModelError(
+            f"{where}: expected {needs} bytes at offset {place.offset}, got {place.length} of a file of {size}"
+        )
+
+
+def check_inline_data(tensor: TensorProto, name: str) -> None:
+    """Raises InvalidModelError unless a raw tensor holds exactly the bytes that its shape asks for."""
+    _check_type(tensor, name)
+    if any(dimension < 0 for dimension in tensor.dims):
+        raise InvalidModelError(
+            f"{name}: tensor {tensor.name!r} has a negative dimension: {list(tensor.dims)}"
+        )
+    stored = sum(len(getattr(tensor, field)) for field in TYPED_FIELDS)
+    if stored and stored < _typed_entries(tensor):
+        raise InvalidModelError(
+            f"{name}: tensor {tensor.name!r} of shape {list(tensor.dims)} holds only {stored} numbers"
+        )
+    if not stored and not tensor.HasField("raw_data") and math.prod(tensor.dims):
+        raise InvalidModelError(f"{name}: tensor {tensor.name!r} of shape {list(tensor.dims)} holds no data")
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != bytes_of(tensor):
+        raise InvalidModelError(
+            f"{name}: tensor {tensor.name!r} of shape {list(tensor.dims)} needs {bytes_of(tensor)} bytes, "
+            f"got {len(tensor.raw_data)}"
+        )
+
+
+TYPED_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+
+
+def _typed_entries(tensor: TensorProto) -> int:
+    """How many numbers of a typed field the tensor needs at least: small types may be packed."""
+    elements = math.prod(tensor.dims)
+    if tensor.data_type == TensorProto.STRING:
+        return elements
+    bits = onnx_ir.DataType(tensor.data_type).bitwidth
+    return elements if bits >= 8 else -(-elements * bits // 8)
+
+
+def _check_type(tensor: TensorProto, name: str) -> None:
+    if tensor.data_type not in TensorProto.DataType.values()[1:]:
+        raise InvalidModelError(
+            f"{name}: tensor {tensor.name!r} has no known element type ({tensor.data_type})"
+        )

@@ -1,0 +1,114 @@
+"""Folding: what depends on weights alone is computed once, in float64, and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from superopt.domains import Array
+from superopt.domains.floats import FloatDomain
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
+from superopt.ir.types import TensorType
+from superopt.onnx_io.protos import dtype_of
+from superopt.ops import Operator
+from superopt.ops.elementwise import Identity
+from superopt.ops.matrix import Transpose
+from superopt.ops.shape import Broadcast, Concat, Reshape, Split, Split0, Split1
+
+MOVEMENT = (Broadcast, Concat, Identity, Reshape, Split, Split0, Split1, Transpose)
+"""Operators that only move elements: they run in the element type itself, on views where numpy can."""
+
+
+def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
+    """The weight-only values that other nodes or the caller of the graph read, weights themselves left out.
+
+    ``weight`` gives the content of a weight by its label. Arrays have the element type of the value.
+    """
+    folded = graph.weight_only
+    wanted = {
+        value for node in graph if node.id not in folded for value in node.inputs if value.node in folded
+    }
+    wanted.update(value for value in graph.outputs if value.node in folded)
+    folder = Folder(graph, weight)
+    return {
+        value: folder.value(value)
+        for value in sorted(wanted)
+        if not isinstance(graph[value.node].operator, Weight)
+    }
+
+
+class Folder:
+    """Evaluates weight-only values on demand and keeps what it has computed."""
+
+    def __init__(self, graph: Graph, weight: Callable[[str], Array]) -> None:
+        self._graph = graph
+        self._weight = weight
+        self._domain = FloatDomain(np.float64)
+        self._arrays: dict[Value, Array] = {}
+
+    def value(self, value: Value) -> Array:
+        """The content of a weight-only value, rounded to its element type."""
+        for node_id in self._missing((value,)):
+            self._evaluate(self._graph[node_id])
+        array = self._arrays[value][0]
+        type_ = self._graph.type_of(value)
+        if isinstance(type_, TensorType) and type_.element.is_float:
+            with np.errstate(over="ignore"):
+                return np.asarray(array, dtype_of(type_.element))
+        return array
+
+    def _missing(self, values: Iterable[Value]) -> list[NodeId]:
+        """The nodes that must be evaluated first, inputs before users."""
+        order: list[NodeId] = []
+        seen: set[NodeId] = set()
+        stack: list[tuple[NodeId, bool]] = [(value.node, False) for value in values]
+        while stack:
+            node_id, expanded = stack.pop()
+            if expanded:
+                order.append(node_id)
+            elif node_id not in seen and Value(node_id) not in self._arrays:
+                seen.add(node_id)
+                stack.append((node_id, True))
+                stack.extend((source.node, False) for source in self._graph[node_id].inputs)
+        return order
+
+    def _evaluate(self, node: Node) -> None:
+        operator = node.operator
+        if isinstance(operator, Weight):
+            results: tuple[Array, ...] = (np.asarray(self._weight(operator.label))[np.newaxis],)
+        elif isinstance(operator, Operator):
+            operands = [self._arrays[value] for value in node.inputs]
+            if not isinstance(operator, MOVEMENT):
+                operands = [array.astype(np.float64) for array in operands]
+            results = operator.evaluate(self._domain, *operands)
+        else:
+            raise UnsupportedError(f"{operator.name} does not depend on weights alone and cannot be folded")
+        self._arrays.update(zip(node.values, results, strict=True))
+
+
+def folded_bytes(graph: Graph, value: Value) -> tuple[int, int]:
+    """The bytes of the folded value, and those of the distinct weights that it is computed from."""
+    seen: set[NodeId] = set()
+    stack = [value.node]
+    sources = 0
+    while stack:
+        node = graph[stack.pop()]
+        if node.id in seen:
+            continue
+        seen.add(node.id)
+        if isinstance(node.operator, Weight):
+            sources += _bytes(graph, node.value)
+        stack.extend(source.node for source in node.inputs)
+    return _bytes(graph, value), sources
+
+
+def _bytes(graph: Graph, value: Value) -> int:
+    type_ = graph.type_of(value)
+    if not isinstance(type_, TensorType) or not isinstance(type_.elements, int):
+        return 0
+    return type_.elements * type_.element.bytes_per_element
+
+
+__all__ = ["Folder", "fold", "folded_bytes"]

@@ -1,0 +1,143 @@
+"""Types of all tensors of a model, by ONNX shape inference on a copy without the weights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import onnx
+from onnx import TensorProto, helper
+
+from superopt.ir.dimensions import Dimension, symbol
+from superopt.ir.types import TensorType, UnknownType, ValueType
+from superopt.onnx_io.external import bytes_of, is_external
+from superopt.onnx_io.protos import copy_without_graph, element_type
+
+logger = logging.getLogger(__name__)
+
+SMALL = 4096
+"""Bytes up to which a tensor's content is shown to shape inference: shapes, axes, sizes are all smaller."""
+
+
+@dataclass(frozen=True)
+class InferredTypes:
+    """``types`` by tensor name; ``symbols`` says for each unknown dimension where it occurs first."""
+
+    types: Mapping[str, ValueType]
+    symbols: Mapping[str, str]
+
+
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which large tensors of the main graph are graph inputs: small, and it types alike."""
+    copy = copy_without_graph(model)
+    copy.ClearField("training_info")
+    graph = copy.graph
+    graph.name = model.graph.name or "graph"
+    graph.input.extend(model.graph.input)
+    graph.output.extend(model.graph.output)
+    graph.value_info.extend(model.graph.value_info)
+    graph.sparse_initializer.extend(model.graph.sparse_initializer)
+    declared = {value.name for value in graph.input}
+    for tensor in model.graph.initializer:
+        if is_external(tensor) or bytes_of(tensor) > SMALL:
+            if tensor.name not in declared:
+                graph.input.append(_declaration(tensor.name, tensor))
+        else:
+            graph.initializer.append(tensor)
+    for node in model.graph.node:
+        large = _large_constant(node)
+        if large is None:
+            graph.node.append(node)
+        else:
+            graph.input.append(_declaration(node.output[0], large))
+    return copy
+
+
+def _large_constant(node: onnx.NodeProto) -> TensorProto | None:
+    if node.op_type != "Constant" or len(node.attribute) != 1 or not node.attribute[0].HasField("t"):
+        return None
+    tensor = node.attribute[0].t
+    return tensor if is_external(tensor) or bytes_of(tensor) > SMALL else None
+
+
+def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
+
+
+def infer_types(model: onnx.ModelProto) -> InferredTypes:
+    """The types of all tensors of the main graph, as far as ONNX can tell; the model is not changed.
+
+    An unknown dimension of a graph input gets a symbol of its own, named after input and axis.
+    """
+    skeleton = without_weights(model)
+    namer = _Symbols(skeleton)
+    for value in skeleton.graph.input:
+        namer.name_unknown_dimensions(value)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(skeleton, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        logger.info("ONNX shape inference failed, only declared types are known: %s", error)
+        inferred = skeleton
+    types: dict[str, ValueType] = {}
+    for value in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input):
+        types[value.name] = namer.type_of(value)
+    for tensor in model.graph.initializer:
+        if tensor.name not in types:
+            types[tensor.name] = TensorType(element_type(tensor.data_type), tuple(tensor.dims))
+    return InferredTypes(types, namer.where)
+
+
+class _Symbols:
+    """Gives names to dimensions that have none, and remembers where each symbol was seen first."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.where: dict[str, str] = {}
+        self._taken = {
+            dimension.dim_param
+            for value in (*model.graph.input, *model.graph.value_info, *model.graph.output)
+            for dimension in _dimensions(value)
+            if dimension.dim_param
+        }
+
+    def name_unknown_dimensions(self, value: onnx.ValueInfoProto) -> None:
+        """Writes a fresh symbol where a dimension of an input says nothing."""
+        for axis, dimension in enumerate(_dimensions(value)):
+            if _is_unknown(dimension):
+                dimension.dim_param = self._fresh(value.name, axis)
+
+    def type_of(self, value: onnx.ValueInfoProto) -> ValueType:
+        """The type of a tensor; UnknownType for all that is no tensor of known rank."""
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return UnknownType((kind or "unknown").removesuffix("_type").replace("_", " "))
+        if not value.type.tensor_type.HasField("shape"):
+            return UnknownType("tensor of unknown rank")
+        if not value.type.tensor_type.elem_type:
+            return UnknownType("tensor of unknown element type")
+        shape = tuple(self._dimension(value.name, axis, d) for axis, d in enumerate(_dimensions(value)))
+        return TensorType(element_type(value.type.tensor_type.elem_type), shape)
+
+    def _dimension(self, name: str, axis: int, dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
+        if dimension.HasField("dim_value") and dimension.dim_value >= 0:
+            return dimension.dim_value
+        label = dimension.dim_param or self._fresh(name, axis)
+        self.where.setdefault(label, f"{name}, axis {axis}")
+        return symbol(label)
+
+    def _fresh(self, name: str, axis: int) -> str:
+        label = f"{name}.{axis}"
+        while label in self._taken:
+            label += "'"
+        self._taken.add(label)
+        return label
+
+
+def _is_unknown(dimension: onnx.TensorShapeProto.Dimension) -> bool:
+    return not dimension.dim_param and (not dimension.HasField("dim_value") or dimension.dim_value < 0)
+
+
+def _dimensions(value: onnx.ValueInfoProto) -> Iterable[onnx.TensorShapeProto.Dimension]:
+    if value.type.WhichOneof("value") != "tensor_type":
+        return ()
+    return value.type.tensor_type.shape.dim

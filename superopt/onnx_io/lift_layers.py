@@ -1,0 +1,207 @@
+"""Lifting layers: products, convolutions, poolings, normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from superopt.ir.graph import Value
+from superopt.ir.types import TensorType
+from superopt.onnx_io.lift_elementwise import Lifter, broadcast_shape, channel_axis
+from superopt.onnx_io.site import NotLiftedError, Site
+from superopt.ops.activation import Softmax
+from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
+from superopt.ops.base import axis_of
+from superopt.ops.convolution import Conv
+from superopt.ops.elementwise import Add, Scale
+from superopt.ops.matrix import Matmul, Transpose
+from superopt.ops.pooling import AveragePool, MaxPool
+from superopt.ops.shape import Broadcast, Reshape
+from superopt.ops.windows import Padding
+
+AUTOMATIC_PADDING: Mapping[str, Padding] = {
+    "VALID": "valid",
+    "SAME_UPPER": "same_upper",
+    "SAME_LOWER": "same_lower",
+}
+
+
+def _matmul(site: Site) -> tuple[Value, ...]:
+    left, right = site.type(0), site.type(1)
+    if left.rank < 2 or right.rank < 2:
+        raise NotLiftedError("an operand is a vector")
+    operands = [site.value(0), site.value(1)]
+    if left.rank > 2 and right.rank > 2:
+        batch = broadcast_shape(left.shape[:-2], right.shape[:-2])
+        for position, type_ in enumerate((left, right)):
+            full = (*batch, *type_.shape[-2:])
+            if type_.shape != full:
+                operands[position] = site.add(Broadcast(full), operands[position])
+    return (site.add(Matmul(), *operands),)
+
+
+def _gemm(site: Site) -> tuple[Value, ...]:
+    element = site.type(0).element
+    operands = [
+        site.add(Transpose(), site.value(slot)) if site.integer(flag, 0) else site.value(slot)
+        for slot, flag in enumerate(("transA", "transB"))
+    ]
+    result = site.add(Matmul(), *operands)
+    alpha = site.fraction("alpha", 1)
+    if alpha != 1:
+        result = site.add(Scale(), result, site.number(alpha, element))
+    if not site.has(2) or site.fraction("beta", 1) == 0:
+        return (result,)
+    term = site.value(2)
+    beta = site.fraction("beta", 1)
+    if beta != 1:
+        site.type_of(term)
+        term = site.add(Scale(), term, site.number(beta, element))
+    return (_gemm_sum(site, result, term),)
+
+
+def _gemm_sum(site: Site, product: Value, term: Value) -> Value:
+    shape = site.type_of(product)
+    own = site.type_of(term)
+    if site.is_weight(2) and channel_axis(shape, own) == -1:
+        vector = term if own.rank == 1 else site.add(Reshape((own.elements,)), term)
+        return site.add(BiasAdd(axis=-1), product, vector)
+    full = broadcast_shape(shape.shape, own.shape)
+    return site.add(Add(), product, term if own.shape == full else site.add(Broadcast(full), term))
+
+
+def _pair(site: Site, name: str) -> tuple[int, int]:
+    values = site.integers(name)
+    if values is None:
+        return (1, 1)
+    if len(values) != 2:
+        raise NotLiftedError(f"{name} speaks of {len(values)} axes")
+    return (values[0], values[1])
+
+
+def _padding(site: Site, kernel: tuple[int, int] | None, dilation: tuple[int, int]) -> Padding:
+    """``same`` where padding is symmetric and keeps the size, then ``valid``, then the numbers."""
+    automatic = site.text("auto_pad", "NOTSET")
+    if automatic != "NOTSET":
+        if automatic not in AUTOMATIC_PADDING:
+            raise NotLiftedError(f"auto_pad is {automatic}")
+        return AUTOMATIC_PADDING[automatic]
+    pads = site.integers("pads") or (0, 0, 0, 0)
+    if len(pads) != 4:
+        raise NotLiftedError(f"pads speak of {len(pads) // 2} axes")
+    if any(pad < 0 for pad in pads):
+        raise NotLiftedError("padding is negative")
+    if kernel is not None:
+        extents = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+        if all(extent % 2 == 0 for extent in extents):
+            same = tuple(extent // 2 for extent in extents)
+            if pads == same + same:
+                return "same"
+    if not any(pads):
+        return "valid"
+    return (pads[0], pads[1], pads[2], pads[3])
+
+
+def _image(site: Site, what: str) -> TensorType:
+    type_ = site.type(0)
+    if type_.rank != 4:
+        raise NotLiftedError(f"{what} is over {type_.rank - 2} axes, not 2")
+    return type_
+
+
+def _conv(site: Site) -> tuple[Value, ...]:
+    data, weight = _image(site, "the convolution"), site.type(1)
+    stride, dilation = _pair(site, "strides"), _pair(site, "dilations")
+    sizes = weight.shape[2:]
+    kernel = (sizes[0], sizes[1]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
+    declared = site.integers("kernel_shape")
+    if declared is not None and declared != weight.shape[2:]:
+        raise NotLiftedError(f"kernel_shape {declared} is not that of the weight")
+    operator = Conv(stride, _padding(site, kernel, dilation), dilation)
+    if operator.groups(data, weight) != site.integer("group", 1):
+        raise NotLiftedError("the number of groups does not follow from the shapes")
+    result = site.add(operator, site.value(0), site.value(1))
+    if site.has(2):
+        site.type(2)
+        result = site.add(BiasAdd(axis=1), result, site.value(2))
+    return (result,)
+
+
+def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
+    if site.integer("training_mode", 0) or len([name for name in site.node.output if name]) > 1:
+        raise NotLiftedError("it is in training mode")
+    if not site.integer("spatial", 1):
+        raise NotLiftedError("its statistics are not per channel")
+    if site.type(0).rank < 2:
+        raise NotLiftedError("the input has no channels")
+    if not all(site.is_weight(slot) for slot in range(1, 5)):
+        raise NotLiftedError("its statistics are computed at run time")
+    for slot in range(1, 5):
+        site.type(slot)
+    epsilon = site.fraction("epsilon", Fraction(1, 100000))
+    factor = site.add(BatchNormScale(epsilon), site.value(1), site.value(4))
+    term = site.add(BatchNormShift(), factor, site.value(2), site.value(3))
+    return (site.add(Affine(axis=1), site.value(0), factor, term),)
+
+
+def _softmax(site: Site) -> tuple[Value, ...]:
+    own = site.type(0)
+    if site.opset >= 13:
+        return (site.add(Softmax(site.integer("axis", -1)), site.value(0)),)
+    axis = axis_of("softmax", site.integer("axis", 1), own.rank)
+    if any(size != 1 for size in own.shape[axis + 1 :]):
+        raise NotLiftedError(f"in operator set {site.opset} it spans all axes from {axis} on")
+    return (site.add(Softmax(axis), site.value(0)),)
+
+
+def _window(site: Site) -> tuple[tuple[int, int], tuple[int, int], Padding]:
+    image = _image(site, "the pooling")
+    if _pair(site, "dilations") != (1, 1):
+        raise NotLiftedError("its windows are dilated")
+    kernel, stride = _pair(site, "kernel_shape"), _pair(site, "strides")
+    if site.integer("ceil_mode", 0) and site.text("auto_pad", "NOTSET") == "NOTSET":
+        return kernel, stride, _rounded_up(site, image, kernel, stride)
+    return kernel, stride, _padding(site, kernel, (1, 1))
+
+
+def _rounded_up(site: Site, image: TensorType, kernel: tuple[int, int], stride: tuple[int, int]) -> Padding:
+    """Rounding sizes up (ceil_mode) as padding at the end, which neither a maximum nor a mean counts."""
+    pads = list(site.integers("pads") or (0, 0, 0, 0))
+    widened = False
+    for axis in range(2):
+        size = image.shape[axis + 2]
+        if not isinstance(size, int) or len(pads) != 4:
+            raise NotLiftedError("it rounds an unknown size up (ceil_mode)")
+        room = size + pads[axis] + pads[axis + 2] - kernel[axis]
+        missing = -room % stride[axis]
+        if missing and room + missing < size + pads[axis]:
+            pads[axis + 2] += missing
+            widened = True
+    if not widened:
+        return _padding(site, kernel, (1, 1))
+    if site.integer("count_include_pad", 0):
+        raise NotLiftedError("it rounds sizes up (ceil_mode) and counts padding")
+    if any(pad >= size for pad, size in zip(pads, kernel * 2, strict=True)):
+        raise NotLiftedError("it rounds sizes up (ceil_mode) by a whole window")
+    return (pads[0], pads[1], pads[2], pads[3])
+
+
+def _max_pool(site: Site) -> tuple[Value | None, ...]:
+    site.require_unused(1)
+    return (site.add(MaxPool(*_window(site)), site.value(0)), None)
+
+
+def _average_pool(site: Site) -> tuple[Value, ...]:
+    counted = site.integer("count_include_pad", 0)
+    return (site.add(AveragePool(*_window(site), counted), site.value(0)),)
+
+
+LAYERS: Mapping[str, Lifter] = {
+    "AveragePool": _average_pool,
+    "BatchNormalization": _batch_normalization,
+    "Conv": _conv,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "MaxPool": _max_pool,
+    "Softmax": _softmax,
+}

@@ -1,0 +1,277 @@
+"""Lifting: an ONNX model becomes a graph of operators; what no operator describes becomes an opaque node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import onnx
+
+from superopt.domains import Array
+from superopt.errors import IllTypedError, InvalidModelError
+from superopt.ir.dimensions import Dimension, as_symbol, substitute
+from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
+from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
+from superopt.onnx_io.inference import infer_types
+from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
+from superopt.onnx_io.lift_layers import LAYERS
+from superopt.onnx_io.lift_shape import MOVEMENT
+from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
+from superopt.onnx_io.site import NotLiftedError, Site, number_array
+from superopt.onnx_io.source import SourceModel
+from superopt.ops import OPERATORS, Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The graph nodes that one ONNX node became.
+
+    ``slots`` and ``outputs`` are the values of its operands and results, None where one is missing or where the
+    graph does not need it; ``captures`` those that its subgraphs read by name.
+    """
+
+    nodes: tuple[NodeId, ...]
+    slots: tuple[Value | None, ...]
+    outputs: tuple[Value | None, ...]
+    captures: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class LiftedModel:
+    """A model as a graph, with what it takes to write it back.
+
+    ``groups`` by the index of the ONNX node; ``names`` are the ONNX names of values; ``symbols`` says where
+    each unknown dimension occurs first; ``numbers`` are the weights that lifting had to add.
+    """
+
+    graph: Graph
+    source: SourceModel
+    groups: Mapping[int, Group]
+    names: Mapping[Value, str]
+    symbols: Mapping[str, str]
+    numbers: Mapping[str, Array]
+
+    @property
+    def opaque(self) -> tuple[tuple[str, str, str], ...]:
+        """(name, operator, why) of every node that rules cannot touch; nameless ones by their first output."""
+        found: list[tuple[str, str, str]] = []
+        for node in self.graph:
+            if isinstance(node.operator, Opaque):
+                proto = self.source.proto.graph.node[node.operator.index]
+                name = proto.name or next(
+                    (output for output in proto.output if output), f"#{node.operator.index}"
+                )
+                found.append((name, proto.op_type, node.operator.reason))
+        return tuple(found)
+
+    def weight(self, label: str) -> Array:
+        """The content of a weight, memory-mapped where it lies in a file of its own."""
+        if label in self.numbers:
+            return self.numbers[label]
+        try:
+            return self.source.constants[label].numpy()
+        except KeyError:
+            raise InvalidModelError(f"{self.source.name}: there is no weight {label!r}") from None
+
+
+def lift(source: SourceModel) -> LiftedModel:
+    """The model as a graph. Every node that cannot be typed or described stays opaque, with the reason."""
+    return _Lifting(source).run()
+
+
+def _generic(name: str) -> Lifter:
+    """The lifter of an operator that agrees with its ONNX node input by input."""
+    operator = OPERATORS[name]
+    form = operator.onnx
+    assert form is not None
+
+    def lifter(site: Site) -> tuple[Value | None, ...]:
+        if site.opset < form.since:
+            raise NotLiftedError(
+                f"its meaning in operator set {site.opset} differs (known from {form.since} on)"
+            )
+        fields = {
+            field: site.attribute_value(attribute)
+            for field, attribute in form.attributes
+            if site.has_attribute(attribute)
+        }
+        operands = [site.value(slot) for slot in range(len(site.node.input))]
+        for operand in operands:
+            site.type_of(operand)
+        return site.add_many(operator(**fields), *operands)
+
+    return lifter
+
+
+SPECIAL: Mapping[str, Lifter] = {**ELEMENTWISE, **LAYERS, **MOVEMENT}
+LIFTERS: Mapping[str, Lifter] = {
+    **{
+        operator.onnx.op_type: _generic(name)
+        for name, operator in OPERATORS.items()
+        if operator.onnx is not None and operator.onnx.op_type not in SPECIAL
+    },
+    **SPECIAL,
+}
+"""By ONNX operator. An operator whose class states its ONNX form needs no entry of its own."""
+
+
+class _Lifting:
+    def __init__(self, source: SourceModel) -> None:
+        self._source = source
+        self._model = source.proto
+        self._inferred = infer_types(source.proto)
+        self._editor = GraphEditor(Graph.empty())
+        self._values: dict[str, Value] = {}
+        self._groups: dict[int, Group] = {}
+        self._solved: dict[str, Dimension] = {}
+        self._numbers: dict[str, Array] = {}
+        self._weight_only: set[NodeId] = set()
+        self._functions = {(f.domain, f.name) for f in self._model.functions}
+        self._taken = set(names_within(self._model.graph))
+        used = {name for node in self._model.graph.node for name in (*node.input, *captured_names(node))}
+        used.update(value.name for value in self._model.graph.output)
+        self._unused = frozenset(
+            name for node in self._model.graph.node for name in node.output if name and name not in used
+        )
+        self._constant_nodes = {
+            node.output[0]: index
+            for index, node in enumerate(self._model.graph.node)
+            if node.output and node.output[0] in source.constants and node.output[0] not in source.tensors
+        }
+
+    def run(self) -> LiftedModel:
+        overridable = self._source.overridable
+        for value in self._model.graph.input:
+            if value.name not in self._source.tensors or value.name in overridable:
+                node = self._editor.add(Input(value.name, self._type_named(value.name)))
+                self._values[value.name] = node.value
+        for index, node in enumerate(self._model.graph.node):
+            if index not in self._constant_nodes.values():
+                self._lift_node(index, node)
+            elif node.output[0] in self._unused:
+                self._value(node.output[0])
+        self._editor.set_outputs(self._output(value.name) for value in self._model.graph.output)
+        names = {value: name for name, value in self._values.items()}
+        return LiftedModel(
+            self._editor.build(), self._source, self._groups, names, self._inferred.symbols, self._numbers
+        )
+
+    def _output(self, name: str) -> Value:
+        value = self._value(name)
+        if value is None:
+            raise InvalidModelError(f"{self._source.name}: nothing produces the output {name!r}")
+        return value
+
+    def _type_named(self, name: str) -> ValueType:
+        type_ = self._inferred.types.get(name, UnknownType("tensor of unknown type"))
+        return type_.substitute(self._solved) if isinstance(type_, TensorType) and self._solved else type_
+
+    def _value(self, name: str) -> Value | None:
+        """The value of that name; a weight becomes a node when it is first read."""
+        if name in self._values:
+            return self._values[name]
+        tensor = self._source.constants.get(name)
+        if tensor is None:
+            return None
+        type_ = TensorType(element_type(tensor.dtype.value), tuple(tensor.shape.numpy()))
+        origin = self._constant_nodes.get(name)
+        node = self._editor.add(Weight(name, type_), origin=origin)
+        self._values[name] = node.value
+        self._weight_only.add(node.id)
+        if origin is not None:
+            self._groups[origin] = Group((node.id,), (), (node.value,))
+        return node.value
+
+    def _lift_node(self, index: int, node: onnx.NodeProto) -> None:
+        inputs = tuple(self._value(name) if name else None for name in node.input)
+        reason = self._source.fixed_reason or self._why_unknown(node, inputs)
+        if reason is None:
+            site = Site(
+                self._editor, node, index, self._source.opset or 0, inputs,
+                self._source.constants, self._unused, self._weight_only, self._register_number,
+            )  # fmt: skip
+            try:
+                outputs = LIFTERS[node.op_type](site)
+                self._require_constant_parameters(site, inputs)
+                self._compare_with_onnx(node, outputs)
+            except (NotLiftedError, IllTypedError) as error:
+                reason = str(error)
+                self._editor.remove(site.made)
+            else:
+                self._groups[index] = Group(tuple(site.made), inputs, outputs[: len(node.output)])
+                self._bind(node, outputs)
+                return
+        self._add_opaque(index, node, inputs, reason)
+
+    def _require_constant_parameters(self, site: Site, inputs: tuple[Value | None, ...]) -> None:
+        """An operand that no graph node reads (a shape, axes, a ratio) must be stored in the model."""
+        read = {value for made in site.made for value in self._editor[made].inputs}
+        for slot, value in enumerate(inputs):
+            if value is not None and value not in read:
+                if not isinstance(self._editor[value.node].operator, Weight):
+                    raise NotLiftedError(f"operand {slot} is computed at run time")
+
+    def _why_unknown(self, node: onnx.NodeProto, inputs: tuple[Value | None, ...]) -> str | None:
+        if (node.domain, node.op_type) in self._functions:
+            return "it calls a function of the model"
+        if node.domain not in STANDARD_DOMAINS:
+            return f"the domain {node.domain} is not known"
+        if node.op_type not in LIFTERS:
+            return "no operator describes it"
+        if any(value is None and name for value, name in zip(inputs, node.input, strict=True)):
+            return "an operand is not known"
+        return None
+
+    def _bind(self, node: onnx.NodeProto, outputs: tuple[Value | None, ...]) -> None:
+        for name, value in zip(node.output, outputs, strict=False):
+            if name and value is not None:
+                self._values[name] = value
+
+    def _add_opaque(
+        self, index: int, node: onnx.NodeProto, inputs: tuple[Value | None, ...], reason: str
+    ) -> None:
+        captures = tuple(
+            (name, value) for name in captured_names(node) if (value := self._value(name)) is not None
+        )
+        types = tuple(
+            self._type_named(name) if name else UnknownType("unused output") for name in node.output
+        )
+        operands = [value for value in inputs if value is not None]
+        made = self._editor.add(
+            Opaque(node.domain, node.op_type, index, reason),
+            (*operands, *(value for _, value in captures)),
+            origin=index,
+            types=types,
+        )
+        self._groups[index] = Group((made.id,), inputs, made.values, captures)
+        self._bind(node, made.values)
+
+    def _compare_with_onnx(self, node: onnx.NodeProto, outputs: tuple[Value | None, ...]) -> None:
+        """Refuses types that contradict ONNX; learns what ONNX's symbols are in terms of ours."""
+        learned: dict[str, Dimension] = {}
+        for name, value in zip(node.output, outputs, strict=False):
+            if not name or value is None:
+                continue
+            own, theirs = self._editor.type_of(value), self._type_named(name)
+            if not isinstance(own, TensorType) or not isinstance(theirs, TensorType):
+                continue
+            if own.element is not theirs.element or own.rank != theirs.rank:
+                raise NotLiftedError(f"superopt types it {own}, ONNX {theirs}")
+            for a, b in zip(own.shape, theirs.shape, strict=True):
+                if isinstance(a, int) and isinstance(b, int) and a != b:
+                    raise NotLiftedError(f"superopt types it {own}, ONNX {theirs}")
+                label = as_symbol(b)
+                if label is not None and a != b and label not in getattr(a, "symbols", frozenset[str]()):
+                    learned.setdefault(label, a)
+        for label, dimension in learned.items():
+            replaced = substitute(dimension, self._solved)
+            self._solved = {key: substitute(d, {label: replaced}) for key, d in self._solved.items()}
+            self._solved[label] = replaced
+
+    def _register_number(self, value: float | Fraction, element: ElementType) -> str:
+        label = f"superopt/number/{float(value)!r}/{element.lower()}"
+        while label in self._taken:
+            label += "'"
+        self._numbers[label] = number_array(value, element)
+        return label

@@ -1,0 +1,193 @@
+"""Lowering: a rewritten graph becomes an ONNX model again; what no rewrite touched comes out as it went in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import onnx
+from onnx import TensorProto, helper
+
+from superopt.domains import Array
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Graph, Value, Weight
+from superopt.ir.plan import Plan
+from superopt.ir.types import TensorType
+from superopt.onnx_io.kept import kept_nodes
+from superopt.onnx_io.lifting import LiftedModel
+from superopt.onnx_io.protos import ONNX_ELEMENTS, captured_names, copy_without_graph, names_within
+from superopt.onnx_io.saving import LoweredModel
+from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.writing import GraphWriter, Original, Written
+
+FUSION_KEY = "superopt.fusion"
+
+
+def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
+    """The model that computes ``graph``, a rewriting of the lifted one.
+
+    Inputs, outputs, their names and types, opsets, IR version and metadata stay. ONNX nodes that no rewrite
+    touched are copied; new ones are called ``superopt/...``. Weight-only values become initialisers. The fusion
+    groups of the plan are written as ``superopt.fusion`` into the metadata of the model.
+
+    Raises UnsupportedError when an operator of the graph has no form in the operator set of the model.
+    """
+    source = lifted.source
+    if graph is lifted.graph or source.fixed_reason is not None:
+        if graph is not lifted.graph and graph.signature != lifted.graph.signature:
+            raise UnsupportedError(f"{source.name} cannot be rewritten: {source.fixed_reason}")
+        return LoweredModel.of_source(source)
+    assert source.opset is not None, "a model without standard operators has a fixed_reason"
+    outputs = [value.name for value in source.proto.graph.output]
+    writer = GraphWriter(graph, source.opset, lifted.weight, outputs, _original(lifted, graph))
+    written = writer.write()
+    if written.untouched:
+        return LoweredModel.of_source(source)
+    proto = copy_without_graph(source.proto)
+    kept = _kept_initializers(source, written)
+    _fill_graph(proto.graph, source, written, kept)
+    _annotate(proto, graph, plan, written)
+    shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
+    return LoweredModel(proto, shared, source)
+
+
+def _original(lifted: LiftedModel, graph: Graph) -> Original:
+    source = lifted.source
+    nodes = source.proto.graph.node
+    stored: dict[str, int | None] = dict.fromkeys(source.tensors)
+    for index, node in enumerate(nodes):
+        if node.op_type == "Constant" and node.output and node.output[0] in source.constants:
+            stored[node.output[0]] = index
+    read = {name for node in nodes for name in (*node.input, *captured_names(node))}
+    read.update(value.name for value in source.proto.graph.output)
+    return Original(
+        nodes=nodes,
+        kept=kept_nodes(lifted, graph),
+        names=lifted.names,
+        stored={label: index for label, index in stored.items() if label not in source.overridable},
+        taken=frozenset(names_within(source.proto.graph)),
+        dead=tuple(index for index, node in enumerate(nodes) if read.isdisjoint(node.output)),
+    )
+
+
+def _kept_initializers(source: SourceModel, written: Written) -> frozenset[str]:
+    """Those that are read, that a caller may override, or that nothing read from the start."""
+    graph = source.proto.graph
+    read = {name for node in graph.node for name in (*node.input, *captured_names(node))}
+    read.update(value.name for value in graph.output)
+    now = written.constants.union(value.name for value in graph.output)
+    return frozenset(
+        name for name in source.tensors if name in now or name in source.overridable or name not in read
+    )
+
+
+def _fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, kept: frozenset[str]) -> None:
+    before = source.proto.graph
+    for field, value in before.ListFields():
+        if field.name in ("doc_string", "name"):
+            setattr(graph, field.name, value)
+        elif field.name in ("output", "metadata_props"):
+            getattr(graph, field.name).extend(value)
+    graph.node.extend(written.nodes)
+    graph.initializer.extend(written.initializers)
+    needs_inputs = source.proto.ir_version < IR_WITH_FREE_INITIALIZERS
+    graph.input.extend(
+        value
+        for value in before.input
+        if not needs_inputs or value.name not in source.tensors or value.name in kept
+    )
+    if needs_inputs:
+        graph.input.extend(
+            helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            for tensor in written.initializers
+        )
+    gone = _vanished(before, written, kept)
+    graph.value_info.extend(value for value in before.value_info if value.name not in gone)
+    graph.quantization_annotation.extend(
+        annotation for annotation in before.quantization_annotation if annotation.tensor_name not in gone
+    )
+
+
+def _vanished(before: onnx.GraphProto, written: Written, kept: frozenset[str]) -> set[str]:
+    """Names of tensors that the model no longer has."""
+    had = {name for node in before.node for name in node.output}.union(t.name for t in before.initializer)
+    has = {name for node in written.nodes for name in node.output}.union(kept)
+    return had - has
+
+
+def _annotate(proto: onnx.ModelProto, graph: Graph, plan: Plan, written: Written) -> None:
+    groups: list[list[str]] = []
+    for group in plan.restricted_to(graph).fusion.values():
+        names = [written.names[Value(node)] for node in group.members if Value(node) in written.names]
+        if len(names) > 1:
+            groups.append(names)
+    if groups:
+        for entry in [entry for entry in proto.metadata_props if entry.key == FUSION_KEY]:
+            proto.metadata_props.remove(entry)
+        proto.metadata_props.add(key=FUSION_KEY, value=json.dumps(groups, ensure_ascii=False))
+
+
+def build_model(
+    graph: Graph,
+    weights: Mapping[str, Array] | Callable[[str], Array],
+    opset: int = 17,
+    *,
+    source: SourceModel | None = None,
+    ir_version: int = 8,
+) -> bytes:
+    """A self-contained model of a graph that has no model of its own: to measure what it costs, and for tests.
+
+    Inputs have the names of the graph's inputs, outputs are ``output_0``, ``output_1``, ... ``weights`` gives
+    the content of weights by label. Opaque nodes are copied from ``source``, whose functions and operator sets
+    then apply. Raises UnsupportedError for an operator that ONNX or the operator set has no form for.
+    """
+    content = weights if callable(weights) else weights.__getitem__
+    labels: dict[str, TensorType] = {
+        node.operator.label: node.operator.type for node in graph if isinstance(node.operator, Weight)
+    }
+    outputs = [f"output_{index}" for index in range(len(graph.outputs))]
+    inputs = [_declaration(graph, Value(node)) for node in graph.inputs]
+    taken = frozenset((*labels, *(value.name for value in inputs)))
+    model = onnx.ModelProto()
+    if source is None:
+        model.ir_version = ir_version
+        model.opset_import.append(helper.make_opsetid("", opset))
+    else:
+        model = copy_without_graph(source.proto)
+        taken |= frozenset(names_within(source.proto.graph))
+        opset = source.opset or opset
+    original = Original(
+        nodes=() if source is None else source.proto.graph.node, stored=dict.fromkeys(labels), taken=taken
+    )
+    written = GraphWriter(graph, opset, content, outputs, original).write()
+    model.graph.name = "graph"
+    model.graph.node.extend(written.nodes)
+    model.graph.input.extend(inputs)
+    model.graph.output.extend(
+        _declaration(graph, value, name) for name, value in zip(outputs, graph.outputs, strict=True)
+    )
+    model.graph.initializer.extend(written.initializers)
+    for label in sorted(written.constants):
+        model.graph.initializer.append(_stored(label, content(label)))
+    if model.ir_version < IR_WITH_FREE_INITIALIZERS:
+        model.ir_version = IR_WITH_FREE_INITIALIZERS
+    return model.SerializeToString()
+
+
+def _stored(label: str, array: Array) -> TensorProto:
+    return onnx.numpy_helper.from_array(array, label)
+
+
+def _declaration(graph: Graph, value: Value, name: str | None = None) -> onnx.ValueInfoProto:
+    operator = graph[value.node].operator
+    type_ = graph.type_of(value)
+    label = name if name is not None else str(getattr(operator, "label", ""))
+    if not isinstance(type_, TensorType):
+        raise UnsupportedError(f"{label}: the type of an input or output must be known, got {type_}")
+    if type_.element not in ONNX_ELEMENTS:
+        raise UnsupportedError(f"{label}: element type {type_.element} cannot be declared")
+    shape: Sequence[int | str] = [size if isinstance(size, int) else str(size) for size in type_.shape]
+    return helper.make_tensor_value_info(label, ONNX_ELEMENTS[type_.element], shape)
+
+
+__all__ = ["build_model", "lower"]

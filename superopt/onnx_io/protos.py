@@ -1,0 +1,195 @@
+"""Walking ONNX protos: subgraphs, captured names, tensors wherever they hide, element types and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper
+
+from superopt.domains import Array
+from superopt.ir.types import ElementType
+
+STANDARD_DOMAINS = frozenset(("", "ai.onnx"))
+
+ELEMENTS: Mapping[int, ElementType] = {
+    getattr(TensorProto, element.value): element
+    for element in ElementType
+    if element is not ElementType.OTHER
+}
+ONNX_ELEMENTS: Mapping[ElementType, int] = {element: code for code, element in ELEMENTS.items()}
+
+
+def element_type(code: int) -> ElementType:
+    """The element type of an ONNX code; OTHER for those that superopt has no name for (4-bit, 8-bit floats)."""
+    return ELEMENTS.get(code, ElementType.OTHER)
+
+
+def dtype_of(element: ElementType) -> np.dtype[np.generic]:
+    """The numpy dtype that holds an element type."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(ONNX_ELEMENTS[element]))
+
+
+def copy_without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Everything that a model says besides its graph: versions, metadata, functions, configurations."""
+    copy = onnx.ModelProto()
+    for field, value in model.ListFields():
+        if field.name == "graph":
+            continue
+        if field.is_repeated:
+            getattr(copy, field.name).extend(value)
+        else:
+            setattr(copy, field.name, value)
+    return copy
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that are attributes of the node itself, not those nested deeper."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            yield from attribute.graphs
+
+
+def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
+    """The names that the subgraphs of a node read from outside, in order of first use."""
+    found: dict[str, None] = {}
+    for graph in subgraphs(node):
+        _collect_free_names(graph, frozenset(), found)
+    return tuple(found)
+
+
+def _collect_free_names(graph: onnx.GraphProto, bound: frozenset[str], found: dict[str, None]) -> None:
+    known = set(bound)
+    known.update(value.name for value in graph.input)
+    known.update(tensor.name for tensor in graph.initializer)
+    known.update(sparse.values.name for sparse in graph.sparse_initializer)
+    for node in graph.node:
+        found.update((name, None) for name in node.input if name and name not in known)
+        for nested in subgraphs(node):
+            _collect_free_names(nested, frozenset(known), found)
+        known.update(node.output)
+    found.update((value.name, None) for value in graph.output if value.name not in known)
+
+
+def names_within(graph: onnx.GraphProto) -> Iterator[str]:
+    """Every name of a value or node in the graph and its subgraphs."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+    for tensor in graph.initializer:
+        yield tensor.name
+    for sparse in graph.sparse_initializer:
+        yield sparse.values.name
+    for node in graph.node:
+        yield node.name
+        yield from node.input
+        yield from node.output
+        for nested in subgraphs(node):
+            yield from names_within(nested)
+
+
+def tensors_in_model(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Every tensor stored in the model: initialisers, attributes, subgraphs, functions, training graphs."""
+    yield from _tensors_in_graph(model.graph)
+    for function in model.functions:
+        for attribute in function.attribute_proto:
+            yield from _tensors_in_attribute(attribute)
+        for node in function.node:
+            for attribute in node.attribute:
+                yield from _tensors_in_attribute(attribute)
+    for training in model.training_info:
+        yield from _tensors_in_graph(training.initialization)
+        yield from _tensors_in_graph(training.algorithm)
+
+
+def _tensors_in_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from _tensors_in_attribute(attribute)
+
+
+def _tensors_in_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    for sparse in (*((attribute.sparse_tensor,) if attribute.HasField("sparse_tensor") else ()),
+                   *attribute.sparse_tensors):  # fmt: skip
+        yield sparse.values
+        yield sparse.indices
+    if attribute.HasField("g"):
+        yield from _tensors_in_graph(attribute.g)
+    for graph in attribute.graphs:
+        yield from _tensors_in_graph(graph)
+
+
+def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
+    """The version of the standard operators that a model imports."""
+    return next((entry.version for entry in imports if entry.domain in STANDARD_DOMAINS), None)
+
+
+def simplest_fraction(value: float) -> Fraction | int:
+    """The fraction with the smallest denominator that rounds to the same float32 (an int when it is whole).
+
+    ONNX stores float attributes as float32: 0.1 arrives as 0.100000001490116, and this gives back 1/10.
+    ``value`` is finite. Found by descending the Stern-Brocot tree of the interval that rounds to the value.
+    """
+    single = np.float32(value)
+    centre = Fraction(float(single))
+    if centre.denominator == 1:
+        return int(centre)
+    below = Fraction(float(np.nextafter(single, np.float32(-np.inf))))
+    above = Fraction(float(np.nextafter(single, np.float32(np.inf))))
+    simplest = _simplest_between((below + centre) / 2, (centre + above) / 2)
+    if np.float32(float(simplest)) != single:
+        simplest = centre
+    return int(simplest) if simplest.denominator == 1 else simplest
+
+
+def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """The fraction of smallest denominator strictly inside the interval."""
+    if low < 0 < high:
+        return Fraction(0)
+    if high <= 0:
+        return -_simplest_between(-high, -low)
+    whole = low.numerator // low.denominator
+    if whole + 1 < high:
+        return Fraction(whole + 1)
+    if low == whole:
+        return whole + Fraction(1, (1 / (high - whole)).__floor__() + 1)
+    if high == whole + 1:
+        return whole + 1 - _simplest_between(whole + 1 - high, whole + 1 - low)
+    return whole + 1 / _simplest_between(1 / (high - whole), 1 / (low - whole))
+
+
+def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:
+    """The tensor that a Constant node holds; None for one that is sparse or not yet bound to a function."""
+    if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
+        return None
+    attribute = node.attribute[0]
+    match attribute.name:
+        case "value":
+            return attribute.t
+        case "value_float":
+            array: Array = np.array(attribute.f, np.float32)
+        case "value_floats":
+            array = np.array(attribute.floats, np.float32)
+        case "value_int":
+            array = np.array(attribute.i, np.int64)
+        case "value_ints":
+            array = np.array(attribute.ints, np.int64)
+        case "value_string":
+            return TensorProto(data_type=TensorProto.STRING, string_data=[attribute.s])
+        case "value_strings":
+            return TensorProto(
+                data_type=TensorProto.STRING, dims=[len(attribute.strings)], string_data=attribute.strings
+            )
+        case _:
+            return None
+    return onnx.numpy_helper.from_array(array)

@@ -1,0 +1,176 @@
+"""How graph nodes are written as ONNX nodes: what a recipe is, and what it may ask of the graph and the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+from superopt.domains import Array
+from superopt.errors import UnsupportedError
+from superopt.ir.dimensions import Dimension, as_symbol
+from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
+from superopt.ir.types import TensorType
+from superopt.onnx_io.folding import folded_bytes
+from superopt.ops import Operator
+from superopt.ops.elementwise import Identity
+
+OnnxAttribute: TypeAlias = "int | float | str | Sequence[int]"
+
+
+class Writer(Protocol):
+    """Where a recipe writes its ONNX nodes."""
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators."""
+        ...
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        attributes: Mapping[str, OnnxAttribute] | None = None,
+    ) -> None:
+        """One ONNX node."""
+        ...
+
+    def constant(self, array: Array, hint: str) -> str:
+        """The name of an initialiser with that content; equal contents share one."""
+        ...
+
+    def temporary(self, hint: str) -> str:
+        """A fresh name for a tensor inside the recipe."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value that a recipe reads.
+
+    For a weight-only value, ``shape`` is the shape in which it is stored, and ``rank`` allows more or fewer
+    leading axes of 1 up to that rank, where the reader broadcasts.
+    """
+
+    value: Value
+    shape: tuple[int, ...] | None = None
+    rank: int | None = None
+
+
+Write: TypeAlias = "Callable[[Writer, tuple[str, ...], tuple[str, ...]], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """ONNX nodes for one or more graph nodes.
+
+    ``write`` gets the names of ``operands`` and of ``defines``, the values that it produces.
+    """
+
+    defines: tuple[Value, ...]
+    operands: tuple[Operand, ...]
+    write: Write
+
+
+class Emission:
+    """A graph that is being written: which values become initialisers, and where symbols can be read off.
+
+    Nodes in ``untouched`` are written as they were read.
+    """
+
+    LARGE = 1 << 24
+    GROWTH = 8
+
+    def __init__(self, graph: Graph, opset: int, untouched: frozenset[NodeId]) -> None:
+        self.graph = graph
+        self.opset = opset
+        self.untouched = untouched
+
+    def type(self, value: Value) -> TensorType:
+        """The type of a value that an operator takes."""
+        type_ = self.graph.type_of(value)
+        if not isinstance(type_, TensorType):
+            raise UnsupportedError(f"expected a tensor, got a {type_}")
+        return type_
+
+    def rank(self, value: Value) -> int:
+        """The rank of a value that an operator takes."""
+        return self.type(value).rank
+
+    def resolve(self, value: Value) -> Value:
+        """The value behind identities."""
+        node = self.graph[value.node]
+        while isinstance(node.operator, Identity) and node.id not in self.untouched:
+            value = node.inputs[0]
+            node = self.graph[value.node]
+        return value
+
+    @cached_property
+    def constant_nodes(self) -> frozenset[NodeId]:
+        """Nodes that can be computed before the model runs: from weights alone, and of known shape."""
+        found: set[NodeId] = set()
+        for node_id in self.graph.order:
+            node = self.graph[node_id]
+            if (
+                node_id in self.graph.weight_only
+                and all(value.node in found for value in node.inputs)
+                and all(
+                    isinstance(t, TensorType) and all(isinstance(d, int) for d in t.shape) for t in node.types
+                )
+            ):
+                found.add(node_id)
+        return frozenset(found)
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether the value becomes an initialiser: not where that would only make the file larger."""
+        if value.node not in self.constant_nodes:
+            return False
+        if isinstance(self.graph[value.node].operator, Weight):
+            return True
+        size, sources = folded_bytes(self.graph, value)
+        return size <= self.LARGE or size <= self.GROWTH * sources
+
+    def producer(self, value: Value, operator: type[Operator]) -> Node | None:
+        """The node that computes the value for one reader alone, if its operator is of that class."""
+        node = self.graph[value.node]
+        if (
+            isinstance(node.operator, operator)
+            and self.graph.is_used_once(value)
+            and not self.is_constant(value)
+        ):
+            return node
+        return None
+
+    @cached_property
+    def _symbol_sources(self) -> Mapping[str, tuple[Value, int]]:
+        sources: dict[str, tuple[Value, int]] = {}
+        for node_id in self.graph.order:
+            for value, type_ in zip(self.graph[node_id].values, self.graph[node_id].types, strict=True):
+                if isinstance(type_, TensorType):
+                    for axis, dimension in enumerate(type_.shape):
+                        label = as_symbol(dimension)
+                        if label is not None:
+                            sources.setdefault(label, (value, axis))
+        return sources
+
+    def symbol_source(self, label: str) -> tuple[Value, int]:
+        """A value and the axis along which it is as long as the symbol says."""
+        try:
+            return self._symbol_sources[label]
+        except KeyError:
+            raise UnsupportedError(f"no tensor of the model has a dimension {label}") from None
+
+
+def known(where: str, dimension: Dimension) -> int:
+    """The dimension as a number; raises UnsupportedError for a symbol."""
+    if not isinstance(dimension, int):
+        raise UnsupportedError(f"{where}: ONNX needs a known size here, got {dimension}")
+    return dimension
+
+
+def real(number: Fraction | int | float) -> float:
+    """A number as ONNX stores it."""
+    return float(number)

@@ -1,0 +1,212 @@
+"""A lowered model as bytes or as files: atomically, with external data beside it where that is needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import onnx
+import onnx_ir
+from onnx import TensorProto
+
+from superopt.errors import InvalidFileError, InvalidModelError
+from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
+from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
+from superopt.onnx_io.source import SourceModel
+
+LIMIT = (1 << 31) - (1 << 20)
+"""Bytes that a protobuf message may have, less some for what surrounds the tensors."""
+
+INLINE = 1024
+"""Tensors up to this many bytes stay in the model file."""
+
+ALIGNMENT = 4096
+CHUNK = 1 << 24
+
+Place = Callable[[TensorProto, onnx_ir.TensorProtocol], None]
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredModel:
+    """An ONNX model: ``proto`` without the initialisers that it shares with its source, which are ``shared``."""
+
+    proto: onnx.ModelProto
+    shared: Mapping[str, onnx_ir.TensorProtocol]
+    source: SourceModel
+    unchanged: bool = False
+
+    @staticmethod
+    def of_source(source: SourceModel) -> LoweredModel:
+        """The source as it came."""
+        proto = copy_without_graph(source.proto)
+        for field, value in source.proto.graph.ListFields():
+            if field.name == "initializer":
+                continue
+            if field.is_repeated:
+                getattr(proto.graph, field.name).extend(value)
+            else:
+                setattr(proto.graph, field.name, value)
+        return LoweredModel(proto, source.tensors, source, unchanged=True)
+
+    @property
+    def node_count(self) -> int:
+        """Nodes of the main graph."""
+        return len(self.proto.graph.node)
+
+    @cached_property
+    def _bytes(self) -> int:
+        outside = sum(bytes_of(tensor) for tensor in tensors_in_model(self.proto) if is_external(tensor))
+        return self.proto.ByteSize() + outside + sum(tensor.nbytes for tensor in self._large_shared())
+
+    def _large_shared(self) -> Iterator[onnx_ir.TensorProtocol]:
+        yield from (tensor for tensor in self.shared.values() if tensor.dtype != onnx_ir.DataType.STRING)
+
+    def to_bytes(self) -> bytes:
+        """One self-contained ONNX file: the original bytes when nothing changed and nothing lay outside.
+
+        Raises InvalidModelError for a model over 2 GB, which must be saved with external data.
+        """
+        if self.unchanged and self.source.given is not None and not self.source.has_external_data:
+            return self.source.given
+        if self._bytes > LIMIT:
+            raise InvalidModelError(
+                f"{self.source.name} has {self._bytes / 1e9:.1f} GB, and one ONNX file holds 2 GB: "
+                "save it to a path, then its weights go into a second file"
+            )
+        return self._assembled(_inline).SerializeToString()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model, complete or not at all.
+
+        When it has over 2 GB, or its source kept weights outside, so does the result: in one file beside it
+        that is named after its content. Raises InvalidFileError if the place cannot be written.
+        """
+        target = Path(path)
+        if target.is_dir() or not target.absolute().parent.is_dir():
+            raise InvalidFileError(f"{target}: expected the path of a file in a directory that exists")
+        try:
+            if self._bytes <= LIMIT and not self.source.has_external_data:
+                content = self.to_bytes()
+            else:
+                content = self._with_external_data(target.absolute().parent)
+            with _replacing(target) as file:
+                file.write(content)
+        except OSError as error:
+            raise InvalidFileError(f"{target} cannot be written: {error.strerror or error}") from error
+
+    def _with_external_data(self, directory: Path) -> bytes:
+        temporary = directory / f".superopt-{secrets.token_hex(8)}.tmp"
+        try:
+            with temporary.open("xb") as file:
+                data = _DataFile(file)
+                model = self._assembled(data.place)
+                location = data.finish()
+            for tensor in tensors_in_model(model):
+                if is_external(tensor):
+                    tensor.external_data[0].value = location
+            if data.size:
+                os.replace(temporary, directory / location)
+            return model.SerializeToString()
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _assembled(self, place: Place) -> onnx.ModelProto:
+        """The whole model, every tensor that does not lie in the proto put where ``place`` says."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.proto)
+        for tensor in tensors_in_model(model):
+            if is_external(tensor):
+                place(tensor, stored_tensor(tensor, self.source.base))
+            elif bytes_of(tensor) > INLINE:
+                place(tensor, stored_tensor(_copied(tensor), self.source.base))
+        new = list(model.graph.initializer)
+        del model.graph.initializer[:]
+        stored = {tensor.name: tensor for tensor in self.source.proto.graph.initializer}
+        for name, content in self.shared.items():
+            tensor = model.graph.initializer.add()
+            tensor.CopyFrom(stored[name])
+            if is_external(tensor) or bytes_of(tensor) > INLINE:
+                place(tensor, content)
+        model.graph.initializer.extend(new)
+        return model
+
+
+def _copied(tensor: TensorProto) -> TensorProto:
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    return copy
+
+
+def _inline(tensor: TensorProto, content: onnx_ir.TensorProtocol) -> None:
+    if is_external(tensor):
+        tensor.ClearField("data_location")
+        tensor.ClearField("external_data")
+        tensor.raw_data = content.tobytes()
+
+
+class _DataFile:
+    """Tensors one after another in a file; holes of zeros take no space on disk."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.blake2b(digest_size=8)
+        self.size = 0
+
+    def place(self, tensor: TensorProto, content: onnx_ir.TensorProtocol) -> None:
+        """Appends the content and makes the tensor refer to it; the file's name is filled in later."""
+        start = -(-self.size // ALIGNMENT) * ALIGNMENT
+        self._file.seek(start)
+        length = 0
+        for chunk in _chunks(content):
+            self._digest.update(chunk.data)
+            if chunk.any():
+                self._file.write(chunk.data)
+            else:
+                self._file.seek(len(chunk), os.SEEK_CUR)
+            length += len(chunk)
+        self.size = start + length
+        self._digest.update(f"{start}:{length};".encode())
+        for field in ("raw_data", *TYPED_FIELDS, "external_data"):
+            tensor.ClearField(field)
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", ""), ("offset", str(start)), ("length", str(length))):
+            tensor.external_data.add(key=key, value=value)
+
+    def finish(self) -> str:
+        """Completes the file; returns the name that it should have."""
+        self._file.truncate(self.size)
+        self._file.flush()
+        return f"superopt-{self._digest.hexdigest()}.data"
+
+
+def _chunks(content: onnx_ir.TensorProtocol) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    if isinstance(content, onnx_ir.ExternalTensor):
+        if not content.nbytes:
+            return
+        whole = np.memmap(content.path, np.uint8, "r", content.offset or 0, (content.nbytes,))
+    else:
+        whole = np.frombuffer(content.tobytes(), np.uint8)
+    for start in range(0, len(whole), CHUNK):
+        yield np.asarray(whole[start : start + CHUNK])
+
+
+@contextmanager
+def _replacing(target: Path) -> Generator[BinaryIO]:
+    """A file that takes the place of ``target`` when it is complete."""
+    temporary = target.with_name(f".superopt-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,166 @@
+"""One ONNX node while it is being lifted: its operands, its attributes, and the graph nodes made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+import numpy as np
+import onnx
+import onnx_ir
+from onnx import AttributeProto
+
+from superopt.domains import Array
+from superopt.errors import SuperoptError
+from superopt.ir.graph import GraphEditor, GraphOperator, NodeId, Value, Weight
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io.protos import dtype_of, simplest_fraction
+
+
+class NotLiftedError(SuperoptError):
+    """A node stays opaque; the message is the reason that the user is shown."""
+
+
+class Site:
+    """The node at ``index`` of the main graph; ``inputs`` are the values of its operands (None where missing).
+
+    Everything that ``add`` and ``number`` make is recorded in ``made``, so that a failed attempt can be undone.
+    """
+
+    def __init__(
+        self,
+        editor: GraphEditor,
+        node: onnx.NodeProto,
+        index: int,
+        opset: int,
+        inputs: tuple[Value | None, ...],
+        constants: Mapping[str, onnx_ir.TensorProtocol],
+        unused_outputs: frozenset[str],
+        weight_only: set[NodeId],
+        register_number: Callable[[float | Fraction, ElementType], str],
+    ) -> None:
+        self.node = node
+        self.index = index
+        self.opset = opset
+        self.made: list[NodeId] = []
+        self._editor = editor
+        self._inputs = inputs
+        self._constants = constants
+        self._unused_outputs = unused_outputs
+        self._weight_only = weight_only
+        self._register_number = register_number
+        self._attributes = {attribute.name: attribute for attribute in node.attribute}
+
+    def has(self, slot: int) -> bool:
+        """Whether the operand is given."""
+        return slot < len(self._inputs) and self._inputs[slot] is not None
+
+    def value(self, slot: int) -> Value:
+        """The operand."""
+        value = self._inputs[slot] if slot < len(self._inputs) else None
+        if value is None:
+            raise NotLiftedError(f"operand {slot} is missing")
+        return value
+
+    def type(self, slot: int) -> TensorType:
+        """The type of a floating point operand; anything else is not lifted."""
+        return self.type_of(self.value(slot))
+
+    def type_of(self, value: Value) -> TensorType:
+        """The type of a floating point tensor; anything else is not lifted."""
+        type_ = self._editor.type_of(value)
+        if not isinstance(type_, TensorType):
+            raise NotLiftedError(f"an operand is a {type_}")
+        if not type_.element.is_float:
+            raise NotLiftedError(
+                f"{type_.element.lower()} operands stay as they are: rules are over the reals"
+            )
+        return type_
+
+    def is_weight(self, slot: int) -> bool:
+        """Whether the operand is a weight or computed from weights alone."""
+        return self.value(slot).node in self._weight_only
+
+    def constant(self, slot: int) -> Array | None:
+        """The content of a constant operand; None when it is computed."""
+        if slot >= len(self.node.input) or self.node.input[slot] not in self._constants:
+            return None
+        return self._constants[self.node.input[slot]].numpy()
+
+    def constant_integers(self, slot: int, what: str) -> tuple[int, ...]:
+        """The content of a small integer operand, a shape or axes; not lifted when it is computed."""
+        content = self.constant(slot)
+        if content is None:
+            raise NotLiftedError(f"{what} is computed at run time")
+        return tuple(int(number) for number in content.reshape(-1))
+
+    def add(self, operator: GraphOperator, *operands: Value) -> Value:
+        """A graph node for this ONNX node; its first output. Raises IllTypedError."""
+        return self.add_many(operator, *operands)[0]
+
+    def add_many(self, operator: GraphOperator, *operands: Value) -> tuple[Value, ...]:
+        """A graph node for this ONNX node; all outputs. Raises IllTypedError."""
+        node = self._editor.add(operator, operands, origin=self.index)
+        self.made.append(node.id)
+        if all(operand.node in self._weight_only for operand in operands):
+            self._weight_only.add(node.id)
+        return node.values
+
+    def number(self, value: float | Fraction, element: ElementType) -> Value:
+        """A 0-d weight that the model does not have, for instance the -1 of a negation."""
+        return self.add(Weight(self._register_number(value, element), TensorType(element, ())))
+
+    def require_unused(self, output: int) -> None:
+        """Not lifted when that output is named and something may read it."""
+        outputs = self.node.output
+        if output < len(outputs) and outputs[output] and outputs[output] not in self._unused_outputs:
+            raise NotLiftedError(f"output {output} is used")
+
+    def has_attribute(self, name: str) -> bool:
+        """Whether the attribute is given."""
+        return name in self._attributes
+
+    def integer(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        return self._attributes[name].i if name in self._attributes else default
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """An attribute that is a list of integers, None when it is not given."""
+        return tuple(self._attributes[name].ints) if name in self._attributes else None
+
+    def fraction(self, name: str, default: Fraction | int) -> Fraction | int:
+        """A float attribute as the simplest fraction that rounds to it."""
+        if name not in self._attributes:
+            return default
+        return finite_fraction(self._attributes[name].f, f"attribute {name}")
+
+    def text(self, name: str, default: str) -> str:
+        """A string attribute."""
+        return self._attributes[name].s.decode() if name in self._attributes else default
+
+    def attribute_value(self, name: str) -> object:
+        """An attribute as an operator's field holds it."""
+        attribute = self._attributes[name]
+        match attribute.type:
+            case AttributeProto.INT:
+                return attribute.i
+            case AttributeProto.FLOAT:
+                return self.fraction(name, 0)
+            case AttributeProto.STRING:
+                return attribute.s.decode()
+            case AttributeProto.INTS:
+                return tuple(attribute.ints)
+            case _:
+                raise NotLiftedError(f"attribute {name} is of a kind that operators do not have")
+
+
+def finite_fraction(value: float, where: str) -> Fraction | int:
+    """The simplest fraction that rounds to the float32; infinities and NaN are not lifted."""
+    if not np.isfinite(value):
+        raise NotLiftedError(f"{where} is {value}")
+    return simplest_fraction(value)
+
+
+def number_array(value: float | Fraction, element: ElementType) -> Array:
+    """A 0-d array of the element type."""
+    return np.asarray(float(value)).astype(dtype_of(element))

@@ -1,0 +1,255 @@
+"""Reading an ONNX model from a path, bytes, a proto or an onnx-ir model, and refusing what is not valid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+import onnx_ir
+from google.protobuf.message import DecodeError
+
+from superopt.errors import InvalidModelError
+from superopt.onnx_io.external import check_external_data, check_inline_data, is_external, stored_tensor
+from superopt.onnx_io.inference import without_weights
+from superopt.onnx_io.protos import constant_tensor, default_opset, tensors_in_model
+
+ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
+
+IR_WITH_FREE_INITIALIZERS = 4
+"""From this IR version on, an initialiser that is also a graph input is a default that a caller may override."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceModel:
+    """A valid ONNX model as it was given. Nothing in it may be changed.
+
+    ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file; ``proto``
+    holds their contents only where they are stored inline. ``name`` is the file's, for messages.
+    """
+
+    proto: onnx.ModelProto
+    tensors: Mapping[str, onnx_ir.TensorProtocol]
+    base: Path
+    name: str
+    given: bytes | None = None
+
+    @cached_property
+    def original(self) -> bytes:
+        """The model file as it was given."""
+        return self.proto.SerializeToString() if self.given is None else self.given
+
+    @cached_property
+    def opset(self) -> int | None:
+        """The version of the standard operators, None if the model imports none."""
+        return default_opset(self.proto.opset_import)
+
+    @cached_property
+    def has_external_data(self) -> bool:
+        """Whether any tensor lies outside the model file."""
+        return any(is_external(tensor) for tensor in tensors_in_model(self.proto))
+
+    @cached_property
+    def overridable(self) -> frozenset[str]:
+        """Initialisers that a caller may replace, which are therefore no constants."""
+        if self.proto.ir_version < IR_WITH_FREE_INITIALIZERS:
+            return frozenset()
+        return frozenset(self.tensors).intersection(value.name for value in self.proto.graph.input)
+
+    @cached_property
+    def constants(self) -> Mapping[str, onnx_ir.TensorProtocol]:
+        """Every tensor of the main graph whose content is fixed: initialisers and outputs of Constant nodes."""
+        found = {name: tensor for name, tensor in self.tensors.items() if name not in self.overridable}
+        for node in self.proto.graph.node:
+            if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.output:
+                tensor = constant_tensor(node)
+                if tensor is not None:
+                    found[node.output[0]] = stored_tensor(tensor, self.base)
+        return found
+
+    @cached_property
+    def fixed_reason(self) -> str | None:
+        """Why the model cannot be rewritten at all, if so."""
+        if self.proto.training_info:
+            return "the model has training_info, which refers to nodes and weights by name"
+        if self.proto.graph.sparse_initializer:
+            return "the model has sparse initialisers"
+        if self.opset is None:
+            return "the model imports no standard operators"
+        if self.opset < OLDEST_OPSET:
+            return f"operator set {self.opset} is older than {OLDEST_OPSET}, where broadcasting was different"
+        return None
+
+
+OLDEST_OPSET = 7
+
+
+def load_model(source: ModelSource) -> SourceModel:
+    """Reads and checks a model.
+
+    Raises InvalidModelError with one sentence for a file that is missing, unreadable, empty or no ONNX model,
+    for a model that the ONNX checker rejects (cycles included), and for external data that is missing, too
+    short, or outside the directory of the model.
+    """
+    if isinstance(source, onnx_ir.Model):
+        return _from_ir(source)
+    if isinstance(source, onnx.ModelProto):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(source)
+        return _checked(copy, None, Path(), "the model", in_file=False)
+    if isinstance(source, bytes):
+        return _checked(_parsed(source, "the model"), source, Path(), "the model", in_file=False)
+    path = Path(source)
+    content = _read(path)
+    return _checked(_parsed(content, str(path)), content, path.absolute().parent, str(path), in_file=True)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise InvalidModelError(f"{path} is a directory; expected an ONNX file")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidModelError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InvalidModelError(f"{path} cannot be read: {error}") from error
+
+
+def _parsed(content: bytes, name: str) -> onnx.ModelProto:
+    if not content:
+        raise InvalidModelError(f"{name} is empty; expected an ONNX model")
+    try:
+        proto = onnx.ModelProto.FromString(content)
+    except DecodeError:
+        kind = "a text file" if _is_text(content[:4096]) else "no ONNX model, or a truncated one"
+        raise InvalidModelError(
+            f"{name} is {kind}; expected an ONNX model in binary protobuf format"
+        ) from None
+    if not proto.ir_version or not proto.HasField("graph"):
+        raise InvalidModelError(
+            f"{name} is no ONNX model: it has no {'graph' if proto.ir_version else 'IR version'}"
+        )
+    return proto
+
+
+def _is_text(start: bytes) -> bool:
+    try:
+        return start.decode().isprintable() or not set(start) & set(b"\x00\x01\x02\x03\x04\x05\x06\x07\x08")
+    except UnicodeDecodeError:
+        return False
+
+
+def _checked(
+    proto: onnx.ModelProto, given: bytes | None, base: Path, name: str, *, in_file: bool
+) -> SourceModel:
+    for tensor in tensors_in_model(proto):
+        if not is_external(tensor):
+            check_inline_data(tensor, name)
+        elif in_file:
+            check_external_data(tensor, base, name)
+        else:
+            raise InvalidModelError(
+                f"{name} keeps tensor {tensor.name!r} in another file: give the path of the model, not its content"
+            )
+    _check_graph(proto, name)
+    tensors = {tensor.name: stored_tensor(tensor, base) for tensor in proto.graph.initializer}
+    return SourceModel(proto, tensors, base, name, given)
+
+
+def _check_graph(proto: onnx.ModelProto, name: str) -> None:
+    """What the ONNX checker says of the model without its weights, and what it would say of those."""
+    names = [tensor.name for tensor in proto.graph.initializer]
+    twice = next((tensor for tensor, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise InvalidModelError(f"{name} is no valid ONNX model: two initialisers are called {twice!r}")
+    if proto.ir_version < IR_WITH_FREE_INITIALIZERS:
+        missing = set(names).difference(value.name for value in proto.graph.input)
+        if missing:
+            raise InvalidModelError(
+                f"{name} is no valid ONNX model: in IR version {proto.ir_version} the initialiser {min(missing)!r} "
+                "must be a graph input too"
+            )
+    _refuse_cycles(proto.graph, name)
+    try:
+        onnx.checker.check_model(without_weights(proto))  # pyright: ignore[reportUnknownMemberType]
+    except (onnx.checker.ValidationError, ValueError) as error:
+        first = " ".join(str(error).split())
+        raise InvalidModelError(f"{name} is no valid ONNX model: {first.split(' ==> Context')[0]}") from None
+
+
+def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
+    """The checker says "not sorted" for a cycle: this says which node depends on itself."""
+    producer = {output: index for index, node in enumerate(graph.node) for output in node.output if output}
+    state = bytearray(len(graph.node))
+    for start in range(len(graph.node)):
+        stack = [start]
+        while stack:
+            index = stack[-1]
+            if state[index] == 0:
+                state[index] = 1
+                for source in graph.node[index].input:
+                    before = producer.get(source)
+                    if before is None or state[before] == 2:
+                        continue
+                    if state[before] == 1:
+                        node = graph.node[before]
+                        raise InvalidModelError(
+                            f"{name} has a cycle: node {node.name or before!r} ({node.op_type}) depends on itself"
+                        )
+                    stack.append(before)
+            else:
+                state[index] = 2
+                stack.pop()
+
+
+def _from_ir(model: onnx_ir.Model) -> SourceModel:
+    """Weights stay where the onnx-ir model has them: the proto gets stubs for those that are not protos."""
+    tensors: dict[str, onnx_ir.TensorProtocol] = {}
+    values = [
+        (name, value) for name, value in model.graph.initializers.items() if value.const_value is not None
+    ]
+    large = [
+        (name, value) for name, value in values if value.const_value and value.const_value.nbytes > LARGE
+    ]
+    stubs: dict[str, onnx_ir.TensorProtocol] = {}
+    try:
+        for name, value in large:
+            tensor = value.const_value
+            assert tensor is not None
+            stubs[name] = tensor
+            value.const_value = onnx_ir.ExternalTensor(
+                STUB, None, None, tensor.dtype, shape=onnx_ir.Shape(tensor.shape.numpy()), name=name
+            )
+        proto = onnx_ir.serde.serialize_model(model)
+    finally:
+        for name, tensor in stubs.items():
+            model.graph.initializers[name].const_value = tensor
+    for tensor in proto.graph.initializer:
+        if tensor.name not in stubs:
+            if is_external(tensor):
+                stubs[tensor.name] = _initializer(model, tensor.name)
+            else:
+                check_inline_data(tensor, "the model")
+                tensors[tensor.name] = stored_tensor(tensor, Path())
+    tensors |= stubs
+    others = [t for t in tensors_in_model(proto) if is_external(t) and t.name not in stubs]
+    if others:
+        raise InvalidModelError(
+            f"the model keeps tensor {others[0].name!r} of an attribute or subgraph in another file: give its path"
+        )
+    _check_graph(proto, "the model")
+    return SourceModel(proto, tensors, Path(), "the model")
+
+
+def _initializer(model: onnx_ir.Model, name: str) -> onnx_ir.TensorProtocol:
+    tensor = model.graph.initializers[name].const_value
+    assert tensor is not None
+    return tensor
+
+
+LARGE = 1 << 20
+STUB = "superopt-in-memory"
