@@ -57,7 +57,7 @@ def load_axioms() -> AxiomSet:
 
 
 def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
-    """Axioms from the text of each family; raises InvalidEquationError, also for a name missing or used twice."""
+    """Axioms from the text of each family; raises InvalidEquationError, also for a missing or double name."""
     equations: list[Equation] = []
     families: dict[str, str] = {}
     for family, text in texts.items():
@@ -67,8 +67,9 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
             raise InvalidEquationError(f"{family}.axioms: {error}") from None
         for equation in parsed:
             if not equation.name or equation.name in families:
+                what = format_equation(equation)
                 raise InvalidEquationError(
-                    f"{family}.axioms: expected a new name for {format_equation(equation)}, got {equation.name!r}"
+                    f"{family}.axioms: expected a new name, got {equation.name!r}, for {what}"
                 )
             families[equation.name] = family
         equations.extend(parsed)

@@ -38,7 +38,7 @@ def plausible_values(operator: str, attribute: str, inputs: Sequence[TensorType]
 
 
 def _shapes(type_: TensorType) -> tuple[object, ...]:
-    """Shapes with as many elements: flattened, two axes merged, an axis of 1 put in, axes in another order."""
+    """Shapes with as many elements: flattened, two axes merged, an axis of 1 put in, the axes reversed."""
     shape = type_.shape
     merged = [(*shape[:i], product(shape[i : i + 2]), *shape[i + 2 :]) for i in range(len(shape) - 1)]
     widened = [(*shape[:i], 1, *shape[i:]) for i in range(len(shape) + 1)]

@@ -1,4 +1,4 @@
-"""Checks the steps of a proof under a concrete typing: every step well-typed, its condition true, and the sides equal.
+"""Checks the steps of a proof under a concrete typing: every step typed, its condition true, the sides equal.
 
 A proof over shapeless terms may pass through terms that have no type, or use one symbol for constants of two
 shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every
@@ -60,7 +60,7 @@ class ChainChecker:
         return CheckedSteps(tuple(sound), unsound, self._connected(sound))
 
     def typed(self, step: Step) -> tuple[Equation, Typing] | None:
-        """The instance of the axiom and its typing; None when it is ill-typed or breaks the axiom's condition."""
+        """The axiom's instance and its typing; None when it is ill-typed or breaks the axiom's condition."""
         if step not in self._typings:
             self._typings[step] = self._type(step)
         return self._typings[step]
@@ -125,7 +125,7 @@ class ChainChecker:
 
 
 def instantiated(axiom: Equation, step: Step) -> Equation:
-    """The axiom with the step's terms and attributes for its variables; attribute variables of the goal stay."""
+    """The axiom with the step's terms and attributes for its variables; the goal's own variables stay."""
     terms, attributes = dict(step.terms), dict(step.attributes)
     return Equation(
         tuple(_instantiated(term, terms, attributes) for term in axiom.left),

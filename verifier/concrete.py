@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -10,7 +9,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbols_of
 from superopt.ir.terms import Application, Term, Variable
 from superopt.ir.types import TensorType
-from superopt.ops.base import Operator, attributes_of
+from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.rewriting.typing import Typing
 
 
@@ -33,8 +32,6 @@ def resolved(
     for term in ordered:
         operator = with_numbers(typing.operators[term], numbers)
         (type_,) = operator.infer(*(found[child] for child in term.inputs))
-        if not isinstance(type_, TensorType):
-            raise IllTypedError(f"{term.operator}: expected a tensor, got {type_}")
         _require_sizes(type_)
         operators[term] = operator
         found[term] = type_
@@ -46,7 +43,7 @@ def with_numbers(operator: Operator, numbers: Mapping[str, Dimension]) -> Operat
     if not operator_symbols(operator):
         return operator
     values = {name: substituted(value, numbers) for name, value in attributes_of(operator).items()}
-    return dataclasses.replace(operator, **values)  # pyright: ignore
+    return operator_from_attributes(operator.name, values)
 
 
 def operator_symbols(operator: Operator) -> frozenset[str]:

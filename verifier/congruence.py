@@ -1,8 +1,8 @@
 """Congruence closure over fully resolved terms: a checker that no solver is part of.
 
 A resolved term is an operator with every attribute, sizes included, applied to resolved terms; so a tensor of
-ones of one shape is not one of another shape. Two resolved terms are equal when a chain of given equations and
-of applications of one operator to equal terms connects them.
+ones of one shape is not one of another shape. Two resolved terms are equal when a chain of given equations
+and of applications of one operator to equal terms connects them.
 """
 
 from __future__ import annotations

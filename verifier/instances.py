@@ -1,8 +1,8 @@
 """Well-typed instances of an equation: ranks, attribute values and sizes, found by unification and by chance.
 
 A *scheme* fixes the rank of every variable and the value of every attribute variable and leaves sizes as
-symbols; unification makes both sides well-typed. An *instance* gives every symbol a number. Sizes are chosen to
-be awkward: 1, coprime, unequal, channels in groups, halves that are no halves.
+symbols; unification makes both sides well-typed. An *instance* gives every symbol a number. Sizes are chosen
+to be awkward: 1, coprime, unequal, channels in groups, halves that are no halves.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Instance:
-    """Types, attribute values and fully resolved operators of every subterm of both sides, all sizes numbers."""
+    """Types, attribute values and resolved operators of every subterm of both sides, all sizes numbers."""
 
     types: Mapping[str, TensorType]
     attributes: Mapping[str, object]
@@ -166,10 +166,8 @@ class InstanceSampler:
     def _rank_choices(
         self, term: Application, types: dict[str, TensorType]
     ) -> Iterator[dict[str, TensorType]]:
-        """Types of fresh ranks for the variables that the term meets first, all combinations in random order."""
-        missing = list(
-            dict.fromkeys(c.name for c in term.inputs if isinstance(c, Variable) and c.name not in types)
-        )
+        """Types of fresh ranks for the variables that the term meets first, in random order."""
+        missing = [name for name in _variable_inputs(term) if name not in types]
         choices = list(itertools.product(_RANKS, repeat=len(missing)))
         self._random.shuffle(choices)
         for ranks in choices:
@@ -278,6 +276,10 @@ class InstanceSampler:
             return None
         solved = {name: type_.substitute(typing.assignment) for name, type_ in imposed.items()}
         return Scheme(solved, attributes, typing)
+
+
+def _variable_inputs(term: Application) -> list[str]:
+    return list(dict.fromkeys(child.name for child in term.inputs if isinstance(child, Variable)))
 
 
 def _infer(

@@ -1,10 +1,12 @@
-"""Proof from the axioms: Z3 finds the steps, the chain checker types them under several instances of the rule.
+"""Proof from the axioms: Z3 finds the steps, the chain checker types them under instances of the rule.
 
 The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
 that these axioms lead to, then a short search that may invent terms. A conditional axiom takes part like any
 other; a step where its condition does not hold is struck out, and if the rest does not suffice the axioms of
 the steps struck out are left aside and the search starts again.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def prove(
     instances: Sequence[Instance],
     limits: Limits = Limits(),  # noqa: B008
 ) -> Proof:
-    """A proof whose every step is well-typed under each of the instances; never raises for a solver's failure.
+    """A proof whose every step is well-typed under each of the instances; a solver's failure is no proof.
 
     ``instances`` must not be empty: without a typing nothing can be checked.
     """

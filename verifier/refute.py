@@ -1,7 +1,8 @@
 """Refutation: exact evaluation of both sides on many awkward instances, and a counterexample to read.
 
-The prime field decides equality exactly (a false equation of degree d survives one evaluation with probability
-d / 2^31); floats confirm a difference, show it to a person, and find values that only one side leaves undefined.
+The prime field decides equality exactly (a false equation of degree d survives one evaluation with
+probability d / 2^31); floats confirm a difference, show it to a person, and find values that only one side
+leaves undefined.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def sort_of(attribute: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What an SMT function stands for: an operator, which attributes are its first arguments, how many inputs."""
+    """What an SMT function stands for: an operator, the attributes that come first, how many inputs."""
 
     operator: str
     attributes: tuple[str, ...]
@@ -153,7 +153,7 @@ def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
 
 
 def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[Equation, ...]:
-    """The axioms whose operators occur in the goal, or in a side-by-side neighbour of it, ``rounds`` times over."""
+    """The axioms about operators of the goal, or of what axioms make of it, ``rounds`` times over."""
     known = _operators((*goal.left, *goal.right))
     for _ in range(rounds):
         reached: set[str] = set()

@@ -1,5 +1,7 @@
 """Runs Z3 on the shapeless problem and reads back which instances of which axioms it used."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import enum
@@ -73,11 +75,13 @@ def _run(
     context: Expression,
 ) -> Answer:
     solver = z3.SimpleSolver(context)
-    solver.set("auto_config", False)
-    solver.set("mbqi", strategy is Strategy.MODELS)
-    solver.set("timeout", limits.milliseconds)
-    solver.set("rlimit", limits.resources)
-    solver.set("max_memory", limits.megabytes)
+    solver.set(
+        auto_config=False,
+        mbqi=strategy is Strategy.MODELS,
+        timeout=limits.milliseconds,
+        rlimit=limits.resources,
+        max_memory=limits.megabytes,
+    )
     reader = _Reader(axioms, vocabulary)
     solver.from_string(text)
     z3.OnClause(solver, reader.clause)
@@ -95,8 +99,8 @@ def core(goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits)
     commands.append(goal_command(goal, vocabulary))
     solver = z3.SimpleSolver(z3.Context())
     solver.set("timeout", limits.milliseconds)
-    solver.set("unsat_core", True)
-    solver.set("core.minimize", True)
+    solver.set(unsat_core=True)
+    solver.set(**{"core.minimize": True})
     solver.from_string(
         "\n".join(("(set-option :produce-unsat-cores true)", *vocabulary.declarations(), *commands))
     )
@@ -107,7 +111,7 @@ def core(goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits)
 
 
 class _Reader:
-    """Collects quantifier instances as terms; an instance that is no well-formed term is left out, which is safe."""
+    """Collects quantifier instances as terms; one that is no well-formed term is left out, which is safe."""
 
     def __init__(self, axioms: Mapping[str, Equation], vocabulary: Vocabulary) -> None:
         self._axioms = axioms

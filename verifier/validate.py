@@ -5,6 +5,8 @@ simplifies to zero as a polynomial need no solver; the others are asked with a l
 that does not come is no validation.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from verifier.instances import Instance, InstanceSampler
 from verifier.seeds import seed_of
 
 SMALL_ELEMENTS = 40
+DIFFERENT = ("different values", "different types")
 Expression = Any  # z3 has no types
 
 
@@ -95,7 +98,7 @@ def check_symbolically(equation: Equation, instance: Instance, milliseconds: int
             difference = z3.simplify(
                 _real(left[index], context) - _real(right[index], context), som=True, blast_distinct=True
             )
-            if not z3.is_rational_value(difference):
+            if not isinstance(difference, z3.RatNumRef):
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
                 return "different values"

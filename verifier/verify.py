@@ -31,7 +31,7 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How hard to try. ``least_instances`` is how many well-typed instances evaluation must have agreed on."""
+    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed."""
 
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
@@ -60,7 +60,8 @@ class Verdict:
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
     """The verdict on one equation, the same whenever and wherever it is asked.
 
-    An equation without a well-typed instance is unproved, as is one on which anything fails or takes too long.
+    An equation without a well-typed instance is unproved, and so is one on which anything fails or takes
+    too long.
     """
     options = options or Options()
     try:
