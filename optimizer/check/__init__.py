@@ -1,0 +1,22 @@
+"""Whether two models are equal, and which one is faster, found out by running them."""
+
+from optimizer.check.compare import Agreement, compare_outputs
+from optimizer.check.equivalence import Equivalence, Sampling, check_equivalence, usable_feeds
+from optimizer.check.inputs import InputPlan, check_dims, check_inputs, load_inputs, plan_inputs
+from optimizer.check.latency import Comparison, compare_latency
+
+__all__ = [
+    "Agreement",
+    "Comparison",
+    "Equivalence",
+    "InputPlan",
+    "Sampling",
+    "check_dims",
+    "check_equivalence",
+    "check_inputs",
+    "compare_latency",
+    "compare_outputs",
+    "load_inputs",
+    "plan_inputs",
+    "usable_feeds",
+]

@@ -1,0 +1,26 @@
+"""What graphs cost: kernels measured in ONNX Runtime, an analytic price where measuring is impossible."""
+
+from optimizer.cost.graph_cost import GraphCost, PricedGroup
+from optimizer.cost.kernel import Kernel, Sizes
+from optimizer.cost.objective import OBJECTIVES, Flops, Latency, Objective, Price, Traffic, objective_of
+from optimizer.cost.runtime import device_name, physical_cores, runtime_version
+from optimizer.cost.store import CostStore, MemoryCostStore
+
+__all__ = [
+    "OBJECTIVES",
+    "CostStore",
+    "Flops",
+    "GraphCost",
+    "Kernel",
+    "Latency",
+    "MemoryCostStore",
+    "Objective",
+    "Price",
+    "PricedGroup",
+    "Sizes",
+    "Traffic",
+    "device_name",
+    "objective_of",
+    "physical_cores",
+    "runtime_version",
+]

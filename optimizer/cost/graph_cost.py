@@ -1,0 +1,258 @@
+"""The cost of a graph, kept up to date rewrite by rewrite: only what a rewrite touched is priced again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from optimizer.cost.kernel import Kernel, Sizes, kernel_of
+from optimizer.cost.objective import Objective, Price
+from optimizer.fusion import group_of, is_free, partition
+from superopt.ir.graph import Graph, Input, NodeId
+from superopt.ir.plan import FusionGroup
+from superopt.rewriting import Rewrite
+
+_TRANSPARENT = ("broadcast", "identity")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PricedGroup:
+    """A group, the kernel that it is, and what that costs."""
+
+    group: FusionGroup
+    kernel: Kernel
+    price: Price
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCost:
+    """What a graph costs under an objective. Nothing in it may be changed.
+
+    ``free`` are the nodes that depend on weights alone, ``blocked`` those whose output lies in the runtime's
+    own layout, ``owner`` the priced group of every other node.
+    """
+
+    graph: Graph
+    objective: Objective
+    sizes: Sizes
+    total: float
+    owner: Mapping[NodeId, PricedGroup]
+    free: set[NodeId]
+    blocked: set[NodeId]
+
+    @staticmethod
+    def of(graph: Graph, objective: Objective, sizes: Sizes) -> GraphCost:
+        """The cost of a whole graph."""
+        free = set(graph.weight_only)
+        groups = partition(graph, free)
+        blocked: set[NodeId] = set()
+        owner: dict[NodeId, PricedGroup] = {}
+        total = 0.0
+        for group in _in_order(groups, graph.order):
+            kernel = kernel_of(graph, group, free, blocked, sizes)
+            priced = PricedGroup(group, kernel, objective.price(kernel))
+            total += priced.price.cost
+            owner.update((member, priced) for member in group.members)
+            if priced.price.blocked:
+                blocked.add(group.members[-1])
+        return GraphCost(graph, objective, sizes, total, owner, free, blocked)
+
+    def after(self, rewrite: Rewrite, limit: float) -> GraphCost | None:
+        """The cost of the rewritten graph; None when it is certainly not below ``limit``."""
+        return _Update(self, rewrite).run(limit)
+
+    def refreshed(self) -> GraphCost:
+        """The same graph at the prices known now."""
+        return GraphCost.of(self.graph, self.objective, self.sizes)
+
+    @property
+    def groups(self) -> tuple[PricedGroup, ...]:
+        """Every group once, in the order of its first node."""
+        return tuple({id(priced): priced for priced in self.owner.values()}.values())
+
+
+class _Update:
+    """One incremental update of a ``GraphCost``."""
+
+    def __init__(self, before: GraphCost, rewrite: Rewrite) -> None:
+        self._before = before
+        self._rewrite = rewrite
+        self._graph = rewrite.graph
+        self._free = before.free
+        self._taken: dict[int, PricedGroup] = {}
+        self._seeds: list[NodeId] = []
+        self._groups: dict[NodeId, FusionGroup] = {}
+
+    def run(self, limit: float) -> GraphCost | None:
+        self._update_free()
+        self._touch()
+        self._regroup()
+        before = self._before
+        rest = before.total - sum(priced.price.cost for priced in self._taken.values())
+        order = _in_order(self._groups, _local_order(self._graph, self._groups))
+        if self._bound(order) + rest >= limit:
+            return None
+        return self._price(order, rest)
+
+    def _update_free(self) -> None:
+        """Which nodes depend on weights alone, followed downwards from what changed."""
+        graph, rewrite = self._graph, self._rewrite
+        free = self._before.free
+        changed: dict[NodeId, bool] = {}
+
+        def is_known(node_id: NodeId) -> bool:
+            return changed.get(node_id, node_id in free)
+
+        waiting = list(dict.fromkeys((*rewrite.added, *self._rewired())))
+        for node_id in waiting:
+            node = graph.nodes[node_id]
+            depends_on_weights = (
+                not isinstance(node.operator, Input)
+                and getattr(node.operator, "foldable", True)
+                and all(is_known(value.node) for value in node.inputs)
+            )
+            if depends_on_weights != is_known(node_id):
+                changed[node_id] = depends_on_weights
+                waiting.extend(graph.users(node_id))
+                if node_id not in rewrite.added:
+                    self._seeds.append(node_id)
+                    self._take(node_id)
+        if changed or rewrite.removed:
+            updated = free.difference(rewrite.removed)
+            for node_id, is_free_now in changed.items():
+                (updated.add if is_free_now else updated.discard)(node_id)
+            self._free = updated
+        for node_id in changed:
+            self._touch_readers(node_id)
+
+    def _rewired(self) -> Iterable[NodeId]:
+        for value in self._rewrite.replaced.values():
+            yield from (user for user in self._graph.users(value.node))
+
+    def _touch(self) -> None:
+        """Every group that lost or gained a member, an operand or a reader."""
+        graph, rewrite = self._graph, self._rewrite
+        old = self._before.graph
+        for node_id in rewrite.removed:
+            self._take(node_id)
+            for value in old.nodes[node_id].inputs:
+                self._take_source(value.node)
+        for node_id in rewrite.added:
+            self._seeds.append(node_id)
+            for value in graph.nodes[node_id].inputs:
+                self._take_source(value.node)
+        for before, after in rewrite.replaced.items():
+            self._take_source(before.node)
+            self._take_source(after.node)
+            self._touch_readers(after.node)
+
+    def _take(self, node_id: NodeId) -> None:
+        priced = self._before.owner.get(node_id)
+        if priced is not None and id(priced) not in self._taken:
+            self._taken[id(priced)] = priced
+            self._seeds.extend(priced.group.members)
+
+    def _take_source(self, node_id: NodeId) -> None:
+        """The group that makes a value, looked for behind steps that vanish when lowered."""
+        node = self._before.graph.nodes.get(node_id)
+        while node is not None and node.operator.name in _TRANSPARENT and node.id not in self._before.free:
+            node = self._before.graph.nodes.get(node.inputs[0].node)
+        if node is not None:
+            self._take(node.id)
+
+    def _touch_readers(self, node_id: NodeId) -> None:
+        for user in self._graph.users(node_id):
+            self._take(user)
+            if self._graph.nodes[user].operator.name in _TRANSPARENT:
+                self._touch_readers(user)
+
+    def _regroup(self) -> None:
+        """Groups of everything touched; what a new group takes from an untouched one touches that one."""
+        graph = self._graph
+        while self._seeds:
+            node_id = self._seeds.pop()
+            node = graph.nodes.get(node_id)
+            if node is None or node_id in self._groups or is_free(node, self._free):
+                continue
+            group = group_of(graph, node_id, self._free)
+            for member in group.members:
+                self._groups[member] = group
+                self._take(member)
+
+    def _bound(self, order: Iterable[FusionGroup]) -> float:
+        """What the new groups cost at least, nothing measured."""
+        before = self._before
+        blocked = set(before.blocked)
+        unsure: set[NodeId] = set()
+        total = 0.0
+        for group in order:
+            kernel = kernel_of(self._graph, group, self._free, blocked, before.sizes)
+            sources = {value.node for m in group.members for value in self._graph.nodes[m].inputs}
+            price = None if sources & unsure else before.objective.known(kernel)
+            last = group.members[-1]
+            if price is None:
+                unsure.add(last)
+                total += before.objective.bound(kernel)
+                continue
+            (blocked.add if price.blocked else blocked.discard)(last)
+            total += price.cost
+        return total
+
+    def _price(self, order: list[FusionGroup], rest: float) -> GraphCost:
+        before, graph = self._before, self._graph
+        owner = dict(before.owner)
+        for priced in self._taken.values():
+            for member in priced.group.members:
+                owner.pop(member, None)
+        blocked = before.blocked.difference(self._rewrite.removed)
+        total = rest
+        waiting = list(order)
+        for group in waiting:
+            last = group.members[-1]
+            previous = owner.get(last)
+            kernel = kernel_of(graph, group, self._free, blocked, before.sizes)
+            priced = PricedGroup(group, kernel, before.objective.price(kernel))
+            total += priced.price.cost - (previous.price.cost if previous is not None else 0.0)
+            owner.update((member, priced) for member in group.members)
+            if priced.price.blocked != (last in blocked):
+                (blocked.add if priced.price.blocked else blocked.discard)(last)
+                waiting.extend(self._readers_elsewhere(owner, last, group))
+        return GraphCost(graph, before.objective, before.sizes, total, owner, self._free, blocked)
+
+    def _readers_elsewhere(
+        self, owner: Mapping[NodeId, PricedGroup], node_id: NodeId, group: FusionGroup
+    ) -> Iterable[FusionGroup]:
+        """Groups already priced that read the node and may now find it in another layout."""
+        found: dict[int, FusionGroup] = {}
+        for user in self._graph.users(node_id):
+            if self._graph.nodes[user].operator.name in _TRANSPARENT:
+                found.update((id(g), g) for g in self._readers_elsewhere(owner, user, group))
+            elif user in owner and user not in group.members:
+                found[id(owner[user].group)] = owner[user].group
+        return found.values()
+
+
+def _in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> list[FusionGroup]:
+    """Distinct groups, each where its last member stands in the order."""
+    position = {node_id: index for index, node_id in enumerate(order)}
+    distinct = {id(group): group for group in groups.values()}.values()
+    return sorted(distinct, key=lambda group: max(position[member] for member in group.members))
+
+
+def _local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> list[NodeId]:
+    """The nodes of the groups, operands first; ties by id."""
+    ordered: list[NodeId] = []
+    done: set[NodeId] = set()
+    for start in sorted(groups):
+        stack = [(start, False)]
+        while stack:
+            node_id, ready = stack.pop()
+            if ready:
+                ordered.append(node_id)
+                continue
+            if node_id in done or node_id not in groups:
+                continue
+            done.add(node_id)
+            stack.append((node_id, True))
+            stack.extend((value.node, False) for value in graph.nodes[node_id].inputs)
+    return ordered

@@ -1,0 +1,276 @@
+"""Kernels: fusion groups cut out of their graph, in a canonical form that equal groups share.
+
+A kernel is what is priced. Its sources are tensors computed at run time or weights, with concrete shapes; a
+source may arrive in the blocked layout that the runtime prefers for images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
+from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
+from superopt.ir.plan import FusionGroup
+from superopt.ir.types import ElementType, TensorType, UnknownType
+from superopt.ops.base import Operator
+from superopt.ops.opaque import Opaque
+
+_BLOCKABLE_RANK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a kernel reads. ``blocked``: it lies in the runtime's own layout for images."""
+
+    type: TensorType
+    is_weight: bool = False
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a kernel; operands ``i >= 0`` are (step, port), ``i < 0`` is source ``-i - 1``."""
+
+    operator: Operator
+    operands: tuple[tuple[int, int], ...]
+    types: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Operators that run together; two kernels are equal when the runtime cannot tell them apart."""
+
+    sources: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[tuple[int, int], ...]
+    opaque: bool = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sources, self.steps, self.outputs))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits, the same in every process."""
+        text = repr((self.sources, self.steps, self.outputs))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        """Types of what leaves the kernel."""
+        return tuple(self.steps[step].types[port] for step, port in self.outputs)
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic operations of all steps."""
+        return sum(
+            _integer(step.operator.work(self._operand_types(step), step.types).flops) for step in self.steps
+        )
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of everything that enters or leaves the kernel, each counted once."""
+        types = (*(source.type for source in self.sources), *self.output_types)
+        return sum(bytes_of(type_) for type_ in types)
+
+    def _operand_types(self, step: Step) -> tuple[TensorType, ...]:
+        return tuple(
+            self.steps[index].types[port] if index >= 0 else self.sources[-index - 1].type
+            for index, port in step.operands
+        )
+
+    def to_graph(self) -> Graph:
+        """The kernel as a graph: sources that are computed become inputs, the others weights."""
+        editor = Graph.empty().edit()
+        sources = [
+            editor.add(
+                Weight(f"w{i}", source.type) if source.is_weight else Input(f"x{i}", source.type)
+            ).value
+            for i, source in enumerate(self.sources)
+        ]
+        nodes: list[NodeId] = []
+        for step in self.steps:
+            inputs = tuple(
+                Value(nodes[index], port) if index >= 0 else sources[-index - 1]
+                for index, port in step.operands
+            )
+            nodes.append(editor.add(step.operator, inputs, types=step.types).id)
+        editor.set_outputs(Value(nodes[index], port) for index, port in self.outputs)
+        return editor.build()
+
+
+def bytes_of(type_: TensorType) -> int:
+    """Bytes of a tensor of known shape."""
+    return _integer(type_.elements) * type_.element.bytes_per_element
+
+
+class Sizes:
+    """Numbers for symbolic dimensions, so that a model whose dimensions are open can be priced.
+
+    ``given`` names symbols; a symbol that is axis 0 of some tensor is 1, any other one 64.
+    """
+
+    def __init__(self, graph: Graph, given: Mapping[str, int]) -> None:
+        assignment: dict[str, Dimension] = {}
+        for node in graph:
+            for type_ in node.types:
+                if isinstance(type_, UnknownType):
+                    continue
+                for axis, dimension in enumerate(type_.shape):
+                    name = as_symbol(dimension)
+                    if name is not None and (axis == 0 or name not in assignment):
+                        assignment[name] = 1 if axis == 0 else 64
+        self._assignment: Mapping[str, Dimension] = {**assignment, **given}
+        self._types: dict[TensorType, TensorType] = {}
+
+    @property
+    def assignment(self) -> Mapping[str, Dimension]:
+        """The number of every symbol that is known."""
+        return self._assignment
+
+    def type(self, type_: TensorType) -> TensorType:
+        """The type with numbers for symbols."""
+        if all(type(dimension) is int for dimension in type_.shape):
+            return type_
+        found = self._types.get(type_)
+        if found is None:
+            found = type_.with_shape(tuple(self.dimension(dimension) for dimension in type_.shape))
+            self._types[type_] = found
+        return found
+
+    def dimension(self, dimension: Dimension) -> int:
+        """The dimension as a number of at least 1."""
+        if isinstance(dimension, int):
+            return dimension
+        known = substitute(dimension, self._assignment)
+        if not isinstance(known, int):
+            rest: dict[str, Dimension] = dict.fromkeys(known.symbols, 64)
+            known = substitute(known, rest)
+        return max(1, known) if isinstance(known, int) else 64
+
+    def operator(self, operator: Operator) -> Operator:
+        """The operator with numbers for symbols in its attributes."""
+        changed: dict[str, object] = {}
+        for field in dataclasses.fields(operator):  # pyright: ignore[reportArgumentType]
+            value: object = getattr(operator, field.name)
+            if isinstance(value, SymbolicDimension):
+                changed[field.name] = self.dimension(value)
+            elif isinstance(value, tuple):
+                parts = cast("tuple[object, ...]", value)
+                if any(isinstance(part, SymbolicDimension) for part in parts):
+                    changed[field.name] = tuple(
+                        self.dimension(part) if isinstance(part, SymbolicDimension) else part
+                        for part in parts
+                    )
+        if not changed:
+            return operator
+        return cast("Operator", dataclasses.replace(operator, **changed))  # pyright: ignore[reportArgumentType]
+
+
+def can_be_blocked(type_: object) -> bool:
+    """Whether the runtime may keep such a tensor in its own layout for images."""
+    return (
+        isinstance(type_, TensorType)
+        and type_.element is ElementType.FLOAT
+        and len(type_.shape) == _BLOCKABLE_RANK
+    )
+
+
+def kernel_of(
+    graph: Graph, group: FusionGroup, free: Container[NodeId], blocked: Container[NodeId], sizes: Sizes
+) -> Kernel:
+    """The kernel of a group; ``blocked`` are the nodes whose output lies in the runtime's layout."""
+    return _Extraction(graph, group, free, blocked, sizes).kernel()
+
+
+class _Extraction:
+    def __init__(
+        self,
+        graph: Graph,
+        group: FusionGroup,
+        free: Container[NodeId],
+        blocked: Container[NodeId],
+        sizes: Sizes,
+    ) -> None:
+        self._graph = graph
+        self._group = group
+        self._free = free
+        self._blocked = blocked
+        self._sizes = sizes
+        self._sources: list[Source] = []
+        self._steps: list[Step] = []
+        self._places: dict[Value, tuple[int, int]] = {}
+        self._opaque = False
+
+    def kernel(self) -> Kernel:
+        members = self._group.members
+        for member in members:
+            self._add(member)
+        outputs: list[tuple[int, int]] = []
+        graph = self._graph
+        for member in members:
+            node = graph.nodes[member]
+            outside = [user for user in graph.users(member) if user not in members]
+            read = {v for user in outside for v in graph.nodes[user].inputs}
+            for value in node.values:
+                place = self._places.get(value)
+                if place is not None and (value in read or value in graph.outputs):
+                    outputs.append(place)
+        if not outputs and self._steps:
+            outputs = [(len(self._steps) - 1, 0)]
+        return Kernel(tuple(self._sources), tuple(self._steps), tuple(outputs), self._opaque)
+
+    def _add(self, node_id: NodeId) -> None:
+        node = self._graph.nodes[node_id]
+        operator = node.operator
+        if not isinstance(operator, Operator) or isinstance(operator, Opaque):
+            self._opaque = True
+            operator = Opaque("", operator.name, 0, "") if not isinstance(operator, Operator) else operator
+        operands = tuple(self._place(value) for value in node.inputs)
+        types = tuple(self._sizes.type(t) for t in node.types if isinstance(t, TensorType))
+        if len(types) != len(node.types):
+            self._opaque = True
+        index = len(self._steps)
+        self._steps.append(Step(self._sizes.operator(operator), operands, types))
+        for port, value in enumerate(node.values[: len(types)]):
+            self._places[value] = (index, port)
+
+    def _place(self, value: Value) -> tuple[int, int]:
+        found = self._places.get(value)
+        if found is not None:
+            return found
+        node = self._graph.nodes[value.node]
+        if node.operator.name == "broadcast":
+            self._add(value.node)
+            return self._places[value]
+        if node.operator.name == "identity" and value.node not in self._free:
+            place = self._place(node.inputs[0])
+        else:
+            type_ = node.types[value.port]
+            if isinstance(type_, UnknownType):
+                self._opaque = True
+                type_ = TensorType(ElementType.OTHER, ())
+            self._sources.append(
+                Source(
+                    self._sizes.type(type_),
+                    is_weight=value.node in self._free,
+                    blocked=value.node in self._blocked and can_be_blocked(type_),
+                )
+            )
+            place = (-len(self._sources), 0)
+        self._places[value] = place
+        return place
+
+
+def _integer(dimension: Dimension) -> int:
+    if not isinstance(dimension, int):
+        raise TypeError(f"expected a number, got the dimension {dimension}")
+    return dimension

@@ -1,0 +1,178 @@
+"""Measuring kernels: each runs as a model of its own at the runtime's full optimisation.
+
+Kernels of images are timed one by one in the runtime's own profile, because the runtime keeps images in a
+blocked layout: what converts a blocked tensor for this kernel alone belongs to its price, and what would
+convert its result for nobody does not. All others are timed by the clock, less what an empty run costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optimizer.cost.kernel import Kernel, bytes_of, can_be_blocked
+from optimizer.cost.runtime import (
+    Array,
+    BoundRun,
+    KernelTime,
+    LoadedModel,
+    RuntimeRefusedError,
+    profiled_model,
+)
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io import build_model
+from superopt.ops.activation import Relu
+from superopt.ops.pooling import MaxPool
+
+LAUNCH_MICROSECONDS = 1.0
+"""What the runtime spends around a kernel."""
+
+_MAX_BYTES = 256 * 2**20
+_MAX_RUNS = 40
+_BURST_MICROSECONDS = 4_000.0
+_ROUNDS = 3
+_REORDER_OUTPUT = "ReorderOutput"
+
+_DTYPES = {
+    ElementType.FLOAT: np.float32,
+    ElementType.DOUBLE: np.float64,
+    ElementType.FLOAT16: np.float16,
+    ElementType.INT8: np.int8,
+    ElementType.INT16: np.int16,
+    ElementType.INT32: np.int32,
+    ElementType.INT64: np.int64,
+    ElementType.UINT8: np.uint8,
+    ElementType.BOOL: np.bool_,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Microseconds of a kernel, and whether its result comes out in the runtime's layout for images."""
+
+    microseconds: float
+    blocked: bool = False
+
+
+class Measurer:
+    """Measures kernels on this machine with a number of threads."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def is_measurable(self, kernel: Kernel) -> bool:
+        """Whether the kernel can be built as a model of reasonable size with numbers in it."""
+        if kernel.opaque:
+            return False
+        types = [*(source.type for source in kernel.sources), *kernel.output_types]
+        return all(t.element in _DTYPES for t in types) and sum(map(bytes_of, types)) <= _MAX_BYTES
+
+    def measure(self, kernel: Kernel) -> Measurement | None:
+        """The price of a measurable kernel; None when the runtime does not run it."""
+        try:
+            return self._profiled(kernel) if _concerns_images(kernel) else Measurement(self._clocked(kernel))
+        except (RuntimeRefusedError, UnsupportedError):
+            return None
+
+    @cached_property
+    def empty_run(self) -> float:
+        """Microseconds of a run that computes next to nothing."""
+        editor = Graph.empty().edit()
+        source = editor.add(Input("x0", TensorType(ElementType.FLOAT, (1,))))
+        editor.set_outputs(editor.add(Relu(), (source.value,)).values)
+        model = LoadedModel(build_model(editor.build(), {}), self._threads)
+        run = model.bind({"x0": np.ones(1, np.float32)})
+        return min(run.microseconds() for _ in range(200))
+
+    def _clocked(self, kernel: Kernel) -> float:
+        graph = kernel.to_graph()
+        model = LoadedModel(build_model(graph, _weights(graph)), self._threads)
+        best = _fastest(model.bind(_feeds(graph)))
+        return max(best - self.empty_run, 0.0) + LAUNCH_MICROSECONDS
+
+    def _profiled(self, kernel: Kernel) -> Measurement:
+        graph, pools = _with_blocked_inputs(kernel)
+        with profiled_model(build_model(graph, _weights(graph)), self._threads) as model:
+            _fastest(model.bind(_feeds(graph)))
+            runs = model.end_profile()
+        priced = [_own_kernels(run, pools) for run in runs[1:] or runs]
+        best = min(sum(kernel.microseconds for kernel in run) for run in priced)
+        typical = _lower_mean([sum(kernel.microseconds for kernel in run) for run in priced])
+        launches = len(priced[0]) * LAUNCH_MICROSECONDS
+        microseconds = (best if best > 50 else typical) + launches
+        return Measurement(microseconds, runs[-1][-1].operator == _REORDER_OUTPUT)
+
+
+def _fastest(run: BoundRun) -> float:
+    """The minimum over bursts of runs, after warming up."""
+    first = run.microseconds()
+    second = run.microseconds()
+    per_burst = int(min(_MAX_RUNS, max(2.0, _BURST_MICROSECONDS / max(min(first, second), 1.0))))
+    rounds = _ROUNDS if second < 200_000 else 1
+    return min(second, *(run.microseconds() for _ in range(per_burst * rounds)))
+
+
+def _lower_mean(values: Sequence[float]) -> float:
+    """The mean of the lower half: whole microseconds of short kernels average out, outliers do not count."""
+    lower = sorted(values)[: max(1, len(values) // 2)]
+    return sum(lower) / len(lower)
+
+
+def _concerns_images(kernel: Kernel) -> bool:
+    types = (*(s.type for s in kernel.sources if not s.is_weight), *kernel.output_types)
+    return any(can_be_blocked(type_) for type_ in types)
+
+
+def _with_blocked_inputs(kernel: Kernel) -> tuple[Graph, int]:
+    """The kernel's graph; before each blocked source stands a pooling that changes nothing but the layout."""
+    graph = kernel.to_graph()
+    blocked = [i for i, source in enumerate(kernel.sources) if source.blocked and not source.is_weight]
+    editor = graph.edit()
+    for index in blocked:
+        _insert_pool(editor, graph, NodeId(index))
+    return editor.build(), len(blocked)
+
+
+def _insert_pool(editor: GraphEditor, graph: Graph, source: NodeId) -> None:
+    pool = editor.add(MaxPool(kernel=(1, 1)), (Value(source),))
+    editor.redirect({Value(source): pool.value}, graph.users(source))
+
+
+def _own_kernels(run: Sequence[KernelTime], pools: int) -> tuple[KernelTime, ...]:
+    """The kernels of a run that belong to the price: without the inserted poolings and what they need, and
+    without a last conversion of the result."""
+    kept = list(run[:-1] if run[-1].operator == _REORDER_OUTPUT else run)
+    for _ in range(pools):
+        index = next(i for i, kernel in enumerate(kept) if kernel.operator == "MaxPool")
+        del kept[index]
+        if index and kept[index - 1].operator == "ReorderInput":
+            del kept[index - 1]
+    return tuple(kept)
+
+
+def _weights(graph: Graph) -> dict[str, Array]:
+    return {
+        node.operator.label: _array(node.operator.type) for node in graph if isinstance(node.operator, Weight)
+    }
+
+
+def _feeds(graph: Graph) -> dict[str, Array]:
+    feeds: dict[str, Array] = {}
+    for node in graph:
+        if isinstance(node.operator, Input) and isinstance(node.operator.type, TensorType):
+            feeds[node.operator.label] = _array(node.operator.type)
+    return feeds
+
+
+def _array(type_: TensorType) -> Array:
+    """Positive numbers of order one: neither denormal nor infinite after any operator."""
+    shape = tuple(size if isinstance(size, int) else 1 for size in type_.shape)
+    dtype = _DTYPES[type_.element]
+    if not type_.element.is_float:
+        return np.ones(shape, dtype)
+    return np.random.default_rng(0).uniform(0.05, 1.0, shape).astype(dtype)

@@ -1,0 +1,83 @@
+"""An analytic price: the time to compute or the time to move the data, whichever is longer.
+
+The peaks are measured once on this machine and kept in the cost store. The price serves kernels that cannot
+be measured; with the optimistic peaks of data in cache it is a lower bound that says what is worth measuring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optimizer.cost.kernel import Kernel, Source, Step, bytes_of
+from optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
+from optimizer.cost.store import CostStore
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.elementwise import Add
+from superopt.ops.matrix import Matmul
+
+_SIDE = 512
+_CACHED = 32 * 1024
+_STREAMED = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Peaks of a machine: operations, bytes from memory and bytes from cache, each per microsecond."""
+
+    flops: float
+    bytes: float
+    cached_bytes: float
+
+    def microseconds(self, kernel: Kernel) -> float:
+        """What the kernel should take."""
+        flops = 0 if kernel.opaque else kernel.flops
+        return LAUNCH_MICROSECONDS + max(flops / self.flops, _moved(kernel) / self.bytes)
+
+    def lower_bound(self, kernel: Kernel) -> float:
+        """What the kernel cannot beat: a step that only moves data may even be free."""
+        if kernel.opaque:
+            return self.microseconds(kernel)
+        return 0.5 * max(kernel.flops / self.flops, 0.5 * _moved(kernel) / self.cached_bytes)
+
+
+def calibrate(measurer: Measurer, store: CostStore, prefix: str) -> Roofline:
+    """The peaks of this machine, from the store or measured now."""
+    keys = [f"{prefix}roofline/{name}" for name in ("matmul", "add-cached", "add-streamed")]
+    known = dict(store.get_many(keys))
+    for key, kernel in zip(keys, _probes(), strict=True):
+        if key not in known:
+            measurement = measurer.measure(kernel)
+            assert measurement is not None, "every runtime multiplies and adds"
+            known[key] = measurement.microseconds
+            store.put(key, measurement.microseconds)
+    product, cached, streamed = (max(known[key] - LAUNCH_MICROSECONDS, 0.1) for key in keys)
+    matmul, small, large = _probes()
+    return Roofline(
+        matmul.flops / product,
+        large.moved_bytes / streamed,
+        max(small.moved_bytes / cached, large.moved_bytes / streamed),
+    )
+
+
+def _probes() -> tuple[Kernel, Kernel, Kernel]:
+    matrix = TensorType(ElementType.FLOAT, (_SIDE, _SIDE))
+    product = Kernel(
+        (Source(matrix), Source(matrix, is_weight=True)),
+        (Step(Matmul(), ((-1, 0), (-2, 0)), (matrix,)),),
+        ((0, 0),),
+    )
+    return product, _sum_of(_CACHED), _sum_of(_STREAMED)
+
+
+def _sum_of(elements: int) -> Kernel:
+    vector = TensorType(ElementType.FLOAT, (elements,))
+    source = Source(vector)
+    return Kernel((source, source), (Step(Add(), ((-1, 0), (-2, 0)), (vector,)),), ((0, 0),))
+
+
+def _moved(kernel: Kernel) -> int:
+    """Bytes moved; of an opaque node's weights it may read little, as a look-up does."""
+    if kernel.opaque:
+        computed = sum(bytes_of(source.type) for source in kernel.sources if not source.is_weight)
+        return computed + sum(bytes_of(type_) for type_ in kernel.output_types)
+    return kernel.moved_bytes

@@ -1,0 +1,205 @@
+"""ONNX Runtime behind typed names: sessions, bound runs, profiles; the optimizer imports it here alone."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# ONNX Runtime ships no types.
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import onnxruntime
+import psutil
+from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
+
+from superopt.errors import SuperoptError
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+ModelFile: TypeAlias = "bytes | Path"
+
+_FAILURES = (
+    states.EngineError,
+    states.EPFail,
+    states.Fail,
+    states.InvalidArgument,
+    states.InvalidGraph,
+    states.InvalidProtobuf,
+    states.ModelLoaded,
+    states.NoModel,
+    states.NoSuchFile,
+    states.NotImplemented,
+    states.RuntimeException,
+)
+
+_DTYPES: Mapping[str, str] = {
+    "float": "float32",
+    "double": "float64",
+    "float16": "float16",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "bool": "bool",
+    "string": "object",
+    "complex64": "complex64",
+    "complex128": "complex128",
+}
+
+
+class RuntimeRefusedError(SuperoptError):
+    """ONNX Runtime cannot load or run a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a loaded model. ``dtype`` is a numpy name, None for what numpy has no array of;
+    dimensions are sizes, names, or None."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """How long the runtime spent in one kernel of one run."""
+
+    operator: str
+    name: str
+    microseconds: float
+
+
+def physical_cores() -> int:
+    """The number of cores that run at full speed side by side."""
+    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
+
+
+def runtime_version() -> str:
+    """Name and version of the runtime."""
+    return f"onnxruntime {onnxruntime.__version__}"
+
+
+@functools.cache
+def device_name() -> str:
+    """The processor: its name and a hash of what it can do."""
+    name, facts = platform.processor() or platform.machine(), platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().split("\n\n")[0].splitlines()
+        fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        name = fields.get("model name", name)
+        kept = ("vendor_id", "cpu family", "model", "model name", "cache size", "flags", "Features")
+        facts = "|".join(fields.get(key, "") for key in kept)
+    return f"{name} {hashlib.blake2b(facts.encode(), digest_size=4).hexdigest()}"
+
+
+class LoadedModel:
+    """A model in memory, ready to run on the CPU at the runtime's full optimisation.
+
+    Raises RuntimeRefusedError when the runtime does not accept it.
+    """
+
+    def __init__(self, model: ModelFile, threads: int, profile: Path | None = None) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        if profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(profile)
+        source = model if isinstance(model, bytes) else str(model)
+        with _translated():
+            self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        self.inputs = tuple(_ports(self._session.get_inputs()))
+        self.outputs = tuple(_ports(self._session.get_outputs()))
+
+    def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...]:
+        """All outputs: arrays, or what the runtime gives for sequences and maps."""
+        with _translated():
+            return tuple(self._session.run(None, dict(feeds)))
+
+    def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
+        """The model with its inputs in place, for timing."""
+        with _translated():
+            binding = self._session.io_binding()
+            for name, array in feeds.items():
+                binding.bind_cpu_input(name, np.ascontiguousarray(array))
+            for output in self.outputs:
+                binding.bind_output(output.name, "cpu")
+            return BoundRun(self._session, binding)
+
+    def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
+        """The kernels of every run so far, in order of execution; ends the recording."""
+        path = Path(self._session.end_profiling())
+        events = cast("list[dict[str, Any]]", json.loads(path.read_text()))
+        path.unlink()
+        runs: list[list[KernelTime]] = []
+        current: list[KernelTime] = []
+        for event in sorted(events, key=lambda event: float(event["ts"])):
+            if event.get("name") == "model_run":
+                runs.append(current)
+                current = []
+            elif str(event.get("name", "")).endswith("_kernel_time"):
+                name = str(event["name"]).removesuffix("_kernel_time")
+                current.append(KernelTime(event["args"]["op_name"], name, float(event["dur"])))
+        return tuple(tuple(run) for run in _regrouped(runs, current))
+
+
+class BoundRun:
+    """A model bound to inputs; each call runs it once."""
+
+    def __init__(self, session: Any, binding: Any) -> None:
+        self._session = session
+        self._binding = binding
+
+    def microseconds(self) -> float:
+        """Runs once; the wall time."""
+        with _translated():
+            start = time.perf_counter_ns()
+            self._session.run_with_iobinding(self._binding)
+            return (time.perf_counter_ns() - start) / 1000
+
+
+@contextmanager
+def profiled_model(model: bytes, threads: int) -> Generator[LoadedModel]:
+    """A model whose kernels are recorded one by one; the record is written to a directory that is removed."""
+    with tempfile.TemporaryDirectory(prefix="superopt-profile-") as directory:
+        yield LoadedModel(model, threads, Path(directory) / "run")
+
+
+def _regrouped(runs: list[list[KernelTime]], rest: list[KernelTime]) -> list[list[KernelTime]]:
+    """Events of a run carry later time stamps than the event of the run itself: it starts first."""
+    shifted = [*runs[1:], rest] if runs and not runs[0] else runs
+    return [run for run in shifted if run]
+
+
+def _ports(infos: Sequence[Any]) -> Iterator[Port]:
+    for info in infos:
+        text = str(info.type)
+        element = text.removeprefix("tensor(").removesuffix(")") if text.startswith("tensor(") else ""
+        shape = tuple(cast("Sequence[int | str | None]", info.shape)) if element else ()
+        yield Port(str(info.name), _DTYPES.get(element), shape)
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except _FAILURES as failure:
+        raise RuntimeRefusedError(f"ONNX Runtime refuses the model: {failure}") from failure

@@ -1,0 +1,184 @@
+"""Groups of nodes that the runtime executes together, decided from a node's neighbourhood alone.
+
+A group is what has to be measured as one model for its price to be right: a convolution with the steps that
+are folded into its weights, a residual sum and an activation; a matrix product with its bias; the pieces of a
+gelu. The tables say what *may* be fused; whether the runtime does so, and what it is worth, measurement says.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from optimizer.fusion.gates import FreeNodes, gate_of
+from superopt.ir.graph import Graph, Input, Node, NodeId, Weight
+from superopt.ir.plan import FusionGroup
+from superopt.ir.types import TensorType
+from superopt.ops.matrix import Transpose
+
+_VECTOR_STEPS = frozenset(("bias_add", "channel_scale", "affine"))
+_ACTIVATIONS = frozenset(("relu", "sigmoid", "tanh", "hard_sigmoid"))
+_FOLLOWERS = _VECTOR_STEPS | _ACTIVATIONS | {"add", "scale"}
+_HEADS = ("conv", "matmul")
+_MAX_CHAIN = 8
+
+
+class _Stage(enum.IntEnum):
+    """How far a chain behind a convolution or matrix product has come."""
+
+    FOLDED = 0
+    SUMMED = 1
+    ACTIVATED = 2
+
+
+def is_free(node: Node, free: FreeNodes) -> bool:
+    """Whether the node belongs to no group: it is an input, it is folded, or it vanishes when lowered."""
+    if node.id in free or isinstance(node.operator, Input | Weight):
+        return True
+    return node.operator.name in ("broadcast", "identity")
+
+
+def partition(graph: Graph, free: FreeNodes) -> dict[NodeId, FusionGroup]:
+    """The group of every node that is in one."""
+    owner: dict[NodeId, FusionGroup] = {}
+    for node in graph:
+        if node.id not in owner and not is_free(node, free):
+            group = group_of(graph, node.id, free)
+            owner.update((member, group) for member in group.members)
+    return owner
+
+
+def group_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup:
+    """The group of a node that is not free; members are in an order of execution."""
+    chain = chain_of(graph, node_id, free)
+    if chain is not None:
+        return chain
+    return gate_of(graph, node_id, free, lambda member: chain_of(graph, member, free) is None) or FusionGroup(
+        node_id, (node_id,)
+    )
+
+
+def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
+    """The group of a convolution or matrix product that takes the node in."""
+    for head in _possible_heads(graph, node_id, free):
+        group = _grow(graph, head, free)
+        if node_id in group.members:
+            return group
+    return None
+
+
+def _possible_heads(graph: Graph, node_id: NodeId, free: FreeNodes) -> Iterator[NodeId]:
+    """Convolutions and matrix products from which a chain of steps may lead to the node."""
+    node = graph.nodes[node_id]
+    if isinstance(node.operator, Transpose):
+        user = _only_user(graph, node)
+        if user is not None and user.operator.name == "matmul":
+            yield user.id
+        return
+    frontier = [node_id]
+    for _ in range(_MAX_CHAIN):
+        above: list[NodeId] = []
+        for current in frontier:
+            operator = graph.nodes[current].operator.name
+            if operator in _HEADS:
+                yield current
+            elif operator in _FOLLOWERS:
+                sources = (value.node for value in graph.nodes[current].inputs)
+                above.extend(s for s in sources if s not in free and len(graph.users(s)) == 1)
+        frontier = above
+
+
+def _grow(graph: Graph, head: NodeId, free: FreeNodes) -> FusionGroup:
+    node = graph.nodes[head]
+    members = [*_folded_transposes(graph, node, free), head]
+    convolution = node.operator.name == "conv"
+    stage = _Stage.FOLDED
+    while len(members) < _MAX_CHAIN and stage is not _Stage.ACTIVATED:
+        follower = _only_user(graph, node)
+        if follower is None or follower.id in free:
+            break
+        following = _stage_after(graph, node, follower, free, convolution=convolution)
+        if following is None or following < stage or following is stage is _Stage.SUMMED:
+            break
+        members.append(follower.id)
+        node, stage = follower, following
+    return FusionGroup(head, tuple(members))
+
+
+def _stage_after(
+    graph: Graph, node: Node, follower: Node, free: FreeNodes, *, convolution: bool
+) -> _Stage | None:
+    """What following the node makes of its group; None when the runtime does not fuse the two."""
+    if follower.operator.name in _ACTIVATIONS:
+        return _Stage.ACTIVATED
+    if (
+        _is_folded_step(graph, follower, free, axis=1 if convolution else -1)
+        and follower.inputs[0] == node.value
+    ):
+        return _Stage.FOLDED
+    if convolution and follower.operator.name == "add" and _absorbs_sum(graph, follower, node.id, free):
+        return _Stage.SUMMED
+    return None
+
+
+def _is_folded_step(graph: Graph, node: Node, free: FreeNodes, *, axis: int) -> bool:
+    """Whether the step's vectors are weights along the output channels, so that it can be folded."""
+    name = node.operator.name
+    if name not in _VECTOR_STEPS and name != "scale":
+        return False
+    if any(value.node not in free for value in node.inputs[1:]):
+        return False
+    if name == "scale":
+        return True
+    type_ = graph.type_of(node.inputs[0])
+    own: int = getattr(node.operator, "axis", 0)
+    return isinstance(type_, TensorType) and own % type_.rank == axis % type_.rank
+
+
+def _absorbs_sum(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bool:
+    """A sum of two convolutions goes to the one that runs later, taken to be the one with the larger id."""
+    first, second = (value.node for value in total.inputs)
+    if first == second or not _ends_convolution(graph, last, free):
+        return False
+    other = second if first == last else first
+    return other < last or other in free or not _ends_convolution(graph, other, free)
+
+
+def _ends_convolution(graph: Graph, node_id: NodeId, free: FreeNodes) -> bool:
+    """Whether the node is a convolution by weights, or the last of the steps folded into one, read once."""
+    node = graph.nodes[node_id]
+    for _ in range(_MAX_CHAIN):
+        if _only_user(graph, node) is None:
+            return False
+        if node.operator.name == "conv":
+            return node.inputs[1].node in free
+        if not _is_folded_step(graph, node, free, axis=1):
+            return False
+        node = graph.nodes[node.inputs[0].node]
+    return False
+
+
+def _folded_transposes(graph: Graph, product: Node, free: FreeNodes) -> list[NodeId]:
+    """Transpositions of the last two axes that only this product reads."""
+    found: list[NodeId] = []
+    for value in dict.fromkeys(product.inputs):
+        node = graph.nodes[value.node]
+        type_ = node.types[value.port]
+        if (
+            value.node in free
+            or not isinstance(node.operator, Transpose)
+            or not isinstance(type_, TensorType)
+        ):
+            continue
+        swapped = Transpose().permutation(type_.rank)
+        if node.operator.permutation(type_.rank) == swapped and _only_user(graph, node) is not None:
+            found.append(node.id)
+    return found
+
+
+def _only_user(graph: Graph, node: Node) -> Node | None:
+    """The one node that reads a node with one output, which the graph does not return."""
+    users = graph.users(node.id)
+    if len(users) != 1 or len(node.types) != 1 or node.id in graph.output_nodes:
+        return None
+    return graph.nodes[users[0]]

@@ -1,0 +1,197 @@
+"""TASO's cost-based backtracking search (dissertation, section 2.6, Algorithm 2), made incremental.
+
+Beside single rewrites it takes macro steps: all places where one rule pays, at once. A network of sixty equal
+blocks is then one step per rule away from its optimum, instead of sixty.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.protocol import SearchResult, StoppedBy, Watch
+from optimizer.search.rules import RuleSet
+from optimizer.search.state import FINGERPRINT_MASK, Opportunity, State
+from optimizer.search.trace import trace_of
+from superopt.ir.graph import NodeId
+from superopt.rewriting import Match, Substitution
+
+_MAX_QUEUE = 4000
+
+
+@dataclass(order=True, slots=True)
+class _Entry:
+    """A place in the queue; the state of a single rewrite is built when its turn comes."""
+
+    cost: float
+    tie: float
+    number: int
+    state: State = field(compare=False)
+    match: Match | None = field(compare=False)
+
+
+class Backtracking:
+    """Graphs in order of cost; those up to alpha times the best are rewritten further."""
+
+    name = "backtracking"
+
+    def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
+        """Searches until every graph within alpha is explored or the watch says stop."""
+        return _Run(start, rules, watch).result()
+
+
+class _Run:
+    def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch) -> None:
+        self._start = State.start(start)
+        self._rules = rules
+        self._watch = watch
+        self._random = random.Random(watch.limits.seed)
+        self._best = self._start
+        self._best_at = 0.0
+        self._curve = [(0.0, start.total)]
+        self._seen = {self._start.digest.fingerprint}
+        self._queue: list[_Entry] = []
+        self._candidates = 0
+        self._since_best = 0
+        self._pushed = 0
+
+    def result(self) -> SearchResult:
+        stopped_by = self._search()
+        matched: dict[str, int] = {}
+        for opportunity in self._start.found:
+            rule = opportunity.match.substitution.rule_id
+            matched[rule] = matched.get(rule, 0) + 1
+        return SearchResult(
+            best=self._best.cost,
+            trace=trace_of(self._best),
+            candidates=self._candidates,
+            seconds=self._watch.seconds,
+            best_at_seconds=self._best_at,
+            stopped_by=stopped_by,
+            matched=matched,
+            curve=tuple(self._curve),
+        )
+
+    @property
+    def _limit(self) -> float:
+        return self._watch.limits.alpha * self._best.cost.total
+
+    def _search(self) -> StoppedBy:
+        stopped_by = self._expand(self._start)
+        while stopped_by is None and self._queue:
+            entry = heapq.heappop(self._queue)
+            if entry.cost >= self._limit:
+                break
+            state = self._built(entry)
+            if state is not None:
+                stopped_by = self._expand(state)
+        return stopped_by or "exhausted"
+
+    def _built(self, entry: _Entry) -> State | None:
+        if entry.match is None:
+            return entry.state
+        rewrite = entry.state.rewritten(entry.match)
+        return None if rewrite is None else entry.state.after(entry.match, rewrite, math.inf)
+
+    def _expand(self, state: State) -> StoppedBy | None:
+        """Every rewrite of the state, and every macro step."""
+        state.find(self._rules)
+        for opportunity in state.found:
+            self._try(state, opportunity)
+            stopped_by = self._interruption()
+            if stopped_by is not None:
+                return stopped_by
+        for substitution, roots in _paying(state.found):
+            stopped_by = self._macro(state, substitution, roots)
+            if stopped_by is not None:
+                return stopped_by
+        return None
+
+    def _try(self, state: State, opportunity: Opportunity) -> None:
+        self._candidates += 1
+        self._since_best += 1
+        if self._is_known_to_be_idle(state, opportunity):
+            return
+        rewrite = state.rewritten(opportunity.match)
+        if rewrite is None:
+            opportunity.impossible = len(opportunity.match.outputs) == 1
+            return
+        after = state.after(opportunity.match, rewrite, self._limit)
+        if after is None:
+            opportunity.gain_at_most = state.cost.total - self._limit
+            return
+        opportunity.gain = state.cost.total - after.cost.total
+        opportunity.shift = (after.digest.fingerprint - state.digest.fingerprint) & FINGERPRINT_MASK
+        self._consider(after, _Entry(after.cost.total, self._random.random(), 0, state, opportunity.match))
+
+    def _is_known_to_be_idle(self, state: State, opportunity: Opportunity) -> bool:
+        """Whether what is known of the match from elsewhere says that it leads to nothing new."""
+        gain = opportunity.gain if opportunity.gain is not None else opportunity.gain_at_most
+        if gain is not None and state.cost.total - gain >= self._limit:
+            return True
+        if opportunity.shift is None:
+            return False
+        return (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK in self._seen
+
+    def _consider(self, after: State, entry: _Entry) -> None:
+        """Keeps a graph that is new and not too costly."""
+        fingerprint = after.digest.fingerprint
+        if fingerprint in self._seen:
+            return
+        self._seen.add(fingerprint)
+        cost = after.cost.total
+        if cost < self._best.cost.total:
+            self._best = after
+            self._best_at = self._watch.seconds
+            self._curve.append((self._best_at, cost))
+            self._since_best = 0
+        if cost < self._limit:
+            self._pushed += 1
+            entry.number = self._pushed
+            heapq.heappush(self._queue, entry)
+            if len(self._queue) > _MAX_QUEUE:
+                self._queue = heapq.nsmallest(_MAX_QUEUE // 2, self._queue)
+
+    def _macro(self, state: State, substitution: Substitution, roots: list[NodeId]) -> StoppedBy | None:
+        """Applies a rule wherever it pays on its own and still does when its turn comes."""
+        current = state
+        stopped_by: StoppedBy | None = None
+        for root in roots:
+            if root in current.graph.nodes:
+                current = self._cheaper(current, substitution, root) or current
+            stopped_by = self._interruption()
+            if stopped_by is not None:
+                break
+        if current is not state and current.parent is not state:
+            current.rebase(state)
+            self._consider(current, _Entry(current.cost.total, self._random.random(), 0, current, None))
+        return stopped_by
+
+    def _cheaper(self, current: State, substitution: Substitution, root: NodeId) -> State | None:
+        for match in self._rules.matches_at(current.graph, current.cost.free, substitution, root):
+            self._candidates += 1
+            rewrite = current.rewritten(match)
+            after = None if rewrite is None else current.after(match, rewrite, current.cost.total)
+            if after is not None and after.cost.total < current.cost.total:
+                return after
+        return None
+
+    def _interruption(self) -> StoppedBy | None:
+        self._watch.tell(self._candidates, self._start.cost.total, self._best.cost.total)
+        return self._watch.interruption(self._candidates, self._since_best)
+
+
+def _paying(found: list[Opportunity]) -> Iterator[tuple[Substitution, list[NodeId]]]:
+    """For every rule, the roots where it lowers the cost, when there are two or more."""
+    by_rule: dict[int, list[Opportunity]] = {}
+    for opportunity in found:
+        if opportunity.gain is not None and opportunity.gain > 0:
+            by_rule.setdefault(id(opportunity.match.substitution), []).append(opportunity)
+    for paying in by_rule.values():
+        roots = list(dict.fromkeys(o.match.outputs[0].node for o in paying))
+        if len(roots) > 1:
+            yield paying[0].match.substitution, roots

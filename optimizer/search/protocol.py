@@ -1,0 +1,128 @@
+"""What a search is given, what it reports on the way, and what it returns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.rules import RuleSet
+from optimizer.search.trace import TraceStep
+
+StoppedBy: TypeAlias = Literal["exhausted", "max_candidates", "patience", "budget", "cancelled"]
+
+
+class CancelToken:
+    """Tells a running search, from any thread, to stop at the next candidate and return its best."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def cancel(self) -> None:
+        """Asks for the end."""
+        self._event.set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the end was asked for."""
+        return self._event.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where an optimization stands; costs are in the unit of the objective."""
+
+    phase: Literal["pricing", "search", "check", "timing", "refinement"]
+    seconds: float
+    candidates: int
+    cost_before: float
+    best_cost: float
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a search goes.
+
+    Graphs up to ``alpha`` times as costly as the best one are explored further. ``deadline`` is a time of the
+    monotonic clock. ``patience``: a search ends after so many candidates without a better one.
+    """
+
+    deadline: float
+    alpha: float = 1.05
+    max_candidates: int | None = None
+    patience: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The best graph found, how it came about, and how the search went.
+
+    ``matched`` counts the matches of each rule in the graph that the search started from; ``curve`` holds
+    (seconds, best cost).
+    """
+
+    best: GraphCost
+    trace: tuple[TraceStep, ...]
+    candidates: int
+    seconds: float
+    best_at_seconds: float
+    stopped_by: StoppedBy
+    matched: Mapping[str, int]
+    curve: tuple[tuple[float, float], ...]
+
+
+@dataclass
+class Watch:
+    """Looks after time, cancellation and reports while a search runs."""
+
+    limits: Limits
+    cancel: CancelToken = field(default_factory=CancelToken)
+    report: ProgressCallback | None = None
+    report_interval: float = 0.2
+    started: float = field(default_factory=time.monotonic)
+    _reported: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def interruption(self, candidates: int, since_best: int) -> StoppedBy | None:
+        """Why to stop now, None to go on."""
+        limits = self.limits
+        if self.cancel.is_cancelled:
+            return "cancelled"
+        if limits.max_candidates is not None and candidates >= limits.max_candidates:
+            return "max_candidates"
+        if limits.patience is not None and since_best >= limits.patience:
+            return "patience"
+        if time.monotonic() >= limits.deadline:
+            return "budget"
+        return None
+
+    def tell(self, candidates: int, cost_before: float, best_cost: float) -> None:
+        """Reports progress unless it was reported a moment ago."""
+        now = time.monotonic()
+        if self.report is not None and now - self._reported >= self.report_interval:
+            self._reported = now
+            self.report(Progress("search", self.seconds, candidates, cost_before, best_cost))
+
+
+class Search(Protocol):
+    """A strategy: from a priced graph and rules to the best graph found within limits."""
+
+    @property
+    def name(self) -> str:
+        """As ``--search`` names it."""
+        ...
+
+    def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
+        """Searches until it is exhausted or the watch says stop."""
+        ...

@@ -1,0 +1,161 @@
+"""Rules ready for matching: looked up by the operator of their first root, found again only near changes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from superopt.ir.graph import Graph, NodeId, Value
+from superopt.ir.terms import Application, Term
+from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
+
+_HALVES = ("split0", "split1")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a rewrite changed. ``edited`` nodes are new or read other values; ``around`` also holds removed
+    nodes and those that gained or lost a reader."""
+
+    edited: frozenset[NodeId]
+    around: frozenset[NodeId]
+
+    def and_then(self, later: Change) -> Change:
+        """Both changes as one."""
+        return Change(self.edited | later.edited, self.around | later.around)
+
+    @staticmethod
+    def of(before: Graph, rewrite: Rewrite) -> Change:
+        """The change from the graph before a rewrite to the one after."""
+        after = rewrite.graph
+        rewired = {user for value in rewrite.replaced.values() for user in after.users(value.node)}
+        edited = frozenset(rewired.union(rewrite.added))
+        around = set(edited).union(rewrite.removed)
+        for node_id in rewrite.removed:
+            around.update(value.node for value in before.nodes[node_id].inputs)
+        for node_id in rewrite.added:
+            around.update(value.node for value in after.nodes[node_id].inputs)
+        around.update(value.node for value in (*rewrite.replaced, *rewrite.replaced.values()))
+        return Change(edited, frozenset(around))
+
+
+class RuleSet:
+    """Substitutions in a fixed order; ``protected`` nodes are never part of a match."""
+
+    def __init__(self, substitutions: Iterable[Substitution], protected: Container[NodeId] = ()) -> None:
+        self.substitutions: Sequence[Substitution] = tuple(substitutions)
+        self._protected = protected
+        self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
+        self._single_height = max((_heights(s) for s in self.substitutions if len(s.source) == 1), default=1)
+        self._several_height = max((_heights(s) for s in self.substitutions if len(s.source) > 1), default=0)
+
+    def __len__(self) -> int:
+        return len(self.substitutions)
+
+    def position(self, substitution: Substitution) -> int:
+        """The place of a substitution in the order of rules."""
+        return self._positions[id(substitution)]
+
+    def matches_at(
+        self, graph: Graph, free: Container[NodeId], substitution: Substitution, root: NodeId
+    ) -> Iterator[Match]:
+        """The matches of one substitution whose first root is the node."""
+        for match in find_matches(graph, substitution, (root,)):
+            if any(value.node not in free for value in match.outputs) and not any(
+                site in self._protected for site in match.sites
+            ):
+                yield match
+
+    def matches(self, graph: Graph, free: Container[NodeId]) -> list[Match]:
+        """All matches that concern what runs, by rule and site."""
+        return list(self._matches_at(graph, free, graph.nodes, graph.nodes))
+
+    def matches_near(self, graph: Graph, free: Container[NodeId], region: Region) -> list[Match]:
+        """The matches whose first root lies in the region."""
+        return list(self._matches_at(graph, free, region.single, region.several))
+
+    def region(self, graph: Graph, change: Change) -> Region:
+        """Where the first root of a match that the change made possible, or impossible, can be."""
+        single = set(change.edited)
+        _extend_down(graph, single, self._single_height - 1)
+        several: set[NodeId] = set()
+        if self._several_height:
+            several.update(change.edited)
+            _extend_down(graph, several, self._several_height - 1)
+            _extend_up(graph, several, self._several_height)
+            _extend_down(graph, several, self._several_height)
+        return Region(frozenset(single), frozenset(several))
+
+    def _matches_at(
+        self, graph: Graph, free: Container[NodeId], single: Iterable[NodeId], several: Iterable[NodeId]
+    ) -> Iterator[Match]:
+        single_by_operator = _by_operator(graph, single)
+        several_by_operator = _by_operator(graph, several)
+        for substitution in self.substitutions:
+            by_operator = single_by_operator if len(substitution.source) == 1 else several_by_operator
+            roots = by_operator.get(_root_operator(substitution))
+            if not roots:
+                continue
+            for root in roots:
+                yield from self.matches_at(graph, free, substitution, root)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Nodes that may be first roots of new matches, of rules with one output and with several."""
+
+    single: frozenset[NodeId]
+    several: frozenset[NodeId]
+
+    def concerns(self, match: Match) -> bool:
+        """Whether the match is found again when the region is searched."""
+        root = match.outputs[0].node
+        return root in (self.single if len(match.outputs) == 1 else self.several)
+
+
+def nodes_read(match: Match) -> frozenset[NodeId]:
+    """The nodes whose values the match's variables stand for."""
+    found: set[NodeId] = set()
+    for binding in match.values.values():
+        parts: tuple[Value, ...] = binding.values if isinstance(binding, Bundle) else (binding,)
+        found.update(value.node for value in parts)
+    return frozenset(found)
+
+
+def _by_operator(graph: Graph, nodes: Iterable[NodeId]) -> dict[str, list[NodeId]]:
+    found: dict[str, list[NodeId]] = {}
+    for node_id in sorted(nodes):
+        node = graph.nodes.get(node_id)
+        if node is not None:
+            found.setdefault(node.operator.name, []).append(node_id)
+    return found
+
+
+def _root_operator(substitution: Substitution) -> str:
+    operator = substitution.roots[0].operator
+    return "split" if operator in _HALVES else operator
+
+
+def _heights(substitution: Substitution) -> int:
+    """The number of operators on the longest path down from a root."""
+    return max(_height(term) for term in substitution.source)
+
+
+def _height(term: Term) -> int:
+    if not isinstance(term, Application):
+        return 0
+    return 1 + max((_height(child) for child in term.inputs), default=0)
+
+
+def _extend_down(graph: Graph, nodes: set[NodeId], steps: int) -> None:
+    frontier = set(nodes)
+    for _ in range(steps):
+        frontier = {user for node in frontier for user in graph.users(node)} - nodes
+        nodes |= frontier
+
+
+def _extend_up(graph: Graph, nodes: set[NodeId], steps: int) -> None:
+    frontier = {node for node in nodes if node in graph.nodes}
+    for _ in range(steps):
+        frontier = {value.node for node in frontier for value in graph.nodes[node].inputs} - nodes
+        nodes |= frontier

@@ -1,0 +1,139 @@
+"""What the search derives step by step equals what it would compute from scratch."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from optimizer.cost import Flops, GraphCost, Kernel, Price, Sizes, Traffic
+from optimizer.cost.objective import Objective
+from optimizer.search.rules import RuleSet
+from optimizer.search.state import FINGERPRINT_MASK, State
+from superopt.ir import Graph
+from superopt.ops.activation import Erf, Relu, Sigmoid
+from superopt.ops.affine import Affine, BiasAdd, ChannelScale
+from superopt.ops.convolution import Conv
+from superopt.ops.elementwise import Add, Identity, Multiply, Scale
+from superopt.ops.matrix import Matmul
+from superopt.ops.shape import Concat
+from superopt.rewriting import Match
+from tests.optimizer.graphs import Builder, dense_blocks, shared_products
+from tests.optimizer.rules import ALL, rules
+
+
+class LayoutSensitive:
+    """Prices in which a convolution puts its result in the blocked layout and elementwise steps keep it."""
+
+    unit = "us"
+    source = "analytic"
+
+    def known(self, kernel: Kernel) -> Price:
+        names = [step.operator.name for step in kernel.steps]
+        blocked = any(source.blocked for source in kernel.sources)
+        cost = 1.0 + len(names) + 4.0 * sum(source.blocked for source in kernel.sources)
+        return Price(cost, "conv" in names or (blocked and names[-1] in ("relu", "affine", "add")))
+
+    def bound(self, kernel: Kernel) -> float:
+        return 0.0
+
+    def price(self, kernel: Kernel) -> Price:
+        return self.known(kernel)
+
+
+def mixed_graph(seed: int) -> Graph:
+    """Images through random layers, with a gate, shared sources and several outputs."""
+    draw = random.Random(seed)
+    b = Builder()
+    values = [b.input("x", 1, 4, 6, 6), b.input("y", 1, 4, 6, 6)]
+    for _ in range(14):
+        x, y = draw.choice(values), draw.choice(values)
+        match draw.randrange(10):
+            case 0:
+                v = b.add(Conv(padding="same"), x, b.weight(4, 4, 3, 3))
+            case 1:
+                v = b.add(Affine(1), x, b.weight(4), b.weight(4))
+            case 2:
+                v = b.add(ChannelScale(1), x, b.weight(4))
+            case 3:
+                v = b.add(BiasAdd(1), x, b.weight(4))
+            case 4:
+                v = b.add(draw.choice((Relu(), Sigmoid(), Identity())), x)
+            case 5:
+                v = b.add(Add(), x, y)
+            case 6:
+                v = b.add(Multiply(), x, y)
+            case 7:
+                v = b.add(Multiply(), x, b.add(Erf(), b.add(Scale(), x, b.weight())))
+            case 8:
+                v = b.add(Matmul(), x, b.weight(6, 6))
+            case _:
+                joined = b.add(Concat(1), x, y)
+                v = b.add(Conv(padding="same"), b.add(Relu(), joined), b.weight(4, 8, 1, 1))
+        values.append(v)
+    return b.graph(*values[-3:])
+
+
+def described(match: Match) -> tuple[object, ...]:
+    return (
+        match.substitution.rule_id,
+        match.substitution.backwards,
+        match.sites,
+        sorted(match.values.items()),
+        sorted((name, str(value)) for name, value in match.attributes.items()),
+    )
+
+
+@pytest.mark.parametrize("objective", [Traffic(), Flops(), LayoutSensitive()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("seed", range(12))
+def test_costs_matches_and_fingerprints_follow_any_walk(objective: Objective, seed: int) -> None:
+    graph = (mixed_graph(seed), dense_blocks(3, 4, 4), shared_products(3), mixed_graph(seed))[seed % 4]
+    draw = random.Random(seed)
+    rule_set = RuleSet(rules(*ALL))
+    state = State.start(GraphCost.of(graph, objective, Sizes(graph, {})))
+    fingerprints: dict[int, tuple[float, int]] = {}
+    for _ in range(12):
+        state.find(rule_set)
+        full = rule_set.matches(state.graph, state.cost.free)
+        kept = {repr(described(o.match)) for o in state.found}
+        for opportunity in state.found:
+            opportunity.impossible = False
+        assert kept == {repr(described(match)) for match in full}
+        after = None
+        for match in draw.sample(full, len(full)):
+            rewrite = state.rewritten(match)
+            if rewrite is not None:
+                after = state.after(match, rewrite, math.inf)
+                break
+        if after is None:
+            break
+        scratch = after.cost.refreshed()
+        assert after.cost.total == scratch.total
+        assert after.cost.free == set(after.graph.weight_only)
+        assert {m: p.group for m, p in after.cost.owner.items()} == {
+            m: p.group for m, p in scratch.owner.items()
+        }
+        assert 0 <= after.digest.fingerprint <= FINGERPRINT_MASK
+        known = fingerprints.setdefault(after.digest.fingerprint, (after.cost.total, len(after.graph)))
+        assert known == (after.cost.total, len(after.graph))
+        state = after
+
+
+def test_commuting_rewrites_reach_one_fingerprint() -> None:
+    graph = dense_blocks(3, 4, 4)
+    rule_set = RuleSet(rules(*ALL))
+    start = State.start(GraphCost.of(graph, Traffic(), Sizes(graph, {})))
+    start.find(rule_set)
+    found: set[int] = set()
+    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+        state = start
+        for index in order:
+            match = start.found[index].match
+            rewrite = state.rewritten(match)
+            assert rewrite is not None
+            after = state.after(match, rewrite, math.inf)
+            assert after is not None
+            state = after
+        found.add(state.digest.fingerprint)
+    assert len(found) == 1
