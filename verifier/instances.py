@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from superopt.equations import format_attribute
-from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension, solve, symbol
 from superopt.ir.terms import (
     Application,
@@ -33,7 +33,7 @@ from verifier.concrete import operator_symbols, resolved, substituted
 from verifier.requirements import impose, solve_rounded
 
 MAX_ELEMENTS = 3000
-_RANKS = (2, 4, 3, 1, 0)
+_RANKS = (2, 4, 3, 1, 0, 5)
 _SIZES = (1, 2, 2, 3, 3, 4, 5)
 _SMALL_SIZES = (1, 2, 2, 3)
 _SPATIAL_SIZES = (1, 2, 3, 4, 5, 6, 7)
@@ -180,15 +180,22 @@ class InstanceSampler:
             yield types | fresh
 
     def _possible(self, term: Application, fresh: Mapping[str, TensorType]) -> bool:
-        """Whether an application of these variables alone, without open attributes, can have these ranks."""
-        alone = all(isinstance(child, Variable) and child.name in fresh for child in term.inputs)
-        if not alone or any(isinstance(value, AttributeVariable) for _, value in term.attributes):
+        """Whether an application of these variables alone can have these ranks, whatever its attributes."""
+        if not all(isinstance(child, Variable) and child.name in fresh for child in term.inputs):
             return True
         open_types = {
             name: TensorType(type_.element, tuple(symbol(f"{name}.{axis}") for axis in range(type_.rank)))
             for name, type_ in fresh.items()
         }
-        return _infer((term,), open_types, {}) is not None
+        for attributes in self._attribute_choices(term, open_types, {}):
+            try:
+                infer_terms((term,), open_types, attributes)
+            except RankMismatchError:
+                continue
+            except IllTypedError:
+                pass
+            return True
+        return False
 
     def _attribute_choices(
         self, term: Application, types: Mapping[str, TensorType], chosen: dict[str, object]
