@@ -72,13 +72,19 @@ class BlobStore:
         directory.mkdir()
         return directory
 
-    def remove_work(self, keep: Iterable[str]) -> None:
-        """Removes the working directories that are not named in ``keep``."""
-        kept = frozenset(keep)
+    def work_directories(self) -> frozenset[str]:
+        """The names of all working directories."""
         work = self.directory / "work"
-        for entry in work.iterdir() if work.is_dir() else ():
-            if entry.name not in kept:
-                shutil.rmtree(entry, ignore_errors=True)
+        return frozenset(entry.name for entry in work.iterdir()) if work.is_dir() else frozenset()
+
+    def remove_work(self, names: Iterable[str]) -> None:
+        """Removes working directories."""
+        for name in names:
+            shutil.rmtree(self.directory / "work" / name, ignore_errors=True)
+
+    def stored(self) -> frozenset[str]:
+        """The hashes of all blobs."""
+        return frozenset(path.name for path in self.directory.glob("[0-9a-f][0-9a-f]/*"))
 
     def remove_abandoned(self, older_than_seconds: float) -> None:
         """Removes pieces of uploads that nobody has written to for that long."""
@@ -146,18 +152,28 @@ class BlobWriter:
         """How much was written."""
         return self._bytes
 
+    @property
+    def sha256(self) -> str:
+        """The hash of what was written."""
+        return self._hash.hexdigest()
+
     def write(self, chunk: bytes | memoryview) -> None:
         """Appends to the blob."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self._bytes += len(chunk)
 
+    def seal(self) -> None:
+        """Makes what was written durable; nothing can be written after that."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fchmod(self._file.fileno(), _READ_ONLY)
+            os.fsync(self._file.fileno())
+            self._file.close()
+
     def finish(self) -> Blob:
-        """Stores what was written; nothing can be written after that."""
-        self._file.flush()
-        os.fchmod(self._file.fileno(), _READ_ONLY)
-        os.fsync(self._file.fileno())
-        self._file.close()
+        """Stores what was written."""
+        self.seal()
         blob = Blob(self._hash.hexdigest(), self._bytes)
         self._store.keep(self._path, blob.sha256)
         return blob

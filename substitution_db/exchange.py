@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule
-from substitution_db.rules import Candidate, RuleRepository
-from superopt.equations import parse_equation, rule_id
+from substitution_db.rows import NewRule, new_rule
+from substitution_db.rules import RuleRepository
+from superopt.equations import parse_equation
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.files import write_atomically
-from superopt.rewriting import substitutions_of
 
 SCHEMA = 1
 
@@ -30,8 +30,8 @@ class LibraryLine:
     """One line of a file of rules, read but not believed."""
 
     id: str
-    equation: str
-    provenance: str
+    status: str
+    rule: NewRule
     proof: Proof | None
 
 
@@ -51,14 +51,10 @@ def import_json_lines(path: Path, repository: RuleRepository) -> Added:
 
     Raises InvalidFileError, with the line, for a line that is no rule.
     """
-    candidates: list[Candidate] = []
-    for number, text in _lines(path):
-        where = f"{path}:{number}"
-        line = read_line(text, where)
-        candidates.append(
-            _candidate(line.equation, f"import {path.name}; {line.provenance}".rstrip("; "), where)
-        )
-    return repository.add_candidates(candidates)
+    return repository.add_rules(
+        replace(line.rule, provenance=f"import {path.name}; {line.rule.provenance}".rstrip("; "))
+        for line in read_json_lines(path)
+    )
 
 
 def import_text(path: Path, repository: RuleRepository) -> Added:
@@ -66,12 +62,12 @@ def import_text(path: Path, repository: RuleRepository) -> Added:
 
     Raises InvalidFileError, with the line, for a line that is no rule.
     """
-    candidates: list[Candidate] = []
+    rules: list[NewRule] = []
     for number, text in _lines(path):
         equation = text.partition("#")[0].strip()
         if equation:
-            candidates.append(_candidate(equation, f"import {path.name}", f"{path}:{number}"))
-    return repository.add_candidates(candidates)
+            rules.append(_rule(equation, f"import {path.name}", f"{path}:{number}"))
+    return repository.add_rules(rules)
 
 
 def format_line(rule: Rule) -> str:
@@ -106,11 +102,15 @@ def proof_object(proof: Proof) -> JsonObject:
     }
 
 
-def read_line(text: str, where: str) -> LibraryLine:
-    """A line of JSON. Raises InvalidFileError when it is not one of ``format_line``."""
+def read_json_lines(path: Path) -> tuple[LibraryLine, ...]:
+    """The lines of a file of rules. Raises InvalidFileError, with the line, for a line that is no rule."""
+    return tuple(_read_line(text, f"{path}:{number}") for number, text in _lines(path))
+
+
+def _read_line(text: str, where: str) -> LibraryLine:
     try:
         parsed: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidFileError(f"{where}: not JSON: {error}") from error
     line = _object(parsed, where)
     if line.get("schema") != SCHEMA:
@@ -118,8 +118,8 @@ def read_line(text: str, where: str) -> LibraryLine:
     proof = line.get("proof")
     return LibraryLine(
         id=_text(line, "id", where),
-        equation=_text(line, "equation", where),
-        provenance=_text(line, "provenance", where),
+        status=_text(line, "status", where),
+        rule=_rule(_text(line, "equation", where), _text(line, "provenance", where), where),
         proof=None if proof is None else _proof(_object(proof, f"{where}: proof"), f"{where}: proof"),
     )
 
@@ -149,13 +149,11 @@ def _proof(content: JsonObject, where: str) -> Proof:
     )
 
 
-def _candidate(text: str, provenance: str, where: str) -> Candidate:
+def _rule(text: str, provenance: str, where: str) -> NewRule:
     try:
-        equation = parse_equation(text)
-        substitutions_of(equation, rule_id(equation))
+        return new_rule(parse_equation(text), provenance)
     except InvalidEquationError as error:
         raise InvalidFileError(f"{where}: {error}") from error
-    return Candidate(equation, provenance)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -109,8 +109,13 @@ class JobRepository:
             counts = dict(session.execute(statement).all())
         return {state: counts.get(str(state), 0) for state in JobState}
 
-    def remove_finished(self, older_than_seconds: float) -> frozenset[str]:
-        """Forgets jobs that ended that long ago; returns the hashes of blobs that no job uses any more."""
+    def used_blobs(self) -> frozenset[str]:
+        """The hashes of all blobs that belong to a job."""
+        with self._transactions.read() as session:
+            return frozenset(session.scalars(select(JobFileRow.sha256).distinct()))
+
+    def remove_finished(self, older_than_seconds: float) -> int:
+        """Forgets jobs that ended that long ago; returns how many. Their blobs are not removed."""
         with self._transactions.write() as session:
             time = now(session)
             ended = session.execute(
@@ -121,11 +126,9 @@ class JobRepository:
             old = [
                 n for n, at in ended if at is not None and (time - at).total_seconds() > older_than_seconds
             ]
-            of_old = JobFileRow.job_number.in_(old)
-            hashes = frozenset(session.scalars(select(JobFileRow.sha256).where(of_old)))
-            session.execute(delete(JobRow).where(JobRow.number.in_(old)))
-            used = session.scalars(select(JobFileRow.sha256).where(JobFileRow.sha256.in_(hashes)))
-            return hashes - frozenset(used)
+            for number in old:
+                session.execute(delete(JobRow).where(JobRow.number == number))
+            return len(old)
 
 
 def insert_job(session: Session, new: NewJob, queue_limit: int | None) -> Job:

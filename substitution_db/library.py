@@ -10,12 +10,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
-from substitution_db.exchange import read_line
+from substitution_db.exchange import LibraryLine, read_json_lines
 from substitution_db.models import LibraryRow, ProofRow
-from substitution_db.records import Hashes, Proof
-from substitution_db.rows import NewRule, insert_rules, new_rule, proof_values
+from substitution_db.records import Hashes
+from substitution_db.rows import insert_rules, proof_values
 from substitution_db.rules import add_proof
-from superopt.equations import parse_equation
 from superopt.errors import InvalidFileError
 
 SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
@@ -33,24 +32,20 @@ def load_shipped(transactions: Transactions, path: Path = SHIPPED_LIBRARY) -> in
         row = session.get(LibraryRow, 1)
         if row is not None and row.shipped_sha256 == sha256:
             return 0
-    rules = _read(content.decode(), path)
+    lines = _read(path)
     with transactions.exclusive() as connection, Session(connection) as session, session.begin():
-        return _store(session, rules, sha256)
+        return _store(session, lines, sha256)
 
 
-def _read(text: str, path: Path) -> tuple[tuple[NewRule, Proof | None], ...]:
-    return tuple(_read_line(line, f"{path}:{number}") for number, line in enumerate(text.splitlines(), 1))
+def _read(path: Path) -> tuple[LibraryLine, ...]:
+    lines = read_json_lines(path) if path.exists() else ()
+    for line in lines:
+        if line.rule.id != line.id:
+            raise InvalidFileError(f"{path}: the id of {line.rule.equation} is {line.rule.id}, got {line.id}")
+    return lines
 
 
-def _read_line(text: str, where: str) -> tuple[NewRule, Proof | None]:
-    line = read_line(text, where)
-    rule = new_rule(parse_equation(line.equation), line.provenance)
-    if rule.id != line.id:
-        raise InvalidFileError(f"{where}: the id of {line.equation!r} is {rule.id}, got {line.id}")
-    return rule, line.proof
-
-
-def _store(session: Session, rules: Sequence[tuple[NewRule, Proof | None]], sha256: str) -> int:
+def _store(session: Session, lines: Sequence[LibraryLine], sha256: str) -> int:
     row = session.get(LibraryRow, 1)
     if row is not None and row.shipped_sha256 == sha256:
         return 0
@@ -60,10 +55,11 @@ def _store(session: Session, rules: Sequence[tuple[NewRule, Proof | None]], sha2
     # no hashes: the next comparison looks at every proof
     row.shipped_sha256, row.axioms_hash, row.operators_hash, row.verifier_hash = sha256, "", "", ""
     time = now(session)
-    new = insert_rules(session, (rule for rule, _ in rules), time)
-    for rule, proof in rules:
-        if proof is not None and (rule.id in new or not _proved_under(session, rule.id, proof.hashes)):
-            add_proof(session, rule.id, proof_values(rule.id, proof, time))
+    new = insert_rules(session, (line.rule for line in lines), time)
+    for line in lines:
+        proof = line.proof
+        if proof is not None and (line.id in new or not _proved_under(session, line.id, proof.hashes)):
+            add_proof(session, line.id, proof_values(line.id, proof, time))
     return len(new)
 
 

@@ -73,7 +73,9 @@ class Base(DeclarativeBase):
 
 
 class RuleRow(Base):
-    """A rule. ``status`` is what its proofs say under the content hashes that it was last compared with."""
+    """A rule. ``status`` is what its proofs say under the axioms, operators and verifier that they were last
+    compared with. ``generalizations`` are more general forms, the most general first, that may hold as well.
+    """
 
     __tablename__ = "rules"
     __table_args__ = (
@@ -87,6 +89,7 @@ class RuleRow(Base):
     conditions: Mapped[str] = mapped_column(Text)
     size: Mapped[int]
     status: Mapped[str] = mapped_column(String(16))
+    generalizations: Mapped[list[str]]
     provenance: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime]
 

@@ -61,6 +61,16 @@ class JobQueue:
             change_state(session, row, JobState.RUNNING)
             return Lease(token, job_of(row))
 
+    def state(self, lease: Lease) -> JobState:
+        """RUNNING or CANCELLING, without giving a sign of life. Raises LeaseLostError."""
+        with self._transactions.read() as session:
+            state = session.scalar(
+                select(JobRow.state).where(JobRow.id == lease.job.id, JobRow.lease == lease.token)
+            )
+        if state is None:
+            raise self._lost(lease)
+        return JobState(state)
+
     def heartbeat(self, lease: Lease) -> JobState:
         """Keeps the lease; returns RUNNING or CANCELLING. Raises LeaseLostError."""
         with self._held(lease) as (session, row):
@@ -148,8 +158,11 @@ class JobQueue:
             mine = select(JobRow).where(JobRow.id == lease.job.id, JobRow.lease == lease.token)
             row = session.scalars(locked(mine)).first()
             if row is None:
-                raise LeaseLostError(f"job {lease.job.id} is no longer with {self._worker}")
+                raise self._lost(lease)
             yield session, row
+
+    def _lost(self, lease: Lease) -> LeaseLostError:
+        return LeaseLostError(f"job {lease.job.id} is no longer with {self._worker}")
 
     def _extend(self, row: JobRow, time: datetime) -> None:
         row.heartbeat_at = time

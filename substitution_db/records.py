@@ -62,7 +62,9 @@ class JobRole(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
-    """What a proof depends on: axioms, operator semantics and verifier, each by the hash of its content."""
+    """What a verdict depends on: axioms (of a proof those it used, else all), operator semantics and
+    verifier, each by the hash of its content.
+    """
 
     axioms: str
     operators: str
@@ -96,6 +98,7 @@ class Rule:
     operators_source: tuple[str, ...]
     operators_target: tuple[str, ...]
     status: RuleStatus
+    generalizations: tuple[str, ...]
     provenance: str
     proof: Proof | None
     created_at: datetime

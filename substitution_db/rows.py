@@ -30,11 +30,13 @@ class NewRule:
     conditions: str
     operators_source: tuple[str, ...]
     operators_target: tuple[str, ...]
+    generalizations: tuple[str, ...]
     provenance: str
 
 
-def new_rule(equation: Equation, provenance: str) -> NewRule:
-    """The equation as a rule; ``=`` is read as ``<=>``.
+def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equation] = ()) -> NewRule:
+    """The equation as a rule; ``=`` is read as ``<=>``. Generalizations that are the equation itself are
+    dropped.
 
     Raises InvalidEquationError for an equation that cannot be used as a rule.
     """
@@ -48,6 +50,7 @@ def new_rule(equation: Equation, provenance: str) -> NewRule:
         conditions=", ".join(format_condition(condition) for condition in equation.conditions),
         operators_source=_operators(equation.left),
         operators_target=_operators(equation.right),
+        generalizations=tuple(format_equation(g) for g in generalizations if rule_id(g) != identity),
         provenance=provenance,
     )
 
@@ -86,6 +89,7 @@ def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:
         operators_source=tuple(sides["source"]),
         operators_target=tuple(sides["target"]),
         status=RuleStatus(row.status),
+        generalizations=tuple(row.generalizations),
         provenance=row.provenance,
         proof=None if proof is None else proof_of(proof),
         created_at=row.created_at,
@@ -137,6 +141,7 @@ def _rule_values(rule: NewRule, time: datetime) -> dict[str, object]:
         "conditions": rule.conditions,
         "size": len(rule.operators_source) + len(rule.operators_target),
         "status": str(RuleStatus.CANDIDATE),
+        "generalizations": list(rule.generalizations),
         "provenance": rule.provenance,
         "created_at": time,
     }

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, func, insert, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ScalarSelect, Select, and_, delete, func, insert, select, update
+from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
 from substitution_db.records import Added, Hashes, Outcome, Proof, Rule, RuleStatistics, RuleStatus
-from substitution_db.rows import insert_rules, new_rule, proof_of, proof_values, rule_of
+from substitution_db.rows import NewRule, insert_rules, new_rule, proof_of, proof_values, rule_of
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
+
+if TYPE_CHECKING:
+    from substitution_db.currency import Currency
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule to be stored, without any claim that it holds; ``provenance`` says where it came from."""
+    """A rule to be stored, without any claim that it holds; ``provenance`` says where it came from.
+
+    ``generalizations`` are forms of it that are worth trying before it, the most general first.
+    """
 
     equation: Equation
     provenance: str
+    generalizations: tuple[Equation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,11 @@ class RuleRepository:
 
         Raises InvalidEquationError for an equation that cannot be a rule.
         """
-        rules = {rule.id: rule for rule in (new_rule(c.equation, c.provenance) for c in candidates)}
+        return self.add_rules(new_rule(c.equation, c.provenance, c.generalizations) for c in candidates)
+
+    def add_rules(self, new_rules: Iterable[NewRule]) -> Added:
+        """``add_candidates`` for rules that are made already."""
+        rules = {rule.id: rule for rule in new_rules}
         with self._transactions.write() as session:
             new = len(insert_rules(session, rules.values(), now(session)))
         return Added(new=new, known=len(rules) - new)
@@ -65,39 +77,76 @@ class RuleRepository:
         """``record_verdicts`` for one rule."""
         self.record_verdicts({rule: proof})
 
-    def refresh(self, current: Hashes) -> int:
-        """Compares the proofs with the current hashes: verified rules become stale, and come back with the
+    def record_general_form(self, rule: str, general: Candidate, proof: Proof) -> str:
+        """Stores a more general form of a candidate with its proof, in place of the candidate; returns its
+        id.
+
+        A rule that ever had a proof of its own stays beside it.
+        """
+        form = new_rule(general.equation, general.provenance)
+        with self._transactions.write() as session:
+            time = now(session)
+            insert_rules(session, [form], time)
+            add_proof(session, form.id, proof_values(form.id, proof, time))
+            _drop_candidate(session, rule)
+        return form.id
+
+    def drop_candidate(self, rule: str) -> None:
+        """Removes a candidate that follows from another rule; one that ever had a proof stays."""
+        with self._transactions.write() as session:
+            _drop_candidate(session, rule)
+
+    def refresh(self, currency: Currency) -> int:
+        """Compares all proofs with what holds now: verified rules become stale, and come back with their
         hashes.
 
-        Returns how many rules changed their state; costs one read when the hashes are the same as last time.
+        Returns how many rules changed their state; costs one read when nothing changed since last time.
         """
         with self._transactions.read() as session:
-            if _compared_with(session) == current:
+            if _compared_with(session) == currency.hashes:
                 return 0
         with self._transactions.write() as session:
-            status = _status_under(current)
-            moved = update(RuleRow).where(RuleRow.status != status).values(status=status)
-            changed = len(session.scalars(moved.returning(RuleRow.id)).all())
+            before = dict(session.execute(select(RuleRow.id, RuleRow.status)).all())
+            after = _states(session, currency)
+            for rule, status in before.items():
+                if status != after.get(rule, RuleStatus.CANDIDATE):
+                    new = str(after.get(rule, RuleStatus.CANDIDATE))
+                    session.execute(update(RuleRow).where(RuleRow.id == rule).values(status=new))
+            hashes = currency.hashes
             session.execute(
                 update(LibraryRow).values(
-                    axioms_hash=current.axioms,
-                    operators_hash=current.operators,
-                    verifier_hash=current.verifier,
+                    axioms_hash=hashes.axioms, operators_hash=hashes.operators, verifier_hash=hashes.verifier
                 )
             )
-        return changed
+        return sum(status != after.get(rule, RuleStatus.CANDIDATE) for rule, status in before.items())
 
-    def verified_rules(self, current: Hashes) -> tuple[Rule, ...]:
-        """The rules whose latest proof under the current hashes says verified, smallest first."""
-        return self._rules(
-            select(RuleRow, ProofRow)
-            .join(ProofRow, ProofRow.id == _latest_proof(current))
-            .where(ProofRow.verdict == Outcome.VERIFIED)
-        )
+    def verified_rules(self, currency: Currency) -> tuple[Rule, ...]:
+        """The rules whose latest verdict that still counts is verified, smallest first; their state is not
+        asked.
+        """
+        chosen: dict[str, Rule] = {}
+        with self._transactions.read() as session:
+            hashes = currency.hashes
+            statement = (
+                select(RuleRow, ProofRow)
+                .join(ProofRow, ProofRow.rule_id == RuleRow.id)
+                .where(ProofRow.operators_hash == hashes.operators, ProofRow.verifier_hash == hashes.verifier)
+                .order_by(ProofRow.id)
+            )
+            for row, stored in session.execute(statement):
+                proof = proof_of(stored)
+                if currency.supports(proof):
+                    chosen[row.id] = rule_of(row, stored)
+        verified = (r for r in chosen.values() if r.proof is not None and r.proof.verdict is Outcome.VERIFIED)
+        return tuple(sorted(verified, key=_size_and_id))
 
-    def undecided(self, current: Hashes) -> tuple[Rule, ...]:
-        """The rules without a proof under the current hashes, smallest first."""
-        return self._rules(_with_latest_proof().where(_latest_proof(current).is_(None)))
+    def undecided(self, currency: Currency) -> tuple[Rule, ...]:
+        """The rules without a verdict that still counts, smallest first."""
+        with self._transactions.read() as session:
+            decided = {
+                row.rule_id for row in session.scalars(select(ProofRow)) if currency.supports(proof_of(row))
+            }
+        return tuple(rule for rule in self.list() if rule.id not in decided)
 
     def get(self, rule: str) -> Rule | None:
         """The rule with that id."""
@@ -157,16 +206,9 @@ def add_proof(session: Session, rule: str, values: Mapping[str, object]) -> None
     session.execute(update(RuleRow).where(RuleRow.id == rule).values(status=values["verdict"]))
 
 
-def _latest_proof(current: Hashes | None = None) -> ScalarSelect[int]:
-    """The id of the latest proof of the rule in the outer query; under these hashes only, if given."""
-    proof = aliased(ProofRow)
-    statement = select(func.max(proof.id)).where(proof.rule_id == RuleRow.id)
-    if current is not None:
-        statement = statement.where(
-            proof.axioms_hash == current.axioms,
-            proof.operators_hash == current.operators,
-            proof.verifier_hash == current.verifier,
-        )
+def _latest_proof() -> ScalarSelect[int]:
+    """The id of the latest proof of the rule in the outer query."""
+    statement = select(func.max(ProofRow.id)).where(ProofRow.rule_id == RuleRow.id)
     return statement.correlate(RuleRow).scalar_subquery()
 
 
@@ -186,14 +228,27 @@ def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
     return statement
 
 
-def _status_under(current: Hashes) -> ColumnElement[str]:
-    """What a rule's proofs say: the latest under the current hashes, else the latest of all, then not
-    verified.
-    """
-    decided = select(ProofRow.verdict).where(ProofRow.id == _latest_proof(current)).scalar_subquery()
-    outdated = case((ProofRow.verdict == Outcome.VERIFIED, RuleStatus.STALE), else_=ProofRow.verdict)
-    earlier = select(outdated).where(ProofRow.id == _latest_proof()).scalar_subquery()
-    return func.coalesce(decided, earlier, RuleStatus.CANDIDATE)
+def _states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
+    """What the proofs of each rule say: the latest that counts, else the latest of all, then not verified."""
+    states: dict[str, RuleStatus] = {}
+    decided: set[str] = set()
+    for row in session.scalars(select(ProofRow).order_by(ProofRow.id)):
+        if currency.supports(proof_of(row)):
+            states[row.rule_id] = RuleStatus(row.verdict)
+            decided.add(row.rule_id)
+        elif row.rule_id not in decided:
+            verified = row.verdict == Outcome.VERIFIED
+            states[row.rule_id] = RuleStatus.STALE if verified else RuleStatus(row.verdict)
+    return states
+
+
+def _drop_candidate(session: Session, rule: str) -> None:
+    proved = select(ProofRow.id).where(ProofRow.rule_id == rule).exists()
+    session.execute(delete(RuleRow).where(RuleRow.id == rule, ~proved))
+
+
+def _size_and_id(rule: Rule) -> tuple[int, str]:
+    return len(rule.operators_source) + len(rule.operators_target), rule.id
 
 
 def _status_counts(session: Session) -> dict[str, int]:

@@ -186,12 +186,14 @@ def test_events_continue_behind_an_id(database: Database) -> None:
     assert database.jobs.events(job.id, limit=2) == events[:2]
 
 
-def test_old_jobs_are_removed_with_blobs_that_no_job_needs(database: Database) -> None:
+def test_old_jobs_are_removed(database: Database) -> None:
     old, kept = submitted(database), submitted(database)
     queue = database.queue("w1")
     queue.succeed(claimed(queue), [RESULT])
-    assert database.jobs.remove_finished(3600) == frozenset()
-    assert database.jobs.remove_finished(-1) == {RESULT.sha256}
+    assert database.jobs.remove_finished(3600) == 0
+    assert database.jobs.used_blobs() == {MODEL.sha256, RESULT.sha256}
+    assert database.jobs.remove_finished(-1) == 1
+    assert database.jobs.used_blobs() == {MODEL.sha256}
     assert database.jobs.get(old.id) is None
     assert state(database, kept) is JobState.QUEUED
 

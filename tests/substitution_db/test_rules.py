@@ -4,14 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from axioms import axioms_from_text
 from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
+from substitution_db.currency import Currency
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 from superopt.ir.terms import Equation
+from verifier.gate import CurrentState
 
-NOW = Hashes("axioms-1", "operators-1", "verifier-1")
-LATER = replace(NOW, axioms="axioms-2")
-PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("relu-relu",), NOW, 12.5, ("f32[2, 3]",), None, "proved")
+AXIOMS = axioms_from_text(
+    {"activation": "idempotent: relu(relu(x)) = relu(x)", "elementwise": "commutes: add(x, y) = add(y, x)"}
+)
+NOW = Currency(CurrentState(AXIOMS, "operators-1", "verifier-1"))
+LATER = Currency(CurrentState(AXIOMS, "operators-1", "verifier-2"))
+HASHES = Hashes(AXIOMS.hash_of(["idempotent"]), "operators-1", "verifier-1")
+PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("idempotent",), HASHES, 12.5, ("f32[2, 3]",), None, "proved")
+UNPROVED = replace(PROOF, verdict=Outcome.UNPROVED, hashes=NOW.hashes, axioms_used=())
+REFUTED = replace(UNPROVED, verdict=Outcome.REFUTED, counterexample="x = 1")
 
 
 def stored(database: Database, equations: tuple[Equation, ...]) -> list[str]:
@@ -65,10 +74,11 @@ def test_states_follow_the_hashes(database: Database, equations: tuple[Equation,
     database.rules.record_verdicts(
         {
             proved: PROOF,
-            refuted: replace(PROOF, verdict=Outcome.REFUTED, counterexample="x = 1"),
-            unproved: replace(PROOF, verdict=Outcome.UNPROVED),
+            refuted: REFUTED,
+            unproved: UNPROVED,
         }
     )
+    assert [rule.equation for rule in database.rules.undecided(NOW)] == ["add(x, y) <=> add(y, x)"]
     steps = [(NOW, 0, "verified"), (LATER, 1, "stale"), (LATER, 0, "stale"), (NOW, 1, "verified")]
     for hashes, changed, expected in steps:
         assert database.rules.refresh(hashes) == changed
@@ -78,7 +88,7 @@ def test_states_follow_the_hashes(database: Database, equations: tuple[Equation,
     database.rules.refresh(LATER)
     assert database.rules.verified_rules(LATER) == ()
     assert len(database.rules.undecided(LATER)) == 4
-    database.rules.record_verdict(proved, replace(PROOF, hashes=LATER, verdict=Outcome.UNPROVED))
+    database.rules.record_verdict(proved, replace(UNPROVED, hashes=LATER.hashes))
     assert database.rules.verified_rules(LATER) == ()
     assert [rule.id for rule in database.rules.verified_rules(NOW)] == [proved]
     assert [rule.id for rule in database.rules.list(RuleFilter(status=RuleStatus.STALE))] == []
@@ -140,3 +150,36 @@ def test_many_rules_go_in_at_once(database: Database) -> None:
     assert (added.new, added.known) == (1200, 0)
     database.rules.record_verdicts({rule_id(equation): PROOF for equation in many})
     assert len(database.rules.verified_rules(NOW)) == 1200
+
+
+def test_a_proof_counts_while_the_axioms_that_it_used_are_unchanged(
+    database: Database, equations: tuple[Equation, ...]
+) -> None:
+    proved, unproved, *_ = stored(database, equations)
+    database.rules.record_verdicts({proved: PROOF, unproved: UNPROVED})
+    texts = {
+        "activation": "idempotent: relu(relu(x)) = relu(x)",
+        "elementwise": "commutes: mul(x, y) = mul(y, x)",
+    }
+    another = Currency(CurrentState(axioms_from_text(texts), "operators-1", "verifier-1"))
+    database.rules.refresh(another)
+    assert [rule.id for rule in database.rules.verified_rules(another)] == [proved]
+    assert unproved in {rule.id for rule in database.rules.undecided(another)}
+    texts["activation"] = "idempotent: relu(relu(y)) = relu(relu(relu(y)))"
+    changed = Currency(CurrentState(axioms_from_text(texts), "operators-1", "verifier-1"))
+    assert database.rules.verified_rules(changed) == ()
+    assert database.rules.refresh(changed) == 1
+
+
+def test_the_general_form_takes_the_place_of_a_candidate(database: Database) -> None:
+    special = parse_equation("avgpool[kernel=3, stride=1](relu(x)) => relu(x)")
+    general = parse_equation("avgpool[kernel=3, stride=s](relu(x)) => relu(x)")
+    database.rules.add_candidates([Candidate(special, "test", (general, special))])
+    (stored_rule,) = database.rules.list()
+    assert stored_rule.generalizations == ("avgpool[kernel=3, stride=s](relu(x)) => relu(x)",)
+    database.rules.record_general_form(stored_rule.id, Candidate(general, "test"), PROOF)
+    assert [rule.id for rule in database.rules.list()] == [rule_id(general)]
+    database.rules.add_candidates([Candidate(special, "test")])
+    database.rules.record_verdict(rule_id(special), UNPROVED)
+    database.rules.drop_candidate(rule_id(special))
+    assert len(database.rules.list()) == 2

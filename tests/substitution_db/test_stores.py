@@ -72,6 +72,7 @@ def test_a_blob_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
     assert blob.sha256 == hashlib.sha256(b"model").hexdigest()
     assert (blob.bytes, store.path(blob.sha256).read_bytes()) == (5, b"model")
     assert store.put_bytes(b"model") == blob
+    assert store.stored() == {blob.sha256}
     with store.writer() as writer:
         writer.write(b"half")
     assert [path.name for path in store.directory.rglob("*") if path.is_file()] == [blob.sha256]
@@ -93,7 +94,7 @@ def test_work_directories_of_nobody_are_removed(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "blobs")
     (store.work_directory("kept") / "x").write_text("x")
     (store.work_directory("gone") / "x").write_text("x")
-    store.remove_work(["kept"])
+    store.remove_work(store.work_directories() - {"kept"})
     assert [path.name for path in (store.directory / "work").iterdir()] == ["kept"]
     assert store.free_bytes() > 0
     store.incoming().write_text("x")

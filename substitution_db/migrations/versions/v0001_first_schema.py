@@ -86,6 +86,7 @@ def upgrade() -> None:
         sa.Column("conditions", sa.Text(), nullable=False),
         sa.Column("size", sa.Integer(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("generalizations", sa.JSON(), nullable=False),
         sa.Column("provenance", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(

@@ -1,0 +1,171 @@
+"""The offline journey: generate candidates, judge them, keep the verdicts; every step can be interrupted
+and resumed.
+
+A candidate is judged in its most general form that holds; that form then takes its place. What has a verdict
+that still counts is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import generator
+from axioms import load_axioms
+from generator import Generation, Preset
+from substitution_db.currency import Currency, current
+from substitution_db.database import Database
+from substitution_db.records import Added, Outcome, Proof, Rule
+from substitution_db.rules import Candidate
+from superopt.equations import parse_equation, rule_id
+from superopt.errors import InvalidEquationError
+from superopt.ir.terms import Equation
+from superopt.rewriting import substitutions_of
+from verifier import Verdict, verify, verify_many
+
+VerifyProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How many rules were judged, with which verdicts, and how many followed from verified ones already."""
+
+    judged: int
+    verified: int
+    refuted: int
+    unproved: int
+    superseded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a whole run did."""
+
+    generation: Generation
+    added: Added
+    verification: Verification
+
+
+def discover(
+    database: Database,
+    preset: Preset,
+    *,
+    max_ops: int | None = None,
+    operators: Sequence[str] | None = None,
+    jobs: int = 1,
+    generate_progress: Callable[[generator.Progress], None] | None = None,
+    verify_progress: VerifyProgress | None = None,
+) -> Discovery:
+    """``generate`` and then ``verify_pending``."""
+    generation, added = generate(
+        database, preset, max_ops=max_ops, operators=operators, progress=generate_progress
+    )
+    return Discovery(generation, added, verify_pending(database, jobs=jobs, progress=verify_progress))
+
+
+def generate(
+    database: Database,
+    preset: Preset,
+    *,
+    max_ops: int | None = None,
+    operators: Sequence[str] | None = None,
+    progress: Callable[[generator.Progress], None] | None = None,
+) -> tuple[Generation, Added]:
+    """Generates candidates and stores those that no verified rule is a general form of.
+
+    Raises InvalidOptionError as ``generator.generate`` does.
+    """
+    generation = generator.generate(preset, max_ops=max_ops, operators=operators, progress=progress)
+    verified = _verified_ids(database, current())
+    candidates = [
+        Candidate(found.equation, found.provenance, found.generalizations)
+        for found in generation.candidates
+        if verified.isdisjoint(map(rule_id, found.generalizations))
+    ]
+    return generation, database.rules.add_candidates(candidates)
+
+
+def verify_pending(
+    database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None
+) -> Verification:
+    """Judges every rule without a verdict that still counts, in ``jobs`` processes."""
+    database.rules.refresh(current())
+    return _verify(database, database.rules.undecided(current()), jobs, progress)
+
+
+def verify_all(database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None) -> Verification:
+    """Judges every rule anew."""
+    database.rules.refresh(current())
+    return _verify(database, database.rules.list(), jobs, progress)
+
+
+def prove_equation(equation: Equation) -> Proof:
+    """The verdict on one equation as written; nothing is stored."""
+    return proof_of_verdict(verify(equation, load_axioms()), current())
+
+
+def proof_of_verdict(verdict: Verdict, currency: Currency) -> Proof:
+    """A verdict as it is stored; one without a proof depends on everything."""
+    return Proof(
+        verdict=Outcome(verdict.status),
+        prover=verdict.prover,
+        version=verdict.version,
+        axioms_used=verdict.axioms_used,
+        hashes=currency.hashes_of(verdict),
+        milliseconds=verdict.milliseconds,
+        validated_shapes=verdict.validated_shapes,
+        counterexample=verdict.counterexample,
+        reason=verdict.reason,
+    )
+
+
+def _verify(
+    database: Database, rules: Sequence[Rule], jobs: int, progress: VerifyProgress | None
+) -> Verification:
+    currency = current()
+    verified = _verified_ids(database, currency)
+    pending: list[tuple[Rule, tuple[Equation, ...]]] = []
+    superseded = 0
+    for rule in rules:
+        forms = _forms(rule)
+        if rule.proof is None and any(rule_id(form) in verified for form in forms[:-1]):
+            database.rules.drop_candidate(rule.id)
+            superseded += 1
+        else:
+            pending.append((rule, forms))
+    counts = dict.fromkeys(Outcome, 0)
+    choices = [forms for _, forms in pending]
+    verdicts = verify_many(choices, load_axioms(), jobs=jobs, progress=progress)
+    for (rule, _), (equation, verdict) in zip(pending, verdicts, strict=True):
+        proof = proof_of_verdict(verdict, currency)
+        counts[proof.verdict] += 1
+        if rule_id(equation) == rule.id:
+            database.rules.record_verdict(rule.id, proof)
+        else:
+            database.rules.record_general_form(rule.id, Candidate(equation, rule.provenance), proof)
+    return Verification(
+        judged=len(pending),
+        verified=counts[Outcome.VERIFIED],
+        refuted=counts[Outcome.REFUTED],
+        unproved=counts[Outcome.UNPROVED],
+        superseded=superseded,
+    )
+
+
+def _forms(rule: Rule) -> tuple[Equation, ...]:
+    """The general forms of a rule that can be used as rules, then the rule itself."""
+    general = (parse_equation(text) for text in rule.generalizations)
+    return (*_usable(general), parse_equation(rule.equation))
+
+
+def _usable(equations: Iterable[Equation]) -> Iterator[Equation]:
+    for equation in equations:
+        try:
+            substitutions_of(equation, rule_id(equation))
+        except InvalidEquationError:
+            continue
+        yield equation
+
+
+def _verified_ids(database: Database, currency: Currency) -> frozenset[str]:
+    return frozenset(rule.id for rule in database.rules.verified_rules(currency))

@@ -1,0 +1,68 @@
+"""The gate: every rule that claims to be verified must be so under the present axioms, operators and
+verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from substitution_db.currency import Currency
+from substitution_db.database import Database
+from substitution_db.exchange import LibraryLine, read_json_lines
+from substitution_db.records import Outcome, RuleStatus
+from substitution_db.rules import RuleFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """A rule that must not pass, and why."""
+
+    id: str
+    equation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """How many rules were looked at, and which may not pass."""
+
+    rules: int
+    offenders: tuple[Offender, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no offender."""
+        return not self.offenders
+
+
+def gate_database(database: Database, currency: Currency) -> GateResult:
+    """Looks at the rules of the library that are, or were, verified; candidates and the like claim
+    nothing.
+    """
+    database.rules.refresh(currency)
+    passing = {rule.id for rule in database.rules.verified_rules(currency)}
+    claimed = (database.rules.list(RuleFilter(status=s)) for s in (RuleStatus.VERIFIED, RuleStatus.STALE))
+    rules = [rule for group in claimed for rule in group]
+    offenders = (
+        Offender(rule.id, rule.equation, currency.reason(Outcome.VERIFIED, rule.proof))
+        for rule in rules
+        if rule.id not in passing
+    )
+    return GateResult(len(rules), tuple(offenders))
+
+
+def gate_files(paths: Iterable[Path], currency: Currency) -> GateResult:
+    """Looks at every rule of files of JSON lines. Raises InvalidFileError for a line that is no rule."""
+    lines = [line for path in paths for line in read_json_lines(path)]
+    judged = (Offender(line.id, line.rule.equation, _reason(line, currency)) for line in lines)
+    return GateResult(len(lines), tuple(rule for rule in judged if rule.reason))
+
+
+def _reason(line: LibraryLine, currency: Currency) -> str:
+    if line.id != line.rule.id:
+        return f"the id of the equation is {line.rule.id}"
+    if line.proof is not None and line.proof.verdict != line.status:
+        return f"status is {line.status}, the verdict of its proof is {line.proof.verdict}"
+    return currency.reason(line.status, line.proof)
