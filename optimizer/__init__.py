@@ -1,1 +1,23 @@
 """Optimizing models: cheaper equal graphs, found by search under measured costs, and checked."""
+
+from optimizer.decision import plan_of
+from optimizer.optimize import Journey, Result, optimize
+from optimizer.options import Options
+from optimizer.report import RecordedStep, Report, recorded_trace
+from optimizer.search import CancelToken, Progress, ProgressCallback, TraceStep, replay
+
+__all__ = [
+    "CancelToken",
+    "Journey",
+    "Options",
+    "Progress",
+    "ProgressCallback",
+    "RecordedStep",
+    "Report",
+    "Result",
+    "TraceStep",
+    "optimize",
+    "plan_of",
+    "recorded_trace",
+    "replay",
+]

@@ -21,7 +21,9 @@ Generator: TypeAlias = np.random.Generator
 SCALES = ("normal", "positive", "small", "large")
 """Distributions of floating point inputs, the most natural one first."""
 
-_CARRIERS = frozenset(("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Concat"))
+_CARRIERS = frozenset(
+    ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Concat")
+)
 """ONNX operators that pass on the numbers that they are given."""
 
 _SLICERS = frozenset(("Expand", "Slice", "Split", "Tile"))

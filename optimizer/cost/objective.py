@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,7 +60,10 @@ class Objective(Protocol):
 
 
 class Latency:
-    """Microseconds on this machine: measured where possible, and remembered for ever."""
+    """Microseconds on this machine: measured where possible, and remembered for ever.
+
+    Nothing is measured after ``deadline`` (a time of the monotonic clock): prices are analytic then.
+    """
 
     unit = "us"
     source = "measured"
@@ -72,6 +77,7 @@ class Latency:
         self._fresh: dict[Kernel, None] = {}
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix)
         self.measured = 0
+        self.deadline = math.inf
 
     def known(self, kernel: Kernel) -> Price | None:
         """The price that is remembered in this process or in the store."""
@@ -94,7 +100,8 @@ class Latency:
         """The remembered price, else the measured one; the roofline's where measuring is impossible."""
         price = self.known(kernel)
         if price is None:
-            measurement = self._measurer.measure(kernel)
+            in_time = time.monotonic() < self.deadline
+            measurement = self._measurer.measure(kernel) if in_time else None
             price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price
         return price
@@ -102,6 +109,8 @@ class Latency:
     def measure_again(self) -> None:
         """A second look at everything measured in this process so far, later in time; the minimum counts."""
         for kernel in self._fresh:
+            if time.monotonic() >= self.deadline:
+                break
             measurement = self._measurer.measure(kernel)
             if measurement is not None and measurement.microseconds < self._prices[kernel].cost:
                 self._prices[kernel] = self._recorded(kernel, measurement)

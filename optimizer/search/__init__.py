@@ -4,6 +4,7 @@ from optimizer.search.backtracking import Backtracking
 from optimizer.search.protocol import (
     CancelToken,
     Limits,
+    Phase,
     Progress,
     ProgressCallback,
     Search,
@@ -12,12 +13,13 @@ from optimizer.search.protocol import (
     Watch,
 )
 from optimizer.search.rules import RuleSet
-from optimizer.search.trace import ReplayStep, TraceStep, apply_step, replay, written
+from optimizer.search.trace import ReplayStep, TraceStep, replay, without_rules, written
 
 __all__ = [
     "Backtracking",
     "CancelToken",
     "Limits",
+    "Phase",
     "Progress",
     "ProgressCallback",
     "ReplayStep",
@@ -27,7 +29,7 @@ __all__ = [
     "StoppedBy",
     "TraceStep",
     "Watch",
-    "apply_step",
     "replay",
+    "without_rules",
     "written",
 ]

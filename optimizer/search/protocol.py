@@ -12,6 +12,10 @@ from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.rules import RuleSet
 from optimizer.search.trace import TraceStep
 
+DEFAULT_ALPHA = 1.05
+"""The dissertation, section 2.6: good in practice."""
+
+Phase: TypeAlias = Literal["pricing", "search", "check", "timing"]
 StoppedBy: TypeAlias = Literal["exhausted", "max_candidates", "patience", "budget", "cancelled"]
 
 
@@ -33,9 +37,9 @@ class CancelToken:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an optimization stands; costs are in the unit of the objective."""
+    """Where an optimization stands; costs are in the unit of the objective, NaN before the first is known."""
 
-    phase: Literal["pricing", "search", "check", "timing", "refinement"]
+    phase: Phase
     seconds: float
     candidates: int
     cost_before: float
@@ -54,7 +58,7 @@ class Limits:
     """
 
     deadline: float
-    alpha: float = 1.05
+    alpha: float = DEFAULT_ALPHA
     max_candidates: int | None = None
     patience: int | None = None
     seed: int = 0

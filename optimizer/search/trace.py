@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.state import State
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, UnprovedRuleError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.terms import Direction, Equation
-from superopt.rewriting import Match, Substitution, apply_match, find_matches
+from superopt.rewriting import Match, Rewrite, Substitution, apply_match, find_matches
+
+_Known: TypeAlias = "Mapping[tuple[str, bool], Substitution]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class ReplayStep(Protocol):
 
 def trace_of(state: State) -> tuple[TraceStep, ...]:
     """The steps from the start of the search to a state."""
-    return tuple(_step(before, match, after) for before, match, after in state.path())
+    return tuple(_step(before.cost, match, after.cost) for before, match, after in state.path())
 
 
 def written(substitution: Substitution) -> str:
@@ -76,27 +80,58 @@ def replay(graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substituti
         substitution = known.get((step.rule, step.backwards))
         if substitution is None:
             raise UnprovedRuleError(f"step {number}: rule {step.rule} is not among the verified rules")
-        rewritten = apply_step(graph, step, known)
-        if rewritten is None:
-            raise InvalidFileError(
-                f"step {number}: rule {step.rule} does not apply at nodes {_listed(step.site)}"
-            )
-        graph = rewritten
+        rewrite = _rewrite_of(graph, step, known)
+        if rewrite is None:
+            nodes = ", ".join(map(str, step.site))
+            raise InvalidFileError(f"step {number}: rule {step.rule} does not apply at nodes {nodes}")
+        graph = rewrite.graph
     return graph
 
 
-def apply_step(
-    graph: Graph, step: ReplayStep, rules: Mapping[tuple[str, bool], Substitution]
-) -> Graph | None:
-    """The graph after one step of a known rule; None where it does not apply."""
-    matches = _matches_at(graph, rules[step.rule, step.backwards], step.site)
-    if step.choice >= len(matches):
-        return None
-    rewrite = apply_match(graph, matches[step.choice])
-    return None if rewrite is None else rewrite.graph
+def without_rules(
+    start: GraphCost,
+    steps: Sequence[ReplayStep],
+    rules: Iterable[Substitution],
+    dropped: Container[str],
+) -> tuple[GraphCost, tuple[TraceStep, ...]]:
+    """The graph and the trace when the steps of some rules are left out, and what cannot be done without them.
+
+    The nodes that a step adds have other ids then; later steps are applied at the nodes that correspond.
+    """
+    known = {(rule.rule_id, rule.backwards): rule for rule in rules}
+    cost, trace = start, list[TraceStep]()
+    complete = start.graph
+    ids: dict[NodeId, NodeId] = {}
+    for step in steps:
+        recorded = _rewrite_of(complete, step, known)
+        assert recorded is not None, "a trace applies to the graph that it was found on"
+        complete = recorded.graph
+        if step.rule in dropped:
+            continue
+        first_new = start.graph.next_id
+        site = tuple(ids.get(node, NodeId(-1)) if node >= first_new else node for node in step.site)
+        moved = _MovedStep(step.rule, step.backwards, site, step.choice)
+        match = _match_of(cost.graph, moved, known)
+        rewrite = None if match is None else apply_match(cost.graph, match)
+        if match is None or rewrite is None:
+            continue
+        after = cost.after(rewrite, math.inf)
+        assert after is not None, "no cost reaches infinity"
+        trace.append(_step(cost, match, after))
+        ids.update(zip(recorded.added, rewrite.added, strict=False))
+        cost = after
+    return cost, tuple(trace)
 
 
-def _step(before: State, match: Match, after: State) -> TraceStep:
+@dataclass(frozen=True, slots=True)
+class _MovedStep:
+    rule: str
+    backwards: bool
+    site: tuple[NodeId, ...]
+    choice: int
+
+
+def _step(before: GraphCost, match: Match, after: GraphCost) -> TraceStep:
     substitution = match.substitution
     choices = _matches_at(before.graph, substitution, match.sites)
     choice = next(i for i, other in enumerate(choices) if _binds_alike(other, match))
@@ -106,9 +141,19 @@ def _step(before: State, match: Match, after: State) -> TraceStep:
         backwards=substitution.backwards,
         site=match.sites,
         choice=choice,
-        cost_before=before.cost.total,
-        cost_after=after.cost.total,
+        cost_before=before.total,
+        cost_after=after.total,
     )
+
+
+def _rewrite_of(graph: Graph, step: ReplayStep, rules: _Known) -> Rewrite | None:
+    match = _match_of(graph, step, rules)
+    return None if match is None else apply_match(graph, match)
+
+
+def _match_of(graph: Graph, step: ReplayStep, rules: _Known) -> Match | None:
+    matches = _matches_at(graph, rules[step.rule, step.backwards], step.site)
+    return matches[step.choice] if step.choice < len(matches) else None
 
 
 def _matches_at(graph: Graph, substitution: Substitution, site: Sequence[NodeId]) -> list[Match]:
@@ -124,7 +169,3 @@ def _binds_alike(left: Match, right: Match) -> bool:
         right.terms,
         right.cuts,
     )
-
-
-def _listed(nodes: Iterable[NodeId]) -> str:
-    return ", ".join(map(str, nodes))

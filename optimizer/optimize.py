@@ -1,0 +1,283 @@
+"""The main job: a lifted model and proved rules in; the best equal graph, its trace and the report out."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from optimizer.check import InputPlan, Sampling, check_dims, load_inputs, plan_inputs, usable_feeds
+from optimizer.cost import CostStore, GraphCost, Latency, Objective, Sizes, objective_of, physical_cores
+from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.decision import Court, Variant, Verdict, plan_of
+from optimizer.options import Options
+from optimizer.report import (
+    CostSummary,
+    EquivalenceSummary,
+    Measured,
+    ModelSummary,
+    OpaqueNode,
+    Report,
+    RuleCounts,
+    SearchSummary,
+)
+from optimizer.runnable import runnable_original
+from optimizer.search import (
+    Backtracking,
+    CancelToken,
+    Limits,
+    Phase,
+    Progress,
+    ProgressCallback,
+    RuleSet,
+    SearchResult,
+    TraceStep,
+    Watch,
+    without_rules,
+)
+from superopt.errors import InvalidInputError, InvalidOptionError, UnprovedRuleError
+from superopt.ir.graph import Graph, NodeId
+from superopt.ir.plan import Plan
+from superopt.ir.terms import applications
+from superopt.onnx_io import LiftedModel
+from superopt.ops.base import OPERATORS
+from superopt.rewriting import Substitution
+
+_LOG = logging.getLogger(__name__)
+
+_RUNS_TO_RESERVE = 80
+_RESERVE_SHARE = (0.25, 0.6)
+"""At least and at most this share of the budget is kept for checking and timing."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out. ``graph`` is the lifted graph itself when the original is returned."""
+
+    graph: Graph
+    plan: Plan
+    trace: tuple[TraceStep, ...]
+    report: Report
+
+
+def optimize(
+    lifted: LiftedModel,
+    rules: Sequence[Substitution],
+    options: Options,
+    costs: CostStore,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> Result:
+    """Optimizes a model within the budget. ``rules`` must all be verified.
+
+    Raises InvalidInputError for options that do not fit the model. Any other failure is logged, and the
+    original is returned with the reason in the report.
+    """
+    journey = Journey(lifted, rules, options, costs, progress, cancel)
+    try:
+        return journey.run()
+    except (InvalidInputError, UnprovedRuleError):
+        raise
+    except Exception as error:
+        _LOG.exception("optimizing %s failed", lifted.source.name)
+        return journey.original(f"internal error, please report it: {type(error).__name__}: {error}")
+
+
+class Journey:
+    """One optimization; ``run`` lets every failure through, which is what tests want."""
+
+    def __init__(
+        self,
+        lifted: LiftedModel,
+        rules: Sequence[Substitution],
+        options: Options,
+        costs: CostStore,
+        progress: ProgressCallback | None = None,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        self._started = time.monotonic()
+        self._deadline = self._started + options.budget
+        self._lifted = lifted
+        self._options = options
+        self._costs = costs
+        self._progress = progress
+        self._cancel = cancel or CancelToken()
+        self._threads = options.threads or physical_cores()
+        self._rules = tuple(_usable(rules, options, lifted.source.opset))
+        self._loaded_rules = len({rule.rule_id for rule in rules})
+        self._result: SearchResult | None = None
+        self._start: GraphCost | None = None
+        self._objective: Objective | None = None
+        self._verdict: Verdict | None = None
+
+    def run(self) -> Result:
+        """Prices, searches, checks, times, decides."""
+        lifted, options = self._lifted, self._options
+        check_dims(options.dims, tuple(lifted.symbols))
+        rule_set = RuleSet(self._rules, _kept_nodes(lifted, options.keep))
+        objective = self._objective = objective_of(options.objective, self._costs, self._threads)
+        self._tell("pricing")
+        if isinstance(objective, Latency):
+            objective.deadline = self._started + 0.5 * options.budget
+        start = self._start = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, options.dims))
+        if isinstance(objective, Latency):
+            objective.measure_again()
+            start = self._start = start.refreshed()
+        result = self._result = self._search(start, rule_set)
+        if not result.trace:
+            return self.original("no rule lowers the predicted cost")
+        return self._judged(start, result, objective)
+
+    def original(self, why: str) -> Result:
+        """The original, with the reason."""
+        return Result(self._lifted.graph, Plan(), (), self._report(None, why))
+
+    def _search(self, start: GraphCost, rules: RuleSet) -> SearchResult:
+        options = self._options
+        limits = Limits(
+            deadline=self._deadline - self._reserve(start),
+            alpha=options.alpha,
+            max_candidates=options.max_candidates,
+            patience=options.patience,
+            seed=options.seed,
+        )
+        return Backtracking().run(start, rules, Watch(limits, self._cancel, self._forward))
+
+    def _reserve(self, start: GraphCost) -> float:
+        """Seconds of the budget that checking and timing will need."""
+        low, high = (share * self._options.budget for share in _RESERVE_SHARE)
+        predicted = start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
+        return min(high, max(low, _RUNS_TO_RESERVE * predicted))
+
+    def _judged(self, start: GraphCost, result: SearchResult, objective: Objective) -> Result:
+        self._tell("check")
+        if isinstance(objective, Latency):
+            objective.deadline = math.inf
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            try:
+                court = self._court(start, Path(directory))
+            except RuntimeRefusedError as error:
+                return self.original(f"the original does not run: {error}")
+            if court is None:
+                return self.original("the original does not run on random inputs; give some with --inputs")
+            self._tell("timing")
+            verdict = self._verdict = court.decide(Variant(result.best, result.trace))
+        if not verdict.accepted:
+            return self.original(verdict.why)
+        graph = verdict.variant.cost.graph
+        return Result(graph, plan_of(graph), verdict.variant.trace, self._report(verdict, verdict.why))
+
+    def _court(self, start: GraphCost, directory: Path) -> Court | None:
+        lifted, options = self._lifted, self._options
+        original = runnable_original(lifted, directory)
+        loaded = LoadedModel(original, self._threads)
+        inputs: InputPlan = plan_inputs(lifted, loaded.inputs, options.dims)
+        given = () if options.inputs is None else (load_inputs(options.inputs, loaded.inputs),)
+        sampling = Sampling(options.samples, options.seed, options.tolerance, given, self._deadline)
+        feeds = usable_feeds(loaded, inputs, sampling)
+        if feeds is None:
+            return None
+        return Court(
+            lifted=lifted,
+            original=original,
+            loaded=loaded,
+            inputs=inputs,
+            feeds=feeds,
+            sampling=sampling,
+            threads=self._threads,
+            deadline=self._deadline,
+            directory=directory,
+            minimal_ratio=1.0 if options.objective == "latency" else 0.99,
+            without=lambda variant, dropped: Variant(
+                *without_rules(start, variant.trace, self._rules, frozenset(dropped))
+            ),
+        )
+
+    def _report(self, verdict: Verdict | None, why: str) -> Report:
+        lifted, accepted = self._lifted, verdict
+        judged = verdict or self._verdict
+        nodes = len(lifted.source.proto.graph.node)
+        comparison = None if judged is None else judged.comparison
+        equivalence = None if judged is None else judged.equivalence
+        return Report(
+            model=ModelSummary(
+                name=Path(lifted.source.name).name,
+                sha256=hashlib.sha256(lifted.source.original).hexdigest(),
+                nodes_before=nodes,
+                nodes_after=nodes if accepted is None else accepted.nodes,
+                opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
+            ),
+            options={**self._options.to_json(), "threads": self._threads},
+            rules=self._rule_counts(accepted),
+            cost=self._cost_summary(accepted),
+            measured=None if comparison is None else Measured.of(comparison, self._threads),
+            equivalence=(
+                EquivalenceSummary(True, 0, 0.0, 0.0, self._options.tolerance or 1e-3)  # noqa: FBT003
+                if equivalence is None
+                else EquivalenceSummary.of(equivalence)
+            ),
+            search=(
+                SearchSummary("backtracking", 0.0, 0, 0.0, "budget")
+                if self._result is None
+                else SearchSummary.of("backtracking", self._result)
+            ),
+            trace=() if accepted is None else accepted.variant.trace,
+            fusion=(
+                ()
+                if accepted is None
+                else tuple(g.members for g in plan_of(accepted.variant.cost.graph).fusion.values())
+            ),
+            returned="original" if accepted is None else "optimized",
+            why=why,
+        )
+
+    def _rule_counts(self, verdict: Verdict | None) -> RuleCounts:
+        matched = 0 if self._result is None else len(self._result.matched)
+        applied = 0 if verdict is None else len({step.rule for step in verdict.variant.trace})
+        return RuleCounts(self._loaded_rules, matched, applied)
+
+    def _cost_summary(self, verdict: Verdict | None) -> CostSummary:
+        before = 0.0 if self._start is None else self._start.total
+        after = before if verdict is None else verdict.variant.cost.total
+        unit = "us" if self._objective is None else self._objective.unit
+        return CostSummary(
+            unit, "analytic" if self._objective is None else self._objective.source, before, after
+        )
+
+    def _tell(self, phase: Phase) -> None:
+        if self._progress is None:
+            return
+        cost = math.nan if self._start is None else self._start.total
+        best = cost if self._result is None else self._result.best.total
+        candidates = 0 if self._result is None else self._result.candidates
+        self._progress(Progress(phase, time.monotonic() - self._started, candidates, cost, best))
+
+    def _forward(self, progress: Progress) -> None:
+        if self._progress is not None:
+            self._progress(replace(progress, seconds=time.monotonic() - self._started))
+
+
+def _usable(rules: Iterable[Substitution], options: Options, opset: int | None) -> Iterable[Substitution]:
+    """The rules that were not excluded and whose operators the model's operator set has."""
+    for rule in rules:
+        operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
+        known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
+        if known and rule.rule_id not in options.exclude_rules:
+            yield rule
+
+
+def _kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
+    """The graph nodes of ONNX nodes; raises InvalidOptionError for a name that the model does not have."""
+    by_name = {node.name: index for index, node in enumerate(lifted.source.proto.graph.node) if node.name}
+    found: set[NodeId] = set()
+    for name in names:
+        if name not in by_name:
+            raise InvalidOptionError(f"keep: the model has no node called {name!r}")
+        group = lifted.groups.get(by_name[name])
+        found.update(group.nodes if group is not None else ())
+    return frozenset(found)

@@ -1,0 +1,77 @@
+"""What a user may ask of an optimization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from optimizer.cost.objective import OBJECTIVES
+from optimizer.search.protocol import DEFAULT_ALPHA
+from superopt.errors import InvalidOptionError
+
+SEARCHES = ("backtracking",)
+
+
+def _no_dims() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one optimization.
+
+    ``budget`` is the whole wall time in seconds, measuring and checking included. ``threads`` None means all
+    physical cores. ``dims`` prices symbolic dimensions without fixing them. ``keep`` names ONNX nodes that
+    stay as they are. ``patience`` ends a search after so many candidates without a better one.
+
+    Raises InvalidOptionError for a value that makes no sense.
+    """
+
+    objective: str = "latency"
+    search: str = "backtracking"
+    budget: float = 60.0
+    max_candidates: int | None = None
+    patience: int | None = 20_000
+    alpha: float = DEFAULT_ALPHA
+    seed: int = 0
+    threads: int | None = None
+    dims: Mapping[str, int] = field(default_factory=_no_dims)
+    inputs: Path | None = None
+    tolerance: float | None = None
+    samples: int = 4
+    keep: tuple[str, ...] = ()
+    exclude_rules: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require("objective", self.objective, self.objective in OBJECTIVES, f"one of {', '.join(OBJECTIVES)}")
+        _require("search", self.search, self.search in SEARCHES, f"one of {', '.join(SEARCHES)}")
+        _require("budget", self.budget, self.budget > 0, "seconds above 0")
+        _require("alpha", self.alpha, self.alpha >= 1, "at least 1")
+        _require("threads", self.threads, self.threads is None or self.threads >= 1, "at least 1")
+        _require("samples", self.samples, self.samples >= 1, "at least 1")
+        _require("tolerance", self.tolerance, self.tolerance is None or self.tolerance > 0, "above 0")
+        for name, count in (("max-candidates", self.max_candidates), ("patience", self.patience)):
+            _require(name, count, count is None or count >= 0, "at least 0")
+
+    def to_json(self) -> dict[str, object]:
+        """The options as a report holds them."""
+        return {
+            "objective": self.objective,
+            "search": self.search,
+            "budget": self.budget,
+            "max_candidates": self.max_candidates,
+            "alpha": self.alpha,
+            "seed": self.seed,
+            "threads": self.threads,
+            "dims": dict(self.dims),
+            "inputs": None if self.inputs is None else str(self.inputs),
+            "tolerance": self.tolerance,
+            "keep": list(self.keep),
+            "exclude_rules": list(self.exclude_rules),
+        }
+
+
+def _require(name: str, value: object, holds: object, expected: str) -> None:
+    if not holds:
+        raise InvalidOptionError(f"{name}: expected {expected}, got {value!r}")

@@ -1,0 +1,223 @@
+"""The report of an optimization: what was done, what it was worth, what came back and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, cast
+
+from optimizer.check import Comparison, Equivalence
+from optimizer.cost import runtime_version
+from optimizer.search import SearchResult, TraceStep
+from superopt.errors import InvalidFileError
+from superopt.ir.graph import NodeId
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueNode:
+    """An ONNX node that rules cannot touch."""
+
+    node: str
+    op_type: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """The model before and after."""
+
+    name: str
+    sha256: str
+    nodes_before: int
+    nodes_after: int
+    opaque: tuple[OpaqueNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCounts:
+    """Rules given, rules with a match in the original, and rules in the trace."""
+
+    loaded: int
+    matched: int
+    applied: int
+
+
+@dataclass(frozen=True, slots=True)
+class CostSummary:
+    """Predicted costs in the unit of the objective."""
+
+    unit: str
+    source: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Whole models timed in the runtime; ``interval`` is that of the ratio."""
+
+    unit: str
+    before: float
+    after: float
+    ratio: float
+    interval: tuple[float, float]
+    runs: int
+    runtime: str
+    threads: int
+
+    @staticmethod
+    def of(comparison: Comparison, threads: int) -> Measured:
+        """The comparison as the report holds it."""
+        return Measured(
+            unit="us",
+            before=round(comparison.before, 3),
+            after=round(comparison.after, 3),
+            ratio=round(comparison.ratio, 4),
+            interval=(round(comparison.low, 4), round(comparison.high, 4)),
+            runs=comparison.runs,
+            runtime=runtime_version(),
+            threads=threads,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EquivalenceSummary:
+    """How far the outputs were apart; None where there is no number. ``weak``: they hardly vary."""
+
+    passed: bool
+    samples: int
+    max_abs_error: float | None
+    max_rel_error: float | None
+    tolerance: float
+    weak: bool = False
+
+    @staticmethod
+    def of(equivalence: Equivalence) -> EquivalenceSummary:
+        """The verdict as the report holds it."""
+        return EquivalenceSummary(
+            equivalence.passed,
+            equivalence.samples,
+            _finite(equivalence.max_abs_error),
+            _finite(equivalence.max_rel_error),
+            equivalence.tolerance,
+            equivalence.weak,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSummary:
+    """How the search went; ``curve`` holds (seconds, best cost)."""
+
+    strategy: str
+    seconds: float
+    candidates: int
+    best_at_seconds: float
+    stopped_by: str
+    curve: tuple[tuple[float, float], ...] = ()
+
+    @staticmethod
+    def of(strategy: str, result: SearchResult) -> SearchSummary:
+        """The result of a search as the report holds it."""
+        return SearchSummary(
+            strategy,
+            round(result.seconds, 3),
+            result.candidates,
+            round(result.best_at_seconds, 3),
+            result.stopped_by,
+            tuple((round(seconds, 3), cost) for seconds, cost in result.curve),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything about one optimization; ``to_json`` gives the documented schema."""
+
+    model: ModelSummary
+    options: Mapping[str, object]
+    rules: RuleCounts
+    cost: CostSummary
+    measured: Measured | None
+    equivalence: EquivalenceSummary
+    search: SearchSummary
+    trace: tuple[TraceStep, ...]
+    fusion: tuple[tuple[NodeId, ...], ...]
+    returned: Literal["optimized", "original"]
+    why: str
+
+    def to_json(self) -> dict[str, object]:
+        """The report as JSON values, schema 1."""
+        return {
+            "schema": SCHEMA,
+            "model": asdict(self.model),
+            "options": dict(self.options),
+            "rules": asdict(self.rules),
+            "cost": asdict(self.cost),
+            "measured": None if self.measured is None else asdict(self.measured),
+            "equivalence": asdict(self.equivalence),
+            "search": asdict(self.search),
+            "trace": [_step_to_json(step) for step in self.trace],
+            "parallel": None,
+            "fusion": [list(group) for group in self.fusion],
+            "memory": None,
+            "returned": self.returned,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step read from a report, as ``replay`` takes it."""
+
+    rule: str
+    backwards: bool
+    site: tuple[NodeId, ...]
+    choice: int
+
+
+def recorded_trace(report: Mapping[str, object]) -> tuple[RecordedStep, ...]:
+    """The steps in a report's JSON; raises InvalidFileError for what is no report of this schema."""
+    if report.get("schema") != SCHEMA:
+        raise InvalidFileError(f"report: expected schema {SCHEMA}, got {report.get('schema')!r}")
+    steps = report.get("trace")
+    if not isinstance(steps, list):
+        raise InvalidFileError("report: expected a list as trace")
+    return tuple(_recorded(number, step) for number, step in enumerate(cast("list[object]", steps), start=1))
+
+
+def _recorded(number: int, step: object) -> RecordedStep:
+    values: dict[str, object] = cast("dict[str, object]", step) if isinstance(step, dict) else {}
+    rule, site = values.get("rule"), values.get("site")
+    backwards, choice = values.get("backwards", False), values.get("choice", 0)
+    sound = (
+        values.get("kind") == "rule"
+        and isinstance(rule, str)
+        and isinstance(site, list)
+        and all(isinstance(node, int) for node in cast("list[object]", site))
+        and isinstance(backwards, bool)
+        and isinstance(choice, int)
+        and choice >= 0
+    )
+    if not sound:
+        raise InvalidFileError(f"report: step {number} of the trace is no rewriting step: {step!r}")
+    nodes = tuple(NodeId(node) for node in cast("Sequence[int]", site))
+    return RecordedStep(cast("str", rule), cast("bool", backwards), nodes, cast("int", choice))
+
+
+def _step_to_json(step: TraceStep) -> dict[str, object]:
+    return {
+        "kind": "rule",
+        "rule": step.rule,
+        "equation": step.equation,
+        "backwards": step.backwards,
+        "site": list(step.site),
+        "choice": step.choice,
+        "cost_before": step.cost_before,
+        "cost_after": step.cost_after,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

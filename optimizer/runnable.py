@@ -1,0 +1,38 @@
+"""Models as files or bytes that the runtime can open, whatever their size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optimizer.cost.runtime import ModelFile
+from superopt.errors import InvalidModelError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel, LoweredModel, lower
+
+
+def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:
+    """The original: its bytes, or its own file when weights lie beside it; else a copy in ``directory``."""
+    source = lifted.source
+    if not source.has_external_data:
+        return source.original
+    path = source.base / Path(source.name).name
+    if source.given is not None and path.is_file():
+        return path
+    return _saved(lower(lifted, lifted.graph, Plan()), directory / "original.onnx")
+
+
+def runnable_rewrite(lifted: LiftedModel, graph: Graph, plan: Plan, directory: Path) -> tuple[ModelFile, int]:
+    """A rewritten model and its number of nodes; in ``directory`` when it is too large for one file."""
+    lowered = lower(lifted, graph, plan)
+    if not lifted.source.has_external_data:
+        try:
+            return lowered.to_bytes(), lowered.node_count
+        except InvalidModelError:
+            pass
+    return _saved(lowered, directory / "rewritten.onnx"), lowered.node_count
+
+
+def _saved(lowered: LoweredModel, path: Path) -> Path:
+    lowered.save(path)
+    return path
