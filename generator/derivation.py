@@ -6,7 +6,6 @@ Terms are interned here, so that equal ones are one object and comparing them co
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,9 +22,12 @@ HALVES = ("split0", "split1")
 class Node:
     """An interned term: a variable when ``operator`` is empty, then ``name`` is its name."""
 
-    __slots__ = ("attributes", "inputs", "name", "open", "operator", "size", "variables")
+    __slots__ = ("attributes", "inputs", "name", "number", "open", "operator", "size", "variables")
 
-    def __init__(self, operator: str, name: str, attributes: Attributes, inputs: tuple[Node, ...]) -> None:
+    def __init__(
+        self, operator: str, name: str, attributes: Attributes, inputs: tuple[Node, ...], number: int
+    ) -> None:
+        self.number = number
         self.operator = operator
         self.name = name
         self.attributes = attributes
@@ -53,6 +55,19 @@ class Merge:
     halves: tuple[Attributes, Attributes]
 
 
+class _Side:
+    """Rewritings by the operators at the root and at the first argument of their source, and what they gave."""
+
+    def __init__(self) -> None:
+        self.rewritings: dict[tuple[str, str], list[Rewriting]] = {}
+        self.neighbours: dict[Node, tuple[Node, ...]] = {}
+
+    def add(self, source: Node, target: Node) -> None:
+        first = source.inputs[0].operator if source.inputs else ""
+        self.rewritings.setdefault((source.operator, first), []).append(Rewriting(source, target))
+        self.neighbours.clear()
+
+
 class Binding:
     """What variables and attribute variables of a pattern stand for."""
 
@@ -71,8 +86,8 @@ class Theory:
 
     def __init__(self, limit: int = 300) -> None:
         self._nodes: dict[tuple[str, str, Attributes, tuple[int, ...]], Node] = {}
-        self._forward: dict[str, list[Rewriting]] = {}
-        self._backward: dict[str, list[Rewriting]] = {}
+        self._forward = _Side()
+        self._backward = _Side()
         self._merges: list[Merge] = []
         self._limit = limit
 
@@ -124,11 +139,11 @@ class Theory:
     def _add(self, a: Node, b: Node) -> None:
         if not a.operator:
             return
-        self._forward.setdefault(a.operator, []).append(Rewriting(a, b))
+        self._forward.add(a, b)
         if b.operator and a.variables <= b.variables:
-            self._backward.setdefault(b.operator, []).append(Rewriting(b, a))
+            self._backward.add(b, a)
         if b.size < a.size:
-            self._backward.setdefault(a.operator, []).append(Rewriting(a, b))
+            self._backward.add(a, b)
 
     def _merge(self, source: Outputs, target: Outputs) -> Merge | None:
         wholes = [t for t in target if isinstance(t, Application) and t.operator in HALVES]
@@ -152,11 +167,11 @@ class Theory:
         return False
 
     def _expanded(
-        self, frontier: list[Node], known: set[Node], rewritings: dict[str, list[Rewriting]], size: int
+        self, frontier: list[Node], known: set[Node], side: _Side, size: int
     ) -> list[Node]:
         found: list[Node] = []
         for node in frontier:
-            for other in self._neighbours(node, rewritings):
+            for other in self._neighbours(node, side):
                 if other.size <= size and other not in known:
                     if len(known) >= self._limit:
                         return found
@@ -164,16 +179,26 @@ class Theory:
                     found.append(other)
         return found
 
-    def _neighbours(self, node: Node, rewritings: dict[str, list[Rewriting]]) -> Iterator[Node]:
+    def _neighbours(self, node: Node, side: _Side) -> tuple[Node, ...]:
         """The term with one subterm rewritten once."""
-        for rewriting in rewritings.get(node.operator, ()):
-            binding = Binding()
-            if _matches(rewriting.source, node, binding):
-                yield self._instantiated(rewriting.target, binding)
+        if not node.operator:
+            return ()
+        known = side.neighbours.get(node)
+        if known is not None:
+            return known
+        found: dict[Node, None] = {}
+        first = node.inputs[0].operator if node.inputs else ""
+        for key in {(node.operator, first), (node.operator, "")}:
+            for rewriting in side.rewritings.get(key, ()):
+                binding = Binding()
+                if _matches(rewriting.source, node, binding):
+                    found[self._instantiated(rewriting.target, binding)] = None
         for place, child in enumerate(node.inputs):
-            for other in self._neighbours(child, rewritings):
+            for other in self._neighbours(child, side):
                 inputs = (*node.inputs[:place], other, *node.inputs[place + 1 :])
-                yield self._node(node.operator, "", node.attributes, inputs)
+                found[self._node(node.operator, "", node.attributes, inputs)] = None
+        side.neighbours[node] = result = tuple(sorted(found, key=_number))
+        return result
 
     def _instantiated(self, pattern: Node, binding: Binding) -> Node:
         if not pattern.operator:
@@ -196,13 +221,17 @@ class Theory:
         key = (operator, name, attributes, tuple([id(child) for child in inputs]))
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Node(operator, name, attributes, inputs)
+            node = self._nodes[key] = Node(operator, name, attributes, inputs, len(self._nodes))
         return node
 
 
 def tree_size(*terms: Term) -> int:
     """How many operators the terms have when shared work is written out."""
     return sum(1 + tree_size(*term.inputs) for term in terms if isinstance(term, Application))
+
+
+def _number(node: Node) -> int:
+    return node.number
 
 
 def _matches(pattern: Node, node: Node, binding: Binding) -> bool:

@@ -9,6 +9,8 @@ from fractions import Fraction
 from functools import partial
 from typing import cast
 
+from generator.conditions import SAMPLES, under_conditions
+from generator.derivation import HALVES
 from generator.sampling import Sampler, Shapes
 from superopt.ir.terms import (
     Application,
@@ -38,6 +40,8 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
 
 NUMBERS: tuple[AttributeTerm, ...] = (3, 5, 2)
 FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
+
+_MOST_OCCURRENCES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +86,57 @@ class Generaliser:
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
+    def true_form(self, equation: Equation, shapes: Shapes) -> Equation | None:
+        """The equation, with conditions where it needs them; None where it is false."""
+        held = self._sampler.holds(equation, shapes, samples=SAMPLES)
+        if held is None:
+            return None
+        return equation if held else under_conditions(equation, shapes, self._sampler)
+
     def without_common_subterms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
         """The equation with a subterm of both sides replaced by a variable, where that holds; None otherwise."""
         left, right = set(applications(*equation.left)), set(applications(*equation.right))
-        roots = {*equation.left, *equation.right}
         common = sorted(left & right, key=lambda term: (-operator_count(term), repr(term)))
         for subterm in common:
-            if subterm in equation.left and subterm in equation.right and len(equation.left) == 1:
+            if subterm in equation.left or subterm in equation.right:
                 continue
-            name = _fresh(variables(*roots))
-            variable = Variable(name)
+            name = _fresh(variables(*equation.left, *equation.right))
+            shape = self._sampler.shape_of(subterm, shapes)
             candidate = on_terms(
                 equation,
-                [_replaced(term, subterm, variable) for term in equation.left],
-                [_replaced(term, subterm, variable) for term in equation.right],
+                [_replaced(term, subterm, Variable(name)) for term in equation.left],
+                [_replaced(term, subterm, Variable(name)) for term in equation.right],
             )
-            if any(isinstance(term, Variable) for term in candidate.left) and len(candidate.left) > 1:
-                continue
-            shape = self._sampler.shape_of(subterm, shapes)
             if shape is None or not _keeps_directions(equation, candidate):
                 continue
             names = variables(*candidate.left, *candidate.right)
             wider = {n: shape if n == name else shapes[n] for n in names}
-            if self._sampler.holds(candidate, wider):
+            if self.true_form(candidate, wider) is not None:
                 return candidate, wider
+        return None
+
+    def with_more_variables(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
+        """The equation with some occurrences of a variable on both sides made a new variable, where that holds."""
+        targets = merged_whole(equation) or equation.right
+        for name in variables(*equation.left):
+            here, there = _occurrences(equation.left, name), _occurrences(targets, name)
+            if min(here, there) < 2 or max(here, there) > _MOST_OCCURRENCES:
+                continue
+            fresh = _fresh(variables(*equation.left, *equation.right))
+            wider = {**shapes, fresh: shapes[name]}
+            for chosen, others in itertools.product(_selections(here), _selections(there)):
+                if 0 in chosen:
+                    continue
+                right = _renamed(targets, name, fresh, others)
+                candidate = on_terms(
+                    equation,
+                    _renamed(equation.left, name, fresh, chosen),
+                    right if targets is equation.right else [_with_input(half, right[0]) for half in equation.right],
+                )
+                if self._sampler.holds(candidate, wider, samples=1) is None:
+                    continue
+                if _keeps_directions(equation, candidate) and self.true_form(candidate, wider) is not None:
+                    return candidate, wider
         return None
 
     def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
@@ -210,6 +241,42 @@ def _replaced(term: Term, old: Term, new: Term) -> Term:
     if isinstance(term, Variable):
         return term
     return Application(term.operator, term.attributes, tuple(_replaced(child, old, new) for child in term.inputs))
+
+
+def merged_whole(equation: Equation) -> tuple[Term, ...] | None:
+    """The term of which the right sides are the two halves, if they are."""
+    halves = [t for t in equation.right if isinstance(t, Application) and t.operator in HALVES]
+    return halves[0].inputs if len(halves) == 2 and halves[0].inputs == halves[1].inputs else None
+
+
+def _with_input(half: Term, whole: Term) -> Term:
+    assert isinstance(half, Application)
+    return Application(half.operator, half.attributes, (whole,))
+
+
+def _occurrences(terms: Sequence[Term], name: str) -> int:
+    return sum(
+        term.name == name if isinstance(term, Variable) else _occurrences(term.inputs, name) for term in terms
+    )
+
+
+def _selections(count: int) -> Iterator[frozenset[int]]:
+    """The non-empty proper subsets of so many occurrences, small ones first."""
+    for size in range(1, count):
+        for chosen in itertools.combinations(range(count), size):
+            yield frozenset(chosen)
+
+
+def _renamed(terms: Sequence[Term], old: str, new: str, chosen: frozenset[int]) -> list[Term]:
+    """The terms with the chosen occurrences of a variable, counted from left to right, renamed."""
+    counter = itertools.count()
+
+    def renamed(term: Term) -> Term:
+        if isinstance(term, Variable):
+            return Variable(new) if term.name == old and next(counter) in chosen else term
+        return Application(term.operator, term.attributes, tuple([renamed(child) for child in term.inputs]))
+
+    return [renamed(term) for term in terms]
 
 
 def _fresh(names: Sequence[str]) -> str:

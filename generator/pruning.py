@@ -52,6 +52,7 @@ class Selection:
         self._sampler = Sampler()
         self._generaliser = Generaliser(self._sampler)
         self._theory = Theory()
+        self._conditional = Theory()
         self._seen: set[str] = set()
         self._ids: set[str] = set()
 
@@ -95,25 +96,35 @@ class Selection:
 
     def _consider(self, found: _Found) -> None:
         equation, shapes = found.equation, found.shapes
-        if self._sampler.types_in_general(equation, shapes) is False:
-            self.dropped["ill-typed in general"] += 1
-            return
-        if self._derivable_in_general(equation, shapes):
+        if self._derivable_in_general(self._theory, equation, shapes):
             self.dropped["derivable"] += 1
             return
-        if not self._sampler.holds(equation, shapes):
+        if not self._sampler.types_in_general(equation, shapes):
+            self.dropped["ill-typed in general"] += 1
+            return
+        true = self._generaliser.true_form(equation, shapes)
+        if true is None:
             self.dropped["false in general"] += 1
             return
-        smaller = self._generaliser.without_common_subterms(equation, shapes)
-        if smaller is not None:
-            self.dropped["common subterm"] += 1
-            general, wider = smaller
-            oriented = self._oriented(general.left, general.right, wider)
-            if oriented is not None and oriented.order[-1] not in self._seen:
-                self._seen.add(oriented.order[-1])
-                self._consider(oriented)
+        if true.conditions and self._derivable_in_general(self._conditional, equation, shapes):
+            self.dropped["derivable under conditions"] += 1
             return
-        self._keep(equation, shapes)
+        for reason, wider in (
+            ("common subterm", self._generaliser.without_common_subterms),
+            ("fewer variables", self._generaliser.with_more_variables),
+        ):
+            general = wider(equation, shapes)
+            if general is not None:
+                self.dropped[reason] += 1
+                self._consider_instead(*general)
+                return
+        self._keep(true, shapes)
+
+    def _consider_instead(self, equation: Equation, shapes: Shapes) -> None:
+        oriented = self._oriented(equation.left, equation.right, shapes)
+        if oriented is not None and oriented.order[-1] not in self._seen:
+            self._seen.add(oriented.order[-1])
+            self._consider(oriented)
 
     def _keep(self, equation: Equation, shapes: Shapes) -> None:
         forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
@@ -124,25 +135,28 @@ class Selection:
         self._ids.add(identity)
         general = _explicit(forms[0])
         both = equation.direction is Direction.BOTH
-        self._theory.add(general.left, general.right, backward=both)
+        self._conditional.add(general.left, general.right, backward=both)
+        if not general.conditions:
+            self._theory.add(general.left, general.right, backward=both)
         self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
 
-    def _derivable_in_general(self, equation: Equation, shapes: Shapes) -> bool:
+    def _derivable_in_general(self, theory: Theory, equation: Equation, shapes: Shapes) -> bool:
         """Whether it follows from what is kept, not only as written but with every attribute that may be open."""
-        if not self._derivable(equation):
+        if not _derivable(theory, equation):
             return False
         if len(equation.left) > 1:
             return True
         forms = self._generaliser.open_forms(equation, shapes)
-        return all(self._derivable(form) or not holds() for form, holds in forms)
+        return all(_derivable(theory, form) or not holds() for form, holds in forms)
 
-    def _derivable(self, equation: Equation) -> bool:
-        full = _explicit(equation)
-        if len(full.left) > 1:
-            return self._theory.derives_merge(full.left, full.right)
-        (left,), (right,) = full.left, full.right
-        forward = self._theory.derives(left, right)
-        return forward and (equation.direction is not Direction.BOTH or self._theory.derives(right, left))
+
+def _derivable(theory: Theory, equation: Equation) -> bool:
+    full = _explicit(equation)
+    if len(full.left) > 1:
+        return theory.derives_merge(full.left, full.right)
+    (left,), (right,) = full.left, full.right
+    forward = theory.derives(left, right)
+    return forward and (equation.direction is not Direction.BOTH or theory.derives(right, left))
 
 
 def _explicit(equation: Equation) -> Equation:

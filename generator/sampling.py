@@ -1,26 +1,42 @@
-"""Whether an equation holds at random shapes: typed in general first, then evaluated over the prime field."""
+"""Whether an equation holds at random shapes: typed in general first, then evaluated over the prime field.
+
+Types that inference finds have ungrouped convolutions; every other sample therefore divides the channels of the
+kernels, so that an equation that needs ungrouped convolutions is noticed.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol
-from superopt.ir.terms import Application, Equation, Term, Variable, applications
+from superopt.ir.terms import (
+    Application,
+    Condition,
+    ConditionCall,
+    ConditionName,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    variables,
+)
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attributes_of, operator_from_attributes
-from superopt.rewriting import Typing, evaluate_terms, infer_terms, type_equation
+from superopt.rewriting import Typing, evaluate_terms, holds, infer_terms, type_equation
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
+Types = Mapping[str, TensorType]
 
 TEST_VECTORS = 4
-_ATTEMPTS = 24
+_ATTEMPTS = 20
 _STEPS = (-1, 0, 1, 1, 2, 3)
+_GROUPED_SIZES = (2, 4)
 _NO_ATTRIBUTES: Attributes = {}
 
 
@@ -33,7 +49,7 @@ class Sampler:
     def types_in_general(self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES) -> bool:
         """Whether both sides have a type for variables of these ranks."""
         try:
-            type_equation(equation, _symbolic(shapes), attributes)
+            type_equation(equation, _symbolic(equation, shapes), attributes)
         except IllTypedError:
             return False
         return True
@@ -51,58 +67,106 @@ class Sampler:
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None where none is typed."""
+        symbolic = _symbolic(equation, shapes)
         try:
-            general = type_equation(equation, _symbolic(shapes), attributes)
+            general = type_equation(equation, symbolic, attributes)
         except IllTypedError:
             return None
         types = {
             name: TensorType(ElementType.FLOAT, tuple(substitute(d, general.assignment) for d in type_.shape))
-            for name, type_ in _symbolic(shapes).items()
+            for name, type_ in symbolic.items()
         }
         known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
         free = sorted({s for type_ in types.values() for s in type_.symbols})
+        kernels = kernel_variables(equation)
+        channels = {
+            s for name, t in types.items() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
+        }
         random = np.random.default_rng(zlib.crc32(repr((equation.left, equation.right)).encode()))
         tested = 0
-        for _ in range(_ATTEMPTS):
-            sizes = {name: max(1, known.get(name, 3) + int(random.choice(_STEPS))) for name in free}
-            agrees = self._agrees(equation, types, attributes, sizes, random)
+        for attempt in range(_ATTEMPTS):
+            grouped = bool(kernels) and attempt % 2 == 1
+            sizes = {
+                name: int(random.choice(_GROUPED_SIZES))
+                if grouped and name in channels
+                else max(1, known.get(name, 3) + int(random.choice(_STEPS)))
+                for name in free
+            }
+            concrete = {name: type_.substitute(sizes) for name, type_ in types.items()}
+            if grouped:
+                chosen = [name for name in kernels if len(kernels) == 1 or random.random() < 0.75]
+                concrete = {n: _divided(t) if n in chosen else t for n, t in concrete.items()}
+            agrees = self._agrees(equation, concrete, attributes, random)
             if agrees is False:
                 return False
-            tested += agrees is True
-            if tested == samples:
+            tested += agrees is True and not grouped
+            if tested >= samples:
                 break
         return True if tested else None
 
     def _agrees(
-        self,
-        equation: Equation,
-        types: Mapping[str, TensorType],
-        attributes: Attributes,
-        sizes: Mapping[str, int],
-        random: np.random.Generator,
+        self, equation: Equation, types: Types, attributes: Attributes, random: np.random.Generator
     ) -> bool | None:
-        concrete = {name: type_.substitute(sizes) for name, type_ in types.items()}
-        if any(not isinstance(d, int) or d < 1 for type_ in concrete.values() for d in type_.shape):
+        if any(not isinstance(d, int) or d < 1 for type_ in types.values() for d in type_.shape):
+            return None
+        if not all(holds(condition, types, attributes) for condition in equation.conditions):
             return None
         try:
-            typing = _resolved(type_equation(equation, concrete, attributes), random)
+            typing = _resolved(type_equation(equation, types, attributes), random)
             arrays = {
                 name: self._domain.random(random, TEST_VECTORS, tuple(d for d in type_.shape if isinstance(d, int)))
-                for name, type_ in sorted(concrete.items())
+                for name, type_ in sorted(types.items())
             }
-            terms = (*equation.left, *equation.right)
-            values = evaluate_terms(terms, typing, self._domain, arrays)
+            values = evaluate_terms((*equation.left, *equation.right), typing, self._domain, arrays)
         except IllTypedError:
             return None
         outputs = len(equation.left)
         return all(_equal(a, b) for a, b in zip(values[:outputs], values[outputs:], strict=True))
 
 
-def _symbolic(shapes: Shapes) -> dict[str, TensorType]:
+def convolutions(equation: Equation) -> tuple[Application, ...]:
+    """The applications of ``conv`` on both sides."""
+    terms = applications(*equation.left, *equation.right)
+    return tuple(term for term in terms if term.operator == "conv")
+
+
+def kernel_variables(equation: Equation) -> tuple[str, ...]:
+    """Variables from which kernels are made, and no data of a convolution."""
+    found = convolutions(equation)
+    data = set(variables(*(term.inputs[0] for term in found)))
+    return tuple(name for name in variables(*(term.inputs[1] for term in found)) if name not in data)
+
+
+def fixed_dimension(condition: Condition) -> tuple[str, int, int] | None:
+    """(variable, axis, size) of a clause like ``dim(w, 2) = 1``."""
+    match condition:
+        case Condition(ConditionCall("dim", (ConditionName(name), int(axis))), "=", int(size)):
+            return name, axis, size
+        case _:
+            return None
+
+
+def _symbolic(equation: Equation, shapes: Shapes) -> dict[str, TensorType]:
+    fixed = {(f[0], f[1]): f[2] for c in equation.conditions if (f := fixed_dimension(c)) is not None}
     return {
-        name: TensorType(ElementType.FLOAT, tuple(symbol(f"{name}.{axis}") for axis in range(len(shape))))
+        name: TensorType(
+            ElementType.FLOAT,
+            tuple(fixed.get((name, axis), symbol(f"{name}.{axis}")) for axis in range(len(shape))),
+        )
         for name, shape in shapes.items()
     }
+
+
+def _symbols(dimension: Dimension) -> frozenset[str]:
+    return frozenset() if isinstance(dimension, int) else dimension.symbols
+
+
+def _divided(type_: TensorType) -> TensorType:
+    """A kernel for two groups."""
+    if type_.rank != 4:
+        return type_
+    outputs, channels, *rest = type_.shape
+    return type_.with_shape((outputs, channels // 2, *rest))
 
 
 def _resolved(typing: Typing, random: np.random.Generator) -> Typing:
@@ -130,4 +194,3 @@ def _closed(value: object, sizes: Mapping[str, Dimension]) -> object:
 
 def _equal(left: FieldArray, right: FieldArray) -> bool:
     return left.residue.shape == right.residue.shape and bool((left.residue == right.residue).all())
-

@@ -1,0 +1,61 @@
+"""Conditions under which an equation holds that is false in general: ungrouped convolutions, kernels of one position."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TypeAlias
+
+from generator.sampling import Sampler, Shapes, convolutions, kernel_variables
+from superopt.ir.terms import Condition, ConditionCall, ConditionName, Equation, Variable, variables
+
+Clauses: TypeAlias = "tuple[Condition, ...]"
+
+SAMPLES = 6
+"""Random shapes that a condition has to survive."""
+
+
+def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation | None:
+    """The equation with as few conditions as make it hold; None where those known here do not help."""
+    choices = [*_pointwise(equation, shapes), *_ungrouped(equation, shapes)]
+    if not choices or not _holds(equation, choices, shapes, sampler):
+        return None
+    for choice in list(choices):
+        fewer = [other for other in choices if other is not choice]
+        if _holds(equation, fewer, shapes, sampler):
+            choices = fewer
+    return _conditioned(equation, choices)
+
+
+def _holds(equation: Equation, choices: list[Clauses], shapes: Shapes, sampler: Sampler) -> bool:
+    return sampler.holds(_conditioned(equation, choices), shapes, samples=SAMPLES) is True
+
+
+def _conditioned(equation: Equation, choices: list[Clauses]) -> Equation:
+    clauses = dict.fromkeys(clause for choice in choices for clause in choice)
+    return replace(equation, conditions=tuple(sorted(clauses, key=repr)))
+
+
+def _pointwise(equation: Equation, shapes: Shapes) -> list[Clauses]:
+    """Kernels that were of one position when the equation was found."""
+    return [
+        tuple(Condition(ConditionCall("dim", (ConditionName(name), axis)), "=", 1) for axis in (2, 3))
+        for name in kernel_variables(equation)
+        if shapes[name][2:] == (1, 1)
+    ]
+
+
+def _ungrouped(equation: Equation, shapes: Shapes) -> list[Clauses]:
+    """Each convolution of a variable by a variable without groups; of any terms where there is none such."""
+    found = convolutions(equation)
+    direct = [term for term in found if all(isinstance(child, Variable) for child in term.inputs)]
+    pairs = dict.fromkeys(
+        pair
+        for term in direct or found
+        for pair in product(variables(term.inputs[0]), variables(term.inputs[1]))
+        if all(len(shapes[name]) == 4 for name in pair)
+    )
+    return [
+        (Condition(ConditionCall("groups", (ConditionName(data), ConditionName(kernel))), "=", 1),)
+        for data, kernel in pairs
+    ]
