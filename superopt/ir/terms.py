@@ -55,6 +55,10 @@ class Application:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made anew when unpickled: hashes of text differ between processes."""
+        return (Application, (self.operator, self.attributes, self.inputs))
+
     def attribute(self, name: str) -> AttributeTerm | None:
         """The attribute of that name, None when the text leaves it out."""
         return next((value for key, value in self.attributes if key == name), None)
