@@ -249,6 +249,14 @@ def product(dimensions: Iterable[Dimension]) -> Dimension:
     return total
 
 
+def sum_of(dimensions: Iterable[Dimension]) -> Dimension:
+    """The sum of all dimensions; 0 for none."""
+    total: Dimension = 0
+    for dimension in dimensions:
+        total = total + dimension
+    return total
+
+
 def _terms(dimension: Dimension) -> tuple[tuple[Monomial, int], ...]:
     return (((), dimension),) if isinstance(dimension, int) else dimension.terms
 

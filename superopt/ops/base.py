@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from superopt.domains import Domain
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.ops.attributes import checked_attribute, normalise_attribute
 
@@ -67,7 +67,7 @@ class Operator(ABC):
 
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """One operation per output element, and all tensors moved once, unless a subclass knows better."""
-        return Work(_total(t.elements for t in outputs), moved_bytes(inputs, outputs))
+        return Work(sum_of(t.elements for t in outputs), moved_bytes(inputs, outputs))
 
 
 OPERATORS: dict[str, type[Operator]] = {}
@@ -191,14 +191,7 @@ def equal_shapes(where: str, left: TensorType, right: TensorType) -> None:
 
 def moved_bytes(inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Dimension:
     """The bytes of all tensors, read or written once."""
-    return _total(t.elements * t.element.bytes_per_element for t in (*inputs, *outputs))
-
-
-def _total(dimensions: Iterable[Dimension]) -> Dimension:
-    total: Dimension = 0
-    for dimension in dimensions:
-        total = total + dimension
-    return total
+    return sum_of(t.elements * t.element.bytes_per_element for t in (*inputs, *outputs))
 
 
 __all__ = [

@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from superopt.domains import Array, Domain
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ops.attributes import PADDING_WORDS
 
 A = TypeVar("A")
 
@@ -108,3 +109,29 @@ def window_counts(
     inside = np.pad(np.ones(sizes, np.int64), widths)
     views = sliding_window_view(inside, kernel)
     return views[:: stride[0], :: stride[1]].sum(axis=(-2, -1))
+
+
+def padding_spellings(
+    padding: Padding, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[Padding, ...]:
+    """All ways to write a padding that mean the same at every size of the input, the given one first."""
+    margins = _margins_at_every_size(padding, kernel, stride, dilation)
+    if margins is None:
+        return (padding,)
+    words = (
+        word for word in PADDING_WORDS if _margins_at_every_size(word, kernel, stride, dilation) == margins
+    )
+    return tuple(dict.fromkeys((padding, *words, margins)))
+
+
+def _margins_at_every_size(
+    padding: Padding, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[int, int, int, int] | None:
+    """(top, left, bottom, right); None where it depends on the size of the input."""
+    extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    if padding == "same" and not all(extent % 2 for extent in extents):
+        return None
+    if padding in ("same_upper", "same_lower") and stride != (1, 1):
+        return None
+    large = max(extents)
+    return explicit_padding((large, large), kernel, stride, dilation, padding)

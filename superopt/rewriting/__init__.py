@@ -1,9 +1,9 @@
 """Substitutions on graphs: typing of terms, matching, applying; pure functions of immutable graphs."""
 
 from superopt.rewriting.application import Rewrite, apply_match
-from superopt.rewriting.conditions import holds
-from superopt.rewriting.evaluation import evaluate_terms
-from superopt.rewriting.matching import Binding, Bundle, Match, find_matches
+from superopt.rewriting.conditions import as_declared, holds
+from superopt.rewriting.evaluation import evaluate_graph, evaluate_terms
+from superopt.rewriting.matching import Binding, Bundle, Match, Window, find_matches
 from superopt.rewriting.substitution import Substitution, substitutions_of, why_unusable
 from superopt.rewriting.typing import Typing, infer_terms, type_equation
 
@@ -14,7 +14,10 @@ __all__ = [
     "Rewrite",
     "Substitution",
     "Typing",
+    "Window",
     "apply_match",
+    "as_declared",
+    "evaluate_graph",
     "evaluate_terms",
     "find_matches",
     "holds",

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value
+from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
 from superopt.ir.terms import Application, Term, Variable, applications, variables
-from superopt.ir.types import TensorType
-from superopt.ops.base import Operator
+from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Concat, Half, Split
-from superopt.rewriting.conditions import holds
+from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.matching import Bundle, Match
 from superopt.rewriting.typing import Typing, infer_terms
 
@@ -33,28 +33,29 @@ class Rewrite:
 
 def apply_match(graph: Graph, match: Match) -> Rewrite | None:
     """The rewritten graph; None where the substitution does not apply at this match."""
+    substitution = match.substitution
     types = _variable_types(graph, match)
-    if types is None or not all(holds(c, types, match.attributes) for c in match.substitution.conditions):
+    if (
+        types is None
+        or not as_declared(substitution.equation.types, types)
+        or not all(holds(condition, types, match.attributes) for condition in substitution.conditions)
+    ):
         return None
     typing = _target_typing(graph, match, types)
-    if typing is None:
-        return None
-    if len(match.substitution.source) > 1 and _would_be_cyclic(graph, match):
+    if typing is None or (len(substitution.source) > 1 and _would_be_cyclic(graph, match)):
         return None
     builder = _Builder(graph, match, typing)
-    results = [builder.value(term) for term in match.substitution.target]
+    results = builder.results()
     replaced = {old: new for old, new in zip(match.outputs, results, strict=True) if old != new}
-    if not replaced:
+    users = {user for old in replaced for user in graph.users(old.node)}
+    if not replaced or not users.isdisjoint(builder.reused):
         return None
     editor = builder.editor
-    users = {user for old in replaced for user in graph.users(old.node)}
-    if not users.isdisjoint(value.node for value in replaced.values()):
-        return None
     editor.redirect(replaced, users.difference(builder.added))
-    removed = _remove_unused(graph, editor, [old.node for old in replaced], builder)
-    return Rewrite(
-        editor.build(), tuple(node for node in builder.added if node in editor), tuple(removed), replaced
-    )
+    readers = (*builder.added, *users)
+    removed = _remove_unused(graph, editor, [old.node for old in replaced], readers)
+    added = tuple(node for node in builder.added if node in editor)
+    return Rewrite(editor.build(), added, tuple(removed), replaced)
 
 
 def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
@@ -71,31 +72,46 @@ def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
 
 
 def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> Typing | None:
+    """The target typed such that its outputs have the types of what they replace; None where it cannot be."""
+    target = match.substitution.target
     required: list[tuple[Term, TensorType]] = []
-    for term, output in zip(match.substitution.target, match.outputs, strict=True):
-        type_ = graph.type_of(output)
+    for term, output in zip(target, match.outputs, strict=True):
+        type_ = _type_of_output(graph, match, output)
         if not isinstance(type_, TensorType):
             return None
         required.append((term, type_))
-    fixed = frozenset[str]().union(*(t.symbols for t in types.values()))
-    used = variables(*match.substitution.target)
+    for term in match.substitution.shared_open_terms:
+        type_ = graph.type_of(match.terms[term])
+        if not isinstance(type_, TensorType):
+            return None
+        required.append((term, type_))
+    fixed = frozenset(name for type_ in types.values() for name in type_.symbols)
     try:
         typing = infer_terms(
-            match.substitution.target,
-            {name: types[name] for name in used},
+            target,
+            {name: types[name] for name in variables(*target)},
             match.attributes,
             equal=required,
             fixed=fixed,
+            cuts=match.cuts,
         )
     except IllTypedError:
         return None
-    return None if typing.unresolved else typing
+    return None if typing.unresolved - fixed else typing
+
+
+def _type_of_output(graph: Graph, match: Match, output: Value) -> ValueType:
+    if match.window is None:
+        return graph.type_of(output)
+    root = graph.nodes[output.node]
+    operands = root.inputs[slice(*match.window)]
+    return root.operator.infer(*(graph.type_of(value) for value in operands))[0]
 
 
 def _would_be_cyclic(graph: Graph, match: Match) -> bool:
     """Whether an operand of the target depends on an output of the source."""
     outputs = {value.node for value in match.outputs}
-    position = {node: index for index, node in enumerate(graph.order)}
+    position = graph.position
     earliest = min(position[node] for node in outputs)
     stack = [value.node for name in variables(*match.substitution.target) for value in _parts(match, name)]
     seen: set[NodeId] = set()
@@ -117,11 +133,12 @@ def _parts(match: Match, name: str) -> tuple[Value, ...]:
 
 
 class _Builder:
-    """Adds the target's operators to an edit of the graph; what the source has already is used again."""
+    """Adds the target's operators to an edit of the graph; what the graph has already is used again."""
 
     def __init__(self, graph: Graph, match: Match, typing: Typing) -> None:
         self.editor = graph.edit()
         self.added: list[NodeId] = []
+        self.reused: set[NodeId] = set()
         self._graph = graph
         self._match = match
         self._typing = typing
@@ -132,12 +149,26 @@ class _Builder:
             if value is not None and value not in outputs:
                 self._values[term] = value
 
-    def value(self, term: Term) -> Value:
+    def results(self) -> list[Value]:
+        """The values that take the place of the match's outputs."""
+        target = self._match.substitution.target
+        if self._match.window is None:
+            return [self._value(term) for term in target]
+        (output,) = self._match.outputs
+        root = self._graph.nodes[output.node]
+        axis = cast("Concat", root.operator).axis
+        start, stop = self._match.window
+        middle = self._operands(target[0], axis)
+        return [self._add(root.operator, (*root.inputs[:start], *middle, *root.inputs[stop:]), 0)]
+
+    def _value(self, term: Term) -> Value:
         """The value of a target term, its operators added where needed."""
         found = self._values.get(term)
         if found is None:
             found = self._binding(term) if isinstance(term, Variable) else self._application(term)
             self._values[term] = found
+        elif isinstance(term, Application):
+            self.reused.add(found.node)
         return found
 
     def _binding(self, term: Variable) -> Value:
@@ -147,8 +178,10 @@ class _Builder:
         return binding
 
     def _application(self, term: Application) -> Value:
-        inputs = tuple(self.value(child) for child in term.inputs)
         operator = self._typing.operators[term]
+        if isinstance(operator, Concat):
+            return self._add(operator, self._operands(term, operator.axis), 0)
+        inputs = tuple(self._value(child) for child in term.inputs)
         if isinstance(operator, Half):
             whole = self._typing.types[term.inputs[0]]
             axis = operator.axis % whole.rank
@@ -156,42 +189,65 @@ class _Builder:
             return self._add(Split(operator.axis, sizes), inputs, operator.port)
         return self._add(operator, inputs, 0)
 
-    def _add(self, operator: Operator, inputs: tuple[Value, ...], port: int) -> Value:
+    def _operands(self, term: Term, axis: int) -> tuple[Value, ...]:
+        """The operands of a concat of which the term is one; concats yet to be built are taken apart."""
+        rank = self._typing.types[term].rank
+        if isinstance(term, Variable):
+            binding = self._match.values[term.name]
+            if isinstance(binding, Bundle) and binding.axis % rank == axis % rank:
+                return binding.values
+        elif term not in self._values:
+            operator = self._typing.operators[term]
+            if isinstance(operator, Concat) and operator.axis % rank == axis % rank:
+                return tuple(value for child in term.inputs for value in self._operands(child, axis))
+        return (self._value(term),)
+
+    def _add(self, operator: GraphOperator, inputs: tuple[Value, ...], port: int) -> Value:
         same = self._existing(operator, inputs)
         if same is None:
             same = self.editor.add(operator, inputs).id
             self.added.append(same)
+        elif same not in self.added:
+            self.reused.add(same)
         return Value(same, port)
 
-    def _existing(self, operator: Operator, inputs: tuple[Value, ...]) -> NodeId | None:
-        if not inputs:
-            return None
-        old = self._graph.users(inputs[0].node) if inputs[0].node in self._graph.nodes else ()
+    def _existing(self, operator: GraphOperator, inputs: tuple[Value, ...]) -> NodeId | None:
+        if inputs:
+            old = self._graph.users(inputs[0].node) if inputs[0].node in self._graph.nodes else ()
+        else:
+            old = self._graph.with_operator(operator.name)
         for node_id in (*self.added, *old):
             node = self.editor[node_id]
-            if node.inputs == inputs and node.operator == operator:
+            if node.inputs == inputs and node.operator == operator and not node.after:
                 return node_id
         return None
 
 
 def _remove_unused(
-    graph: Graph, editor: GraphEditor, roots: Iterable[NodeId], builder: _Builder
+    graph: Graph, editor: GraphEditor, roots: Iterable[NodeId], readers: Iterable[NodeId]
 ) -> list[NodeId]:
-    """Removes replaced nodes, and what only they used, unless it is an input or has no known meaning."""
+    """Removes replaced nodes, and what only they used, unless it is an input or has no known meaning.
+
+    ``readers`` are the nodes whose inputs the edit has changed or set.
+    """
     returned = {value.node for value in editor.outputs}
+    read = {value.node for reader in readers if reader in editor for value in editor[reader].inputs}
     removed: list[NodeId] = []
     stack = list(roots)
     while stack:
         node_id = stack.pop()
-        if node_id not in editor or node_id in returned:
+        if node_id not in editor or node_id in returned or node_id in graph.awaited:
             continue
         node = editor[node_id]
         if isinstance(node.operator, Input) or not getattr(node.operator, "foldable", True):
             continue
-        users = (*graph.users(node_id), *builder.added)
-        if any(user in editor and any(v.node == node_id for v in editor[user].inputs) for user in users):
+        if node_id in read or any(_reads(editor, user, node_id) for user in graph.users(node_id)):
             continue
         editor.remove((node_id,))
         removed.append(node_id)
         stack.extend(value.node for value in node.inputs)
     return removed
+
+
+def _reads(editor: GraphEditor, user: NodeId, node: NodeId) -> bool:
+    return user in editor and any(value.node == node for value in editor[user].inputs)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TypeAlias, cast
 
 from superopt.errors import InvalidEquationError
-from superopt.ir.dimensions import Dimension, floor_divide
-from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm
-from superopt.ir.types import TensorType
+from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide
+from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm, VariableType
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
 Quantity: TypeAlias = "Dimension | str | tuple[Dimension, ...] | TensorType"
 
@@ -25,17 +25,73 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     right = _quantity(condition.right, types, attributes)
     if condition.relation == "=":
         return left == right
-    if condition.relation == "!=":
-        return (isinstance(left, int) and isinstance(right, int) and left != right) or _different_words(
-            left, right
-        )
-    if isinstance(left, int) and isinstance(right, int):
-        return _ORDER[condition.relation](left, right)
-    return False
+    if isinstance(left, int | SymbolicDimension) and isinstance(right, int | SymbolicDimension):
+        difference = left - right
+        return isinstance(difference, int) and _ORDER[condition.relation](difference, 0)
+    return condition.relation == "!=" and left != right and not _is_symbolic(left) and not _is_symbolic(right)
 
 
-def _different_words(left: Quantity, right: Quantity) -> bool:
-    return (isinstance(left, str | tuple) or isinstance(right, str | tuple)) and left != right
+def as_declared(declarations: Iterable[tuple[str, VariableType]], types: Mapping[str, TensorType]) -> bool:
+    """Whether the types of variables are as an equation declares them; equal names are equal sizes."""
+    sizes: dict[str, Dimension] = {}
+    for name, declared in declarations:
+        type_ = types.get(name)
+        if type_ is None:
+            continue
+        if type_.element is not ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element):
+            return False
+        if type_.rank != len(declared.shape):
+            return False
+        for size, dimension in zip(declared.shape, type_.shape, strict=True):
+            expected = size if isinstance(size, int) else sizes.setdefault(size, dimension)
+            if expected != dimension:
+                return False
+    return True
+
+
+def why_undecidable(condition: Condition, names: Set[str]) -> str | None:
+    """Why the clause has no meaning where only these names are known; None when it has one."""
+    for operand in (condition.left, condition.right):
+        reason = None if operand is None else _why_undecidable(operand, names)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _why_undecidable(term: ConditionTerm, names: Set[str]) -> str | None:
+    match term:
+        case ConditionName(name):
+            return None if name in names else f"the condition names {name}, which the source does not have"
+        case ConditionCall(function, arguments):
+            arity = _ARITIES.get(function)
+            if arity is None:
+                return f"unknown function {function} in a condition; known: {', '.join(sorted(FUNCTIONS))}"
+            if len(arguments) != arity:
+                return f"{function} takes {arity} arguments in a condition, got {len(arguments)}"
+            return next((reason for a in arguments if (reason := _why_undecidable(a, names))), None)
+        case _:
+            return None
+
+
+def names_in(condition: Condition) -> frozenset[str]:
+    """All names of tensors and attributes in the clause."""
+    operands = [condition.left] if condition.right is None else [condition.left, condition.right]
+    return frozenset[str]().union(*(_names(operand) for operand in operands))
+
+
+def _names(term: ConditionTerm) -> frozenset[str]:
+    match term:
+        case ConditionName(name):
+            return frozenset((name,))
+        case ConditionCall(_, arguments):
+            return frozenset[str]().union(*(_names(argument) for argument in arguments))
+        case _:
+            return frozenset()
+
+
+def _is_symbolic(quantity: Quantity) -> bool:
+    parts = quantity if isinstance(quantity, tuple) else (quantity,)
+    return any(isinstance(part, SymbolicDimension | TensorType) for part in parts)
 
 
 def _quantity(
@@ -120,7 +176,18 @@ FUNCTIONS: Mapping[str, Callable[..., Quantity]] = {
     "rank": _rank,
 }
 
+_ARITIES: Mapping[str, int] = {
+    "axis": 2,
+    "channels": 1,
+    "dim": 2,
+    "even": 1,
+    "groups": 2,
+    "odd": 1,
+    "rank": 1,
+}
+
 _ORDER: Mapping[str, Callable[[int, int], bool]] = {
+    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,

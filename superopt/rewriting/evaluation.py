@@ -1,4 +1,4 @@
-"""The value of terms, over any domain."""
+"""The value of terms and of graphs, over any domain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from superopt.domains import Domain
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Term, Variable, subterms
+from superopt.ops.base import Operator
+from superopt.ops.opaque import Opaque
 from superopt.rewriting.typing import Typing
 
 A = TypeVar("A")
@@ -27,3 +31,22 @@ def evaluate_terms(
             operator = typing.operators[term]
             (values[term],) = operator.evaluate(domain, *(values[child] for child in term.inputs))
     return tuple(values[term] for term in terms)
+
+
+def evaluate_graph(graph: Graph, domain: Domain[A], arrays: Mapping[NodeId, A]) -> tuple[A, ...]:
+    """What the graph returns for stacked arrays of its inputs and weights, by node.
+
+    Raises UnsupportedError where a value depends on an opaque node or on an input or weight without an array.
+    """
+    values: dict[Value, A] = {Value(node): array for node, array in arrays.items()}
+    for node_id in graph.order:
+        node = graph[node_id]
+        if node_id in arrays or not isinstance(node.operator, Operator) or isinstance(node.operator, Opaque):
+            continue
+        if all(value in values for value in node.inputs):
+            results = node.operator.evaluate(domain, *(values[value] for value in node.inputs))
+            values.update(zip(node.values, results, strict=True))
+    missing = [value.node for value in graph.outputs if value not in values]
+    if missing:
+        raise UnsupportedError(f"the value of node {missing[0]} is not known")
+    return tuple(values[value] for value in graph.outputs)

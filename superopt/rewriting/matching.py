@@ -1,23 +1,29 @@
 """Finding where a substitution's source occurs in a graph.
 
 Operands of commutative operators match in both orders. A concat of many tensors matches the binary concat of
-a rule at every cut; the halves of a rule match the first and the last output of a split.
+a rule at every cut, and as a window of neighbouring operands; the halves of a rule match the first and the
+last output of a split. Paddings that are written differently but mean the same match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
-from superopt.ir.dimensions import Dimension
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.graph import Graph, NodeId, Value
-from superopt.ir.terms import Application, AttributeVariable, Term, Variable
+from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ir.types import TensorType
-from superopt.ops.base import OPERATORS, Operator, attribute_defaults, attributes_of, normalise_attribute
+from superopt.ops.attributes import normalise_attribute
+from superopt.ops.base import Operator, attribute_defaults, attribute_names
+from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Transpose
+from superopt.ops.pooling import Pool
 from superopt.ops.shape import Concat, Split
+from superopt.ops.windows import Padding, padding_spellings
 from superopt.rewriting.substitution import Substitution
 
 
@@ -32,15 +38,26 @@ class Bundle:
 Binding: TypeAlias = "Value | Bundle"
 
 
+class Window(NamedTuple):
+    """Neighbouring operands, ``start`` to ``stop``, of a concat that has more."""
+
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True)
 class Match:
-    """A place where the source occurs: what its variables, attribute variables and cuts stand for."""
+    """A place where the source occurs: what its variables, attribute variables and cuts stand for.
+
+    ``window`` says which operands of the root, a concat, the source is; None when it is the whole root.
+    """
 
     substitution: Substitution
     values: Mapping[str, Binding]
     attributes: Mapping[str, object]
     terms: Mapping[Term, Value]
     cuts: Mapping[tuple[Term, int], Dimension]
+    window: Window | None = None
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -54,60 +71,221 @@ class Match:
         return tuple(dict.fromkeys((*roots, *sorted(value.node for value in self.terms.values()))))
 
 
-def find_matches(
-    graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None = None
-) -> Iterator[Match]:
-    """All matches, in the order of node ids; with ``roots``, those whose first root is one of these nodes."""
-    first, *others = substitution.roots
-    candidates = graph.nodes if roots is None else sorted(set(roots))
-    names = _graph_names(first.operator)
-    for node_id in candidates:
-        node = graph.nodes.get(node_id)
-        if node is None or node.operator.name not in names:
-            continue
-        for value in node.values:
-            for state in _match(graph, first, value, _State({}, {}, {}, {})):
-                yield from _match_others(graph, substitution, others, state, (value,))
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(NamedTuple):
     values: Mapping[str, Binding]
     attributes: Mapping[str, object]
     terms: Mapping[Term, Value]
     cuts: Mapping[tuple[Term, int], Dimension]
 
 
-def _match_others(
-    graph: Graph,
-    substitution: Substitution,
-    others: list[Application],
-    state: _State,
-    found: tuple[Value, ...],
+_NOTHING = _State({}, {}, {}, {})
+
+
+def find_matches(
+    graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None = None
 ) -> Iterator[Match]:
-    if not others:
-        yield Match(substitution, state.values, state.attributes, state.terms, state.cuts)
-        return
-    root, *rest = others
-    for node_id in _candidates(graph, root, state):
-        for value in graph.nodes[node_id].values:
-            if value in found or (substitution.has_symmetric_roots and value < found[-1]):
+    """All matches, in the order of node ids; with ``roots``, those whose first root is one of these nodes."""
+    finder = _Finder(graph, substitution)
+    first = substitution.roots[0]
+    name = _graph_name(first.operator)
+    for node_id in graph.with_operator(name) if roots is None else sorted(set(roots)):
+        node = graph.nodes.get(node_id)
+        if node is None or node.operator.name != name:
+            continue
+        for value in node.values:
+            for state in finder.match(first, value, _NOTHING):
+                yield from finder.match_others(1, state, (value,))
+        if first.operator == "concat" and len(substitution.source) == 1:
+            yield from finder.match_windows(first, node.value)
+
+
+class _Finder:
+    """Matches of one substitution in one graph."""
+
+    def __init__(self, graph: Graph, substitution: Substitution) -> None:
+        self._graph = graph
+        self._nodes = graph.nodes
+        self._substitution = substitution
+
+    def match_others(self, index: int, state: _State, found: tuple[Value, ...]) -> Iterator[Match]:
+        """Extends a match of the first roots to all of them."""
+        roots = self._substitution.roots
+        if index == len(roots):
+            if self._halves_fit(state):
+                yield Match(self._substitution, *state)
+            return
+        root = roots[index]
+        for node_id in self._candidates(root, state):
+            for value in self._nodes[node_id].values:
+                if value in found or (self._substitution.has_symmetric_roots and value < found[-1]):
+                    continue
+                for extended in self.match(root, value, state):
+                    yield from self.match_others(index + 1, extended, (*found, value))
+
+    def match_windows(self, root: Application, value: Value) -> Iterator[Match]:
+        """Neighbouring operands of a longer concat, one for every operand of the rule's concat."""
+        node = self._nodes[value.node]
+        length = _leaves(root)
+        if not isinstance(node.operator, Concat) or len(root.inputs) != 2 or length >= len(node.inputs):
+            return
+        seen: set[tuple[Value, ...]] = set()
+        for start in range(len(node.inputs) - length + 1):
+            operands = node.inputs[start : start + length]
+            if operands in seen:
                 continue
-            for extended in _match(graph, root, value, state):
-                yield from _match_others(graph, substitution, rest, extended, (*found, value))
+            seen.add(operands)
+            for state in self._match_bundle(root, Bundle(node.operator.axis, operands), _NOTHING):
+                state = state._replace(terms={**state.terms, root: value})  # noqa: PLW2901
+                if self._halves_fit(state):
+                    yield Match(self._substitution, *state, Window(start, start + length))
 
+    def match(self, term: Term, binding: Binding, state: _State) -> Iterator[_State]:
+        """The ways in which the term is what the binding stands for."""
+        if isinstance(term, Variable):
+            bound = state.values.get(term.name)
+            if bound is None:
+                yield state._replace(values={**state.values, term.name: binding})
+            elif bound == binding:
+                yield state
+            return
+        if isinstance(binding, Bundle):
+            yield from self._match_bundle(term, binding, state)
+            return
+        known = state.terms.get(term)
+        if known is not None:
+            if known == binding:
+                yield state
+            return
+        node = self._nodes[binding.node]
+        operator = node.operator
+        if operator.name != _graph_name(term.operator) or not isinstance(operator, Operator) or node.after:
+            return
+        state = state._replace(terms={**state.terms, term: binding})
+        if isinstance(operator, Split):
+            halved = self._match_half(term, binding, operator, state)
+            states = [] if halved is None else [halved]
+            choices: list[tuple[Binding, ...]] = [node.inputs]
+        else:
+            states = self._match_attributes(term, operator, node.inputs, state)
+            choices = _operand_choices(term, operator, node.inputs)
+        for matched in states:
+            for operands in choices:
+                if len(operands) == len(term.inputs):
+                    yield from self._match_all(term.inputs, operands, matched)
 
-def _candidates(graph: Graph, root: Application, state: _State) -> list[NodeId]:
-    """Nodes that could match the root: reached upwards from something that is bound, else all of its kind."""
-    names = _graph_names(root.operator)
-    anchor = _nearest_bound(root, state)
-    if anchor is None:
-        return [node.id for node in graph if node.operator.name in names]
-    value, distance = anchor
-    frontier = {value.node}
-    for _ in range(distance):
-        frontier = {user for node in frontier for user in graph.users(node)}
-    return sorted(node for node in frontier if graph.nodes[node].operator.name in names)
+    def _match_all(
+        self, terms: tuple[Term, ...], bindings: tuple[Binding, ...], state: _State
+    ) -> Iterator[_State]:
+        if not terms:
+            yield state
+            return
+        for extended in self.match(terms[0], bindings[0], state):
+            yield from self._match_all(terms[1:], bindings[1:], extended)
+
+    def _match_bundle(self, term: Application, bundle: Bundle, state: _State) -> Iterator[_State]:
+        """A binary concat of a rule against a part of a larger concat."""
+        if term.operator != "concat" or len(term.inputs) != 2:
+            return
+        matched = self._bind_axis(term, bundle.axis, bundle.values[0], state)
+        if matched is None:
+            return
+        for operands in _cuts(bundle.axis, bundle.values):
+            yield from self._match_all(term.inputs, operands, matched)
+
+    def _match_half(self, term: Application, value: Value, split: Split, state: _State) -> _State | None:
+        is_first = term.operator == "split0"
+        if value.port != (0 if is_first else len(split.sizes) - 1) or len(split.sizes) < 2:
+            return None
+        whole = self._nodes[value.node].inputs[0]
+        matched = self._bind_axis(term, split.axis, whole, state)
+        if matched is None:
+            return None
+        cut = split.sizes[0] if is_first else sum_of(split.sizes[:-1])
+        size = term.attribute("size")
+        if size is not None:
+            matched = _bind(matched, "size", size, cut, -1)
+        if matched is None:
+            return None
+        key = (term.inputs[0], split.axis % self._rank(whole))
+        if matched.cuts.get(key, cut) != cut:
+            return None
+        return matched._replace(cuts={**matched.cuts, key: cut})
+
+    def _halves_fit(self, state: _State) -> bool:
+        """Whether halves of a concat along its own axis are cut where its operands meet."""
+        for half in self._substitution.halved_concats:
+            concat = cast("Application", half.inputs[0])
+            value = state.terms[concat]
+            axis = cast("Concat", self._nodes[value.node].operator).axis % self._rank(value)
+            cut = state.cuts.get((concat, axis))
+            if cut is not None and self._size(concat.inputs[0], axis, state) != cut:
+                return False
+        return True
+
+    def _size(self, term: Term, axis: int, state: _State) -> Dimension:
+        """The size along an axis of what an operand of a concat along that axis stands for."""
+        known = state.values[term.name] if isinstance(term, Variable) else state.terms.get(term)
+        if known is None:
+            return sum_of(self._size(child, axis, state) for child in cast("Application", term).inputs)
+        values = known.values if isinstance(known, Bundle) else (known,)
+        return sum_of(cast("TensorType", self._graph.type_of(value)).shape[axis] for value in values)
+
+    def _bind_axis(self, term: Application, axis: int, operand: Value, state: _State) -> _State | None:
+        return _bind(state, "axis", term.attribute("axis"), axis, self._rank(operand))
+
+    def _match_attributes(
+        self, term: Application, operator: Operator, inputs: tuple[Value, ...], state: _State
+    ) -> list[_State]:
+        states = [state]
+        for name, pattern in _patterns(term.operator, term.attributes):
+            values: tuple[object, ...] = (getattr(operator, name),)
+            rank = self._rank(inputs[0]) if inputs and name in ("axis", "perm") else -1
+            if name == "padding":
+                values = self._spellings(pattern, operator, inputs, state)
+            elif isinstance(operator, Transpose):
+                values = (operator.permutation(rank),)
+                pattern = _permutation(pattern, rank)  # noqa: PLW2901
+            bound = [_bind(known, name, pattern, value, rank) for known in states for value in values]
+            states = [known for known in bound if known is not None]
+            if not states:
+                break
+        return states
+
+    def _spellings(
+        self, pattern: AttributeTerm, operator: Operator, inputs: tuple[Value, ...], state: _State
+    ) -> tuple[Padding, ...]:
+        """How the node's padding may be written: as it is, unless the rule compares it."""
+        if isinstance(operator, Conv):
+            weight = cast("TensorType", self._graph.type_of(inputs[1]))
+            kernel, dilation = weight.shape[2:], operator.dilation
+        else:
+            kernel, dilation = cast("Pool", operator).kernel, (1, 1)
+        own = cast("Conv | Pool", operator)
+        if isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes:
+            if pattern.name not in self._substitution.repeated_attributes:
+                return (own.padding,)
+        elif pattern == own.padding:
+            return (own.padding,)
+        rows, columns = kernel
+        if not isinstance(rows, int) or not isinstance(columns, int):
+            return (own.padding,)
+        return padding_spellings(own.padding, (rows, columns), own.stride, dilation)
+
+    def _rank(self, value: Value) -> int:
+        type_ = self._graph.type_of(value)
+        return type_.rank if isinstance(type_, TensorType) else -1
+
+    def _candidates(self, root: Application, state: _State) -> Iterable[NodeId]:
+        """Nodes that could match the root: reached upwards from what is bound, else all of its kind."""
+        name = _graph_name(root.operator)
+        anchor = _nearest_bound(root, state)
+        if anchor is None:
+            return self._graph.with_operator(name)
+        value, distance = anchor
+        frontier = {value.node}
+        for _ in range(distance):
+            frontier = {user for node in frontier for user in self._graph.users(node)}
+        return sorted(node for node in frontier if self._nodes[node].operator.name == name)
 
 
 def _nearest_bound(root: Application, state: _State) -> tuple[Value, int] | None:
@@ -122,63 +300,6 @@ def _nearest_bound(root: Application, state: _State) -> tuple[Value, int] | None
         level = [child for term in level if isinstance(term, Application) for child in term.inputs]
         distance += 1
     return None
-
-
-def _match(graph: Graph, term: Term, binding: Binding, state: _State) -> Iterator[_State]:
-    if isinstance(term, Variable):
-        bound = state.values.get(term.name)
-        if bound is None:
-            yield replace(state, values={**state.values, term.name: binding})
-        elif bound == binding:
-            yield state
-        return
-    if isinstance(binding, Bundle):
-        yield from _match_bundle(graph, term, binding, state)
-        return
-    known = state.terms.get(term)
-    if known is not None:
-        if known == binding:
-            yield state
-        return
-    node = graph.nodes[binding.node]
-    if node.operator.name not in _graph_names(term.operator):
-        return
-    operator = node.operator
-    matched: _State | None = replace(state, terms={**state.terms, term: binding})
-    if isinstance(operator, Split):
-        matched = _match_half(graph, term, binding, operator, matched)
-        operands = [node.inputs]
-    elif isinstance(operator, Operator):
-        matched = _match_attributes(graph, term, operator, node.inputs, matched)
-        operands = _operand_choices(term, operator, node.inputs)
-    else:
-        return
-    if matched is None:
-        return
-    for choice in operands:
-        if len(choice) == len(term.inputs):
-            yield from _match_all(graph, term.inputs, choice, matched)
-
-
-def _match_all(
-    graph: Graph, terms: tuple[Term, ...], bindings: tuple[Binding, ...], state: _State
-) -> Iterator[_State]:
-    if not terms:
-        yield state
-        return
-    for extended in _match(graph, terms[0], bindings[0], state):
-        yield from _match_all(graph, terms[1:], bindings[1:], extended)
-
-
-def _match_bundle(graph: Graph, term: Application, bundle: Bundle, state: _State) -> Iterator[_State]:
-    """A nested binary concat of a rule against a part of a larger concat."""
-    if term.operator != "concat":
-        return
-    matched = _bind_axis(graph, term, bundle.axis, bundle.values[0], state)
-    if matched is None:
-        return
-    for operands in _cuts(bundle.axis, bundle.values):
-        yield from _match_all(graph, term.inputs, operands, matched)
 
 
 def _operand_choices(
@@ -198,68 +319,18 @@ def _cuts(axis: int, values: tuple[Value, ...]) -> list[tuple[Binding, ...]]:
     return [(part(values[:cut]), part(values[cut:])) for cut in range(1, len(values))]
 
 
-def _match_half(graph: Graph, term: Application, value: Value, split: Split, state: _State) -> _State | None:
-    is_first = term.operator == "split0"
-    if value.port != (0 if is_first else len(split.sizes) - 1) or len(split.sizes) < 2:
-        return None
-    whole = graph.nodes[value.node].inputs[0]
-    matched = _bind_axis(graph, term, split.axis, whole, state)
-    if matched is None:
-        return None
-    cut: Dimension = split.sizes[0]
-    if not is_first:
-        for size in split.sizes[1:-1]:
-            cut = cut + size
-    rank = cast("TensorType", graph.type_of(whole)).rank
-    key = (term.inputs[0], split.axis % rank)
-    if matched.cuts.get(key, cut) != cut:
-        return None
-    return replace(matched, cuts={**matched.cuts, key: cut})
+def _leaves(term: Term) -> int:
+    """The operands of a tree of concats."""
+    if isinstance(term, Application) and term.operator == "concat":
+        return sum(_leaves(child) for child in term.inputs)
+    return 1
 
 
-def _bind_axis(graph: Graph, term: Application, axis: int, operand: Value, state: _State) -> _State | None:
-    type_ = graph.type_of(operand)
-    if not isinstance(type_, TensorType):
-        return None
-    return _bind(state, "axis", term.attribute("axis"), axis, type_.rank)
-
-
-def _match_attributes(
-    graph: Graph, term: Application, operator: Operator, inputs: tuple[Value, ...], state: _State
-) -> _State | None:
-    rank = -1
-    if inputs:
-        type_ = graph.type_of(inputs[0])
-        rank = type_.rank if isinstance(type_, TensorType) else -1
-    values = attributes_of(operator)
-    wanted = dict(term.attributes)
-    matched: _State | None = state
-    for name, value in values.items():
-        pattern = wanted.get(name)
-        if pattern is None:
-            if name in operator.implicit:
-                continue
-            pattern = cast("str | int", _defaults(term.operator)[name])
-        if isinstance(operator, Transpose):
-            value = operator.permutation(rank)  # noqa: PLW2901
-            pattern = (
-                pattern
-                if isinstance(pattern, AttributeVariable)
-                else Transpose(cast("tuple[int, ...]", pattern)).permutation(rank)
-                if len(cast("tuple[int, ...]", pattern)) in (0, rank)
-                else pattern
-            )
-        matched = _bind(matched, name, pattern, value, rank)
-        if matched is None:
-            return None
-    return matched
-
-
-def _bind(state: _State, name: str, pattern: object, value: object, rank: int) -> _State | None:
+def _bind(state: _State, name: str, pattern: AttributeTerm | None, value: object, rank: int) -> _State | None:
     if isinstance(pattern, AttributeVariable):
         bound = state.attributes.get(pattern.name)
         if bound is None:
-            return replace(state, attributes={**state.attributes, pattern.name: value})
+            return state._replace(attributes={**state.attributes, pattern.name: value})
         return state if _equal(name, bound, value, rank) else None
     return state if _equal(name, pattern, value, rank) else None
 
@@ -267,14 +338,30 @@ def _bind(state: _State, name: str, pattern: object, value: object, rank: int) -
 def _equal(name: str, left: object, right: object, rank: int) -> bool:
     if name == "axis" and isinstance(left, int) and isinstance(right, int) and rank > 0:
         return -rank <= left < rank and left % rank == right % rank
-    return left == right or normalise_attribute(name, left) == normalise_attribute(name, right)
+    return left == right or left == normalise_attribute(name, right)
 
 
-@lru_cache(maxsize=256)
-def _defaults(operator: str) -> dict[str, object]:
-    return attribute_defaults(operator)
+def _permutation(pattern: AttributeTerm, rank: int) -> AttributeTerm:
+    """The pattern as a permutation of all axes where it is one."""
+    if not isinstance(pattern, tuple):
+        return pattern
+    try:
+        return Transpose(pattern).permutation(rank)
+    except IllTypedError:
+        return pattern
 
 
-def _graph_names(operator: str) -> tuple[str, ...]:
-    """Names of graph operators that a rule's operator can match."""
-    return ("split",) if OPERATORS[operator].name in ("split0", "split1") else (operator,)
+@lru_cache(maxsize=4096)
+def _patterns(
+    operator: str, attributes: tuple[tuple[str, AttributeTerm], ...]
+) -> tuple[tuple[str, AttributeTerm], ...]:
+    """What every attribute must be, those at their defaults too, but for those that types determine."""
+    wanted = dict(attributes)
+    for name, value in attribute_defaults(operator).items():
+        wanted.setdefault(name, cast("AttributeTerm", normalise_attribute(name, value)))
+    return tuple((name, wanted[name]) for name in attribute_names(operator) if name in wanted)
+
+
+def _graph_name(operator: str) -> str:
+    """The name of the graph operator that a rule's operator matches."""
+    return "split" if operator in ("split0", "split1") else operator

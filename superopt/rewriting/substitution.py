@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,15 +11,19 @@ from itertools import chain, pairwise
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import (
     Application,
+    AttributeVariable,
     Condition,
     Direction,
     Equation,
     Term,
     Variable,
+    applications,
     attribute_variables,
     subterms,
     variables,
 )
+from superopt.ops.base import OPERATORS
+from superopt.rewriting.conditions import names_in, why_undecidable
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,45 @@ class Substitution:
     @cached_property
     def has_symmetric_roots(self) -> bool:
         """Whether exchanging neighbouring outputs gives the same source up to renaming."""
-        return len(self.source) > 1 and all(
-            _shape((a, b)) == _shape((b, a)) for a, b in pairwise(self.source)
+        return (
+            len(self.source) > 1
+            and not self.conditions
+            and not self.equation.types
+            and all(_shape((a, b)) == _shape((b, a)) for a, b in pairwise(self.source))
+        )
+
+    @cached_property
+    def repeated_attributes(self) -> frozenset[str]:
+        """Attribute variables that the source has in several places, or that a condition speaks of."""
+        places = Counter(
+            value.name
+            for term in applications(*self.source)
+            for _, value in term.attributes
+            if isinstance(value, AttributeVariable)
+        )
+        named = frozenset[str]().union(*(names_in(condition) for condition in self.conditions))
+        return frozenset(name for name, count in places.items() if count > 1 or name in named)
+
+    @cached_property
+    def shared_open_terms(self) -> tuple[Application, ...]:
+        """Terms of both sides whose inputs do not determine their type: in an equation a term has one type."""
+        of_source = frozenset(applications(*self.source))
+        return tuple(
+            term
+            for term in applications(*self.target)
+            if term in of_source
+            and any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
+        )
+
+    @cached_property
+    def halved_concats(self) -> tuple[Application, ...]:
+        """The halves of a concat in the source: their cut is where the concat's operands meet."""
+        return tuple(
+            term
+            for term in applications(*self.source)
+            if term.operator in ("split0", "split1")
+            and isinstance(term.inputs[0], Application)
+            and term.inputs[0].operator == "concat"
         )
 
 
@@ -49,7 +91,8 @@ def substitutions_of(equation: Equation, rule_id: str) -> tuple[Substitution, ..
     """One substitution for each direction in which the equation can be used.
 
     A direction is usable when its source has an operator at every root and determines all variables and
-    attribute variables of its target. Raises InvalidEquationError when ``=>`` is not, or no direction is.
+    attribute variables of its target and of its conditions. Raises InvalidEquationError when ``=>`` is not,
+    or no direction is.
     """
     directions = [(equation.left, equation.right, False)]
     if equation.direction is not Direction.FORWARD:
@@ -57,11 +100,20 @@ def substitutions_of(equation: Equation, rule_id: str) -> tuple[Substitution, ..
     usable = [
         Substitution(rule_id, equation, source, target, equation.conditions, backwards)
         for source, target, backwards in directions
-        if why_unusable(source, target) is None
+        if _why_malformed(source, target, equation.conditions) is None
     ]
     if not usable:
-        raise InvalidEquationError(f"malformed rule: {why_unusable(equation.left, equation.right)}")
+        reason = _why_malformed(equation.left, equation.right, equation.conditions)
+        raise InvalidEquationError(f"malformed rule: {reason}")
     return tuple(usable)
+
+
+def _why_malformed(
+    source: tuple[Term, ...], target: tuple[Term, ...], conditions: tuple[Condition, ...]
+) -> str | None:
+    names = frozenset(variables(*source)) | attribute_variables(*source)
+    reasons = (why_undecidable(condition, names) for condition in conditions)
+    return why_unusable(source, target) or next((reason for reason in reasons if reason), None)
 
 
 def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:

@@ -10,11 +10,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
-from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable, applications
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+)
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes, same_element
 
@@ -47,17 +56,20 @@ def infer_terms(
     *,
     equal: Sequence[tuple[Term, Term | TensorType]] = (),
     fixed: frozenset[str] = frozenset(),
+    cuts: Mapping[tuple[Term, int], Dimension] | None = None,
 ) -> Typing:
     """Types every subterm for given types of variables and values of attribute variables.
 
     ``equal`` asks for terms to have the same type as another term or as a given type. Symbols in ``fixed``
-    are not solved for. Raises IllTypedError when there is no typing.
+    are not solved for. ``cuts`` says where halves of a term along an axis are cut, when that is known. Raises
+    IllTypedError when there is no typing.
     """
     ordered = tuple(applications(*terms))
     shapeless = [term for term in ordered if _has_implicit_shape(term)]
     failure: IllTypedError | None = None
     for ranks in _rank_choices(len(shapeless), [t.rank for t in types.values()]):
-        unifier = _Unifier(ordered, types, attributes or {}, dict(zip(shapeless, ranks, strict=True)), fixed)
+        chosen = dict(zip(shapeless, ranks, strict=True))
+        unifier = _Unifier(ordered, types, attributes or {}, chosen, fixed, cuts or {})
         try:
             return unifier.run(equal)
         except IllTypedError as error:
@@ -90,6 +102,7 @@ class _Unifier:
         attributes: Mapping[str, object],
         ranks: Mapping[Application, int],
         fixed: frozenset[str],
+        cuts: Mapping[tuple[Term, int], Dimension],
     ) -> None:
         self._ordered = ordered
         self._variables = types
@@ -97,9 +110,9 @@ class _Unifier:
         self._ranks = ranks
         self._fixed = fixed
         self._assignment: dict[str, Dimension] = {}
-        self._cuts: dict[tuple[Term, object], Dimension] = {}
+        self._cuts: dict[tuple[Term, object], Dimension] = {**cuts}
         self._fresh = itertools.count()
-        self._given = {term: self._explicit_attributes(term) for term in ordered}
+        self._given = {term: self._explicit_attributes(term) for term in ordered if _is_open(term)}
 
     def run(self, equal: Sequence[tuple[Term, Term | TensorType]]) -> Typing:
         for _ in range(1 + 8 * (len(self._ordered) + len(equal) + 1)):
@@ -118,7 +131,10 @@ class _Unifier:
             inputs = [self._type_of(child, types) for child in term.inputs]
             operator = self._operator(term, types)
             operators[term] = operator
-            (types[term],) = operator.infer(*inputs)
+            outputs = operator.infer(*inputs)
+            if len(outputs) != 1:
+                raise IllTypedError(f"{term.operator} has {len(outputs)} outputs; a term is one tensor")
+            types[term] = outputs[0]
         for term, other in equal:
             required = other if isinstance(other, TensorType) else self._type_of(other, types)
             _require_equal(self._type_of(term, types), required.substitute(self._assignment))
@@ -141,7 +157,13 @@ class _Unifier:
                 values[name] = value
         return values
 
+    def _attribute(self, term: Application, name: str) -> object:
+        value = term.attribute(name)
+        return self._attributes.get(value.name) if isinstance(value, AttributeVariable) else value
+
     def _operator(self, term: Application, types: Mapping[Term, TensorType]) -> Operator:
+        if term not in self._given:
+            return _closed_operator(term.operator, term.attributes)
         given = self._given[term]
         for name in OPERATORS[term.operator].implicit:
             if name not in given:
@@ -170,19 +192,20 @@ class _Unifier:
         """The halves of a concat along its own axis are its operands."""
         if isinstance(whole, Variable) or whole.operator != "concat" or not isinstance(axis, int):
             return None
-        own, rank = self._given[whole].get("axis"), self._type_of(whole, types).rank
+        own, rank = self._attribute(whole, "axis"), self._type_of(whole, types).rank
         if not isinstance(own, int) or own % rank != axis:
             return None
         return self._type_of(whole.inputs[0], types).shape[axis]
 
     def _fresh_symbol(self, hint: str) -> Dimension:
-        return symbol(f"{FRESH}{hint}{next(self._fresh)}")
+        names = (f"{FRESH}{hint}{number}" for number in self._fresh)
+        return symbol(next(name for name in names if name not in self._fixed))
 
     def _solve(self, mismatch: DimensionMismatchError) -> None:
         left, right = (substitute(d, self._assignment) for d in (mismatch.left, mismatch.right))
         own = symbols_of(left) | symbols_of(right)
         user_symbols = frozenset(name for name in own if not name.startswith(FRESH))
-        solution = solve(left, right, user_symbols)
+        solution = solve(left, right, user_symbols | self._fixed)
         if solution is None:
             solution = solve(left, right, self._fixed)
         if not solution:
@@ -197,6 +220,19 @@ def _require_equal(left: TensorType, right: TensorType) -> None:
     for a, b in zip(left.shape, right.shape, strict=True):
         if a != b:
             raise DimensionMismatchError(a, b, "output")
+
+
+@lru_cache(maxsize=4096)
+def _is_open(term: Application) -> bool:
+    """Whether attribute values or types have a say in what the operator is."""
+    return any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit) or any(
+        isinstance(value, AttributeVariable) for _, value in term.attributes
+    )
+
+
+@lru_cache(maxsize=4096)
+def _closed_operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> Operator:
+    return operator_from_attributes(name, dict(attributes))
 
 
 def _has_implicit_shape(term: Application) -> bool:
