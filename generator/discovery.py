@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from generator.enumeration import Enumeration, Level
-from generator.pairing import RecordedTerms, merges, single_outputs
+from generator.pairing import Pairing, RecordedTerms, merges, single_outputs
 from generator.preset import Preset
 from generator.pruning import Candidate, Selection
 from superopt.errors import InvalidOptionError
@@ -68,29 +68,43 @@ def generate(
     if operators is not None:
         preset = preset.restricted_to(operators)
     size = preset.max_ops if max_ops is None else max_ops
-    enumeration = Enumeration(preset, size, lambda level: report("enumerate", level))
-    terms = RecordedTerms(enumeration)
-    report("pair")
-    single = single_outputs(terms, enumeration)
     selection = Selection({t.name: t.type.shape for t in preset.inputs}, f"{preset.name}, {size} operators")
+    levels: list[Level] = []
+    found: list[tuple[Pairing, Pairing]] = []
+    for stage in preset.stages_to(size):
+        enumeration = Enumeration(
+            stage, preset.test_vectors, merges=preset.merges, progress=lambda level: report("enumerate", level)
+        )
+        levels += enumeration.levels
+        terms = RecordedTerms(enumeration, preset.members)
+        report("pair")
+        found.append((single_outputs(terms, enumeration), merges(terms, enumeration) if preset.merges else Pairing((), 0)))
     report("prune")
-    distinct = selection.take(single.sides)
-    pairs = single.raw
-    if preset.merges:
-        report("merge")
-        double = merges(terms, enumeration)
-        distinct += selection.take(double.sides)
-        pairs += double.raw
+    distinct = selection.take(sides for single, _ in found for sides in single.sides)
+    report("prune merges")
+    distinct += selection.take(sides for _, double in found for sides in double.sides)
     return Generation(
         preset.name,
         size,
-        tuple(enumeration.levels),
-        pairs,
+        _summed(levels),
+        sum(single.raw + double.raw for single, double in found),
         distinct,
         MappingProxyType(dict(sorted(selection.dropped.items()))),
         tuple(selection.candidates),
         time.perf_counter() - started,
         _peak_memory_bytes(),
+    )
+
+
+def _summed(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """Counts of all stages by number of operators."""
+    return tuple(
+        Level(
+            ops,
+            sum(level.terms for level in levels if level.ops == ops),
+            sum(level.classes for level in levels if level.ops == ops),
+        )
+        for ops in sorted({level.ops for level in levels})
     )
 
 

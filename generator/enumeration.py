@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from generator.classes import ClassTable, Fingerprints, Indices, TypeId, picked
 from generator.joins import tuples_of_size, union
-from generator.preset import InputType, Instance, Preset
+from generator.preset import InputType, Instance, Stage
 from generator.split_trees import AxisFlow, SplitTree, axis_flows, carried, size_of
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
@@ -64,13 +64,15 @@ class _Blocks:
 
 
 class Enumeration:
-    """The classes and terms of a preset up to ``max_ops`` operators."""
+    """The classes and terms of a stage. Without ``merges`` the arrays of the last level are not kept."""
 
-    def __init__(self, preset: Preset, max_ops: int, progress: Callable[[Level], None] | None = None) -> None:
-        self.preset = preset
-        self.max_ops = max_ops
+    def __init__(
+        self, stage: Stage, test_vectors: int, *, merges: bool = True, progress: Callable[[Level], None] | None = None
+    ) -> None:
+        self.stage = stage
+        self._merges = merges
         self.levels: list[Level] = []
-        self.table = ClassTable(max_ops, preset.test_vectors)
+        self.table = ClassTable(stage.max_ops, test_vectors)
         self.commutative: frozenset[int] = frozenset()
         self._domain = PrimeFieldDomain()
         random = np.random.default_rng(SEED)
@@ -79,7 +81,7 @@ class Enumeration:
         self._outputs: dict[tuple[int, tuple[TypeId, ...]], TypeId | None] = {}
         self._flows: dict[tuple[int, tuple[TypeId, ...]], tuple[AxisFlow, ...]] = {}
         self._add_leaves(random)
-        for size in range(1, max_ops + 1):
+        for size in range(1, stage.max_ops + 1):
             terms = self._add_level(size)
             if size == 1:
                 self.commutative = self._commuting()
@@ -106,7 +108,7 @@ class Enumeration:
         cuttable = np.array([type_.role in roles for type_ in self.table.types])
         places = np.flatnonzero(cuttable[columns.types[classes]] & (columns.rows[classes] >= 0))
         classes = classes[places]
-        number = self.preset.instances.index(instance)
+        number = self.stage.instances.index(instance)
         for type_, trees, rows in self._cuttable(instance, classes):
             cut = self._cut(instance, type_, trees)
             output = self._output(number, (type_,), cut)
@@ -119,11 +121,11 @@ class Enumeration:
         return found
 
     def _add_leaves(self, random: np.random.Generator) -> None:
-        stack = self.preset.test_vectors
+        stack = self.table.test_vectors
         leaves: list[tuple[InputType, FieldArray]] = [
-            (tensor.type, self._domain.random(random, stack, tensor.type.shape)) for tensor in self.preset.inputs
+            (tensor.type, self._domain.random(random, stack, tensor.type.shape)) for tensor in self.stage.inputs
         ]
-        for constant in self.preset.constants:
+        for constant in self.stage.constants:
             (value,) = constant.operator.evaluate(self._domain)
             value = self._domain.rearrange(lambda a: np.repeat(a, stack, axis=0), value)
             leaves.append((InputType(constant.role, self._domain.shape(value)), value))
@@ -131,17 +133,17 @@ class Enumeration:
             number = self.table.type_id(type_)
             classes, fresh = self.table.classify(number, self._fingerprints.of(value, 1))
             if not len(fresh):
-                raise IllTypedError(f"preset {self.preset.name}: two of its constants are equal")
+                raise IllTypedError("two constants of the preset are equal")
             self._blocks.add(-1, np.full((1, 1), index, np.int32), classes, 0)
             trees = np.array([self.table.trees_id(type_.shape)], np.int32)
-            bit = np.uint32(1 << index if index < len(self.preset.inputs) else 0)
+            bit = np.uint32(1 << index if index < len(self.stage.inputs) else 0)
             self.table.describe(number, trees, 0, np.array([bit]), np.empty((1, 0), np.int32), value)
 
     def _add_level(self, size: int) -> int:
-        extendable = size < self.max_ops or self.preset.merges
+        extendable = size < self.stage.max_ops or self._merges
         before = sum(len(block) for block in self._blocks.classes)
         types = range(len(self.table.types))
-        for number, instance in enumerate(self.preset.instances):
+        for number, instance in enumerate(self.stage.instances):
             for arguments in self._typed_arguments(instance, types):
                 if instance.operator is None:
                     self._add_halves(number, instance, arguments[0], size, extendable)
@@ -160,12 +162,12 @@ class Enumeration:
     def _output(self, number: int, arguments: tuple[TypeId, ...], operator: Operator | None) -> TypeId | None:
         """The type of the result, None where the operator does not accept the arguments."""
         key = (number, arguments)
-        if key in self._outputs and not self.preset.instances[number].operator is None:
+        if key in self._outputs and not self.stage.instances[number].operator is None:
             return self._outputs[key]
         self._outputs[key] = None
         types = [self.table.types[argument] for argument in arguments]
         roles = tuple(type_.role for type_ in types)
-        role = next(output for inputs, output in self.preset.instances[number].signatures if inputs == roles)
+        role = next(output for inputs, output in self.stage.instances[number].signatures if inputs == roles)
         try:
             if operator is not None:
                 (result,) = operator.infer(*(TensorType(ElementType.FLOAT, t.shape) for t in types))
@@ -184,7 +186,7 @@ class Enumeration:
         for block in tuples_of_size(places, size - 1):
             if number in self.commutative and arguments[0] == arguments[1]:
                 block = block[block[:, 0] <= block[:, 1]]
-            if size == self.max_ops:
+            if size == self.stage.max_ops:
                 block = block[self.canonical(columns.inputs[block])]
             if len(block):
                 yield block
@@ -194,7 +196,7 @@ class Enumeration:
         used = np.bitwise_or.reduce(inputs, axis=1)
         good = np.ones(len(used), bool)
         by_type: dict[InputType, list[int]] = {}
-        for index, tensor in enumerate(self.preset.inputs):
+        for index, tensor in enumerate(self.stage.inputs):
             by_type.setdefault(tensor.type, []).append(index)
         for indices in by_type.values():
             for earlier, later in itertools.pairwise(indices):
@@ -211,7 +213,7 @@ class Enumeration:
         size: int,
         extendable: bool,
     ) -> None:
-        elements = int(np.prod(self.table.types[output].shape, dtype=np.int64)) * self.preset.test_vectors
+        elements = int(np.prod(self.table.types[output].shape, dtype=np.int64)) * self.table.test_vectors
         step = max(1, CHUNK_ELEMENTS // max(1, elements))
         for start in range(0, len(block), step):
             part = block[start : start + step]
@@ -231,13 +233,13 @@ class Enumeration:
                 size,
                 np.bitwise_or.reduce(columns.inputs[new], axis=1),
                 parts,
-                picked(values, fresh, self.preset.test_vectors) if extendable else None,
+                picked(values, fresh, self.table.test_vectors) if extendable else None,
             )
 
     def _add_halves(self, number: int, instance: Instance, type_: TypeId, size: int, extendable: bool) -> None:
         columns = self.table.columns
         classes = np.flatnonzero((columns.types == type_) & (columns.levels == size - 1)).astype(np.int32)
-        if size == self.max_ops:
+        if size == self.stage.max_ops:
             classes = classes[self.canonical(columns.inputs[classes][:, None])]
         for _, trees, rows in self._cuttable(instance, classes):
             cut = self._cut(instance, type_, trees)
@@ -275,7 +277,7 @@ class Enumeration:
     ) -> int:
         shape = self.table.types[output].shape
         inputs = [self.table.trees[t] for t in trees]
-        instance = self.preset.instances[number]
+        instance = self.stage.instances[number]
         if instance.operator is None:
             whole = list(inputs[0])
             tree = whole[instance.axis]
@@ -298,7 +300,7 @@ class Enumeration:
         """Instances of two arguments whose order never mattered on inputs: from here on one order is enough."""
         found: set[int] = set()
         terms = self.terms
-        for number, instance in enumerate(self.preset.instances):
+        for number, instance in enumerate(self.stage.instances):
             rows = np.flatnonzero(terms.instances == number)
             if instance.operator is None or any(len(roles) != 2 or roles[0] != roles[1] for roles, _ in instance.signatures):
                 continue

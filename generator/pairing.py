@@ -34,8 +34,8 @@ class Pairing:
 class RecordedTerms:
     """The terms of an enumeration as terms, and the cheapest ones of each class."""
 
-    def __init__(self, enumeration: Enumeration) -> None:
-        preset = enumeration.preset
+    def __init__(self, enumeration: Enumeration, most: int) -> None:
+        preset = enumeration.stage
         self._leaves: list[Term] = [Variable(tensor.name) for tensor in preset.inputs]
         self._leaves += [constant.term for constant in preset.constants]
         self._instances = preset.instances
@@ -49,7 +49,7 @@ class RecordedTerms:
         order = np.lexsort((np.arange(len(table.sizes)), table.sizes, table.classes))
         starts = np.flatnonzero(np.diff(table.classes[order], prepend=-1))
         place = np.arange(len(order)) - np.repeat(starts, np.diff([*starts.tolist(), len(order)]))
-        self.members: Indices = order[place < preset.members].astype(np.int32)
+        self.members: Indices = order[place < most].astype(np.int32)
         self.first: Indices = np.full(enumeration.table.count, -1, np.int32)
         self.first[table.classes[order[starts]]] = order[starts]
 
@@ -103,7 +103,7 @@ def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     by_class = _rows_by_class(terms)
     sides: list[Sides] = []
     raw = 0
-    for first, second in _split_pairs(enumeration.preset.instances):
+    for first, second in _split_pairs(enumeration.stage.instances):
         zero, one = enumeration.halves(first, every), enumeration.halves(second, every)
         found = np.flatnonzero((zero >= 0) & (one >= 0))
         for whole, a, b in zip(every[found].tolist(), zero[found].tolist(), one[found].tolist(), strict=True):

@@ -18,7 +18,7 @@ from superopt.ops.shape import Half
 from superopt.ops.terms import application
 
 _KEYS = frozenset(
-    ("name", "description", "max_ops", "test_vectors", "members", "merges", "types", "inputs", "constants", "operators")
+    ("name", "description", "max_ops", "test_vectors", "members", "merges", "types", "inputs", "constants", "operators", "stages")
 )
 
 
@@ -73,8 +73,21 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a preset that is enumerated on its own, up to its own number of operators."""
+
+    max_ops: int
+    inputs: tuple[InputTensor, ...]
+    constants: tuple[ConstantTensor, ...]
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """A vocabulary to enumerate. ``members`` bounds how many terms of one value class are paired."""
+    """A vocabulary to enumerate, in stages. ``members`` bounds how many terms of one value class are paired.
+
+    ``test_vectors`` random values are given to every input; ``merges`` says whether two outputs are looked for.
+    """
 
     name: str
     description: str
@@ -85,6 +98,13 @@ class Preset:
     inputs: tuple[InputTensor, ...]
     constants: tuple[ConstantTensor, ...]
     instances: tuple[Instance, ...]
+    stages: tuple[Stage, ...]
+
+    def stages_to(self, max_ops: int) -> tuple[Stage, ...]:
+        """The stages with their sizes moved as far as ``max_ops`` is from the preset's own."""
+        return tuple(
+            replace(stage, max_ops=max(1, stage.max_ops + max_ops - self.max_ops)) for stage in self.stages
+        )
 
     def restricted_to(self, operators: Sequence[str]) -> Preset:
         """The preset with only the operators named; raises InvalidOptionError for one that it does not have."""
@@ -92,7 +112,12 @@ class Preset:
         for name in operators:
             if name not in known:
                 raise InvalidOptionError(f"preset {self.name} has no operator {name}; it has: {', '.join(sorted(known))}")
-        return replace(self, instances=tuple(i for i in self.instances if i.name in operators))
+        stages = tuple(
+            replace(stage, instances=tuple(i for i in stage.instances if i.name in operators))
+            for stage in self.stages
+        )
+        instances = tuple(i for i in self.instances if i.name in operators)
+        return replace(self, instances=instances, stages=tuple(stage for stage in stages if stage.instances))
 
 
 def preset_names() -> tuple[str, ...]:
@@ -136,17 +161,47 @@ def parse_preset(text: str, where: str) -> Preset:
     ]
     if not inputs or not instances:
         raise InvalidFileError(f"{where}: expected at least one of [[inputs]] and one of [[operators]]")
+    constants = [_constant(entry, place) for entry, place in _entries(where, document, "constants")]
+    size = _positive(document, "max_ops", where, 2)
+    whole = Stage(size, tuple(inputs), tuple(constants), tuple(instances))
+    stages = [_stage(entry, place, whole) for entry, place in _entries(where, document, "stages")]
     return Preset(
         _text(document, "name", where),
         _text(document, "description", where),
-        _positive(document, "max_ops", where, 2),
+        size,
         _positive(document, "test_vectors", where, 1),
         _positive(document, "members", where, 12),
         bool(document.get("merges", True)),
-        tuple(inputs),
-        tuple(_constant(entry, place) for entry, place in _entries(where, document, "constants")),
-        tuple(instances),
+        whole.inputs,
+        whole.constants,
+        whole.instances,
+        tuple(stages) or (whole,),
     )
+
+
+def _stage(entry: Mapping[str, object], where: str, whole: Stage) -> Stage:
+    """The part of the whole that is named; what is not mentioned is taken in full."""
+    known: dict[str, set[str]] = {
+        "inputs": {tensor.name for tensor in whole.inputs},
+        "constants": {constant.term.operator for constant in whole.constants},
+        "operators": {instance.name for instance in whole.instances},
+    }
+    chosen = {key: _chosen(entry, key, names, where) for key, names in known.items()}
+    return Stage(
+        _positive(entry, "max_ops", where, whole.max_ops),
+        tuple(tensor for tensor in whole.inputs if tensor.name in chosen["inputs"]),
+        tuple(constant for constant in whole.constants if constant.term.operator in chosen["constants"]),
+        tuple(instance for instance in whole.instances if instance.name in chosen["operators"]),
+    )
+
+
+def _chosen(entry: Mapping[str, object], key: str, known: set[str], where: str) -> set[str]:
+    if key not in entry:
+        return known
+    names = set(_names(entry, where, key))
+    if not names <= known:
+        raise InvalidFileError(f"{where}: unknown {key} {', '.join(sorted(names - known))}; known: {', '.join(sorted(known))}")
+    return names
 
 
 def _folder() -> Traversable:
@@ -182,10 +237,10 @@ def _positive(entry: Mapping[str, object], key: str, where: str, default: int) -
     return value
 
 
-def _names(entry: Mapping[str, object], where: str) -> list[str]:
-    value = entry.get("names")
+def _names(entry: Mapping[str, object], where: str, key: str = "names") -> list[str]:
+    value = entry.get(key)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[object]", value)):
-        raise InvalidFileError(f"{where}: expected a list of names, got {value!r}")
+        raise InvalidFileError(f"{where}: expected a list of names for {key}, got {value!r}")
     return cast("list[str]", value)
 
 

@@ -34,8 +34,8 @@ Attributes = Mapping[str, object]
 Types = Mapping[str, TensorType]
 
 TEST_VECTORS = 4
-_ATTEMPTS = 20
-_STEPS = (-1, 0, 1, 1, 2, 3)
+_EVEN_STEPS = (-2, 0, 0, 2, 4)
+_STEPS = (-1, 0, 1, 2, 3)
 _GROUPED_SIZES = (2, 4)
 _NO_ATTRIBUTES: Attributes = {}
 
@@ -48,11 +48,7 @@ class Sampler:
 
     def types_in_general(self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES) -> bool:
         """Whether both sides have a type for variables of these ranks."""
-        try:
-            type_equation(equation, _symbolic(equation, shapes), attributes)
-        except IllTypedError:
-            return False
-        return True
+        return _general_types(equation, shapes, attributes) is not None
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut."""
@@ -67,15 +63,9 @@ class Sampler:
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None where none is typed."""
-        symbolic = _symbolic(equation, shapes)
-        try:
-            general = type_equation(equation, symbolic, attributes)
-        except IllTypedError:
+        types = _general_types(equation, shapes, attributes)
+        if types is None:
             return None
-        types = {
-            name: TensorType(ElementType.FLOAT, tuple(substitute(d, general.assignment) for d in type_.shape))
-            for name, type_ in symbolic.items()
-        }
         known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
         free = sorted({s for type_ in types.values() for s in type_.symbols})
         kernels = kernel_variables(equation)
@@ -84,12 +74,13 @@ class Sampler:
         }
         random = np.random.default_rng(zlib.crc32(repr((equation.left, equation.right)).encode()))
         tested = 0
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(8 + 6 * samples):
             grouped = bool(kernels) and attempt % 2 == 1
+            steps = _STEPS if attempt & 2 else _EVEN_STEPS
             sizes = {
                 name: int(random.choice(_GROUPED_SIZES))
                 if grouped and name in channels
-                else max(1, known.get(name, 3) + int(random.choice(_STEPS)))
+                else max(1, known.get(name, 3) + int(random.choice(steps)))
                 for name in free
             }
             concrete = {name: type_.substitute(sizes) for name, type_ in types.items()}
@@ -154,6 +145,28 @@ def _symbolic(equation: Equation, shapes: Shapes) -> dict[str, TensorType]:
             tuple(fixed.get((name, axis), symbol(f"{name}.{axis}")) for axis in range(len(shape))),
         )
         for name, shape in shapes.items()
+    }
+
+
+def _general_types(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types | None:
+    """The most general types of the variables; each side is typed first, where it can be: unification cannot look
+    into a rounded division, but the other side may already have said that two sizes are equal."""
+    types: Types = _symbolic(equation, shapes)
+    for side in (equation.right, equation.left):
+        try:
+            types = _unified(types, infer_terms(side, types, attributes))
+        except IllTypedError:
+            continue
+    try:
+        return _unified(types, type_equation(equation, types, attributes))
+    except IllTypedError:
+        return None
+
+
+def _unified(types: Types, typing: Typing) -> Types:
+    return {
+        name: type_.with_shape(tuple(substitute(d, typing.assignment) for d in type_.shape))
+        for name, type_ in types.items()
     }
 
 
