@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from superopt.ir.dimensions import Assignment, Dimension, product, substitute, symbols_of
+from superopt.ir.dimensions import Assignment, Dimension, product, substitute
 
 
 class ElementType(enum.StrEnum):
@@ -78,7 +78,8 @@ class TensorType:
     @property
     def symbols(self) -> frozenset[str]:
         """All symbols that occur in the shape."""
-        return frozenset[str]().union(*(symbols_of(dimension) for dimension in self.shape))
+        symbolic = [dimension for dimension in self.shape if not isinstance(dimension, int)]
+        return frozenset(name for dimension in symbolic for name in dimension.symbols)
 
     def with_shape(self, shape: tuple[Dimension, ...]) -> TensorType:
         """The same element type at another shape."""
@@ -86,6 +87,8 @@ class TensorType:
 
     def substitute(self, assignment: Assignment) -> TensorType:
         """The type with symbols replaced by what the assignment says."""
+        if not assignment:
+            return self
         return TensorType(self.element, tuple(substitute(d, assignment) for d in self.shape))
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -111,6 +112,7 @@ def window_counts(
     return views[:: stride[0], :: stride[1]].sum(axis=(-2, -1))
 
 
+@lru_cache(maxsize=4096)
 def padding_spellings(
     padding: Padding, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[Padding, ...]:

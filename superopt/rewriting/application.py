@@ -13,7 +13,7 @@ from typing import cast
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
-from superopt.ir.terms import Application, Term, Variable, applications, variables
+from superopt.ir.terms import Application, Term, Variable
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Concat, Half, Split
 from superopt.rewriting.conditions import as_declared, holds
@@ -89,7 +89,7 @@ def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) 
     try:
         typing = infer_terms(
             target,
-            {name: types[name] for name in variables(*target)},
+            {name: types[name] for name in match.substitution.target_variables},
             match.attributes,
             equal=required,
             fixed=fixed,
@@ -113,7 +113,7 @@ def _would_be_cyclic(graph: Graph, match: Match) -> bool:
     outputs = {value.node for value in match.outputs}
     position = graph.position
     earliest = min(position[node] for node in outputs)
-    stack = [value.node for name in variables(*match.substitution.target) for value in _parts(match, name)]
+    stack = [value.node for name in match.substitution.target_variables for value in _parts(match, name)]
     seen: set[NodeId] = set()
     while stack:
         node = stack.pop()
@@ -144,7 +144,7 @@ class _Builder:
         self._typing = typing
         self._values: dict[Term, Value] = {}
         outputs = set(match.outputs)
-        for term in applications(*match.substitution.source):
+        for term in match.substitution.source_applications:
             value = match.terms.get(term)
             if value is not None and value not in outputs:
                 self._values[term] = value

@@ -77,6 +77,18 @@ class _State(NamedTuple):
     terms: Mapping[Term, Value]
     cuts: Mapping[tuple[Term, int], Dimension]
 
+    def with_value(self, name: str, binding: Binding) -> _State:
+        return _State({**self.values, name: binding}, self.attributes, self.terms, self.cuts)
+
+    def with_attribute(self, name: str, value: object) -> _State:
+        return _State(self.values, {**self.attributes, name: value}, self.terms, self.cuts)
+
+    def with_term(self, term: Term, value: Value) -> _State:
+        return _State(self.values, self.attributes, {**self.terms, term: value}, self.cuts)
+
+    def with_cut(self, key: tuple[Term, int], cut: Dimension) -> _State:
+        return _State(self.values, self.attributes, self.terms, {**self.cuts, key: cut})
+
 
 _NOTHING = _State({}, {}, {}, {})
 
@@ -85,6 +97,13 @@ def find_matches(
     graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None = None
 ) -> Iterator[Match]:
     """All matches, in the order of node ids; with ``roots``, those whose first root is one of these nodes."""
+    found = _all_matches(graph, substitution, roots)
+    return _first_spellings(found) if substitution.compares_paddings else found
+
+
+def _all_matches(
+    graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None
+) -> Iterator[Match]:
     finder = _Finder(graph, substitution)
     first = substitution.roots[0]
     name = _graph_name(first.operator)
@@ -97,6 +116,16 @@ def find_matches(
                 yield from finder.match_others(1, state, (value,))
         if first.operator == "concat" and len(substitution.source) == 1:
             yield from finder.match_windows(first, node.value)
+
+
+def _first_spellings(matches: Iterable[Match]) -> Iterator[Match]:
+    """Matches that differ in more than how a padding is written."""
+    seen: set[tuple[object, ...]] = set()
+    for match in matches:
+        key = (*match.values.values(), *match.terms.values(), match.window)
+        if key not in seen:
+            seen.add(key)
+            yield match
 
 
 class _Finder:
@@ -135,16 +164,16 @@ class _Finder:
                 continue
             seen.add(operands)
             for state in self._match_bundle(root, Bundle(node.operator.axis, operands), _NOTHING):
-                state = state._replace(terms={**state.terms, root: value})  # noqa: PLW2901
                 if self._halves_fit(state):
-                    yield Match(self._substitution, *state, Window(start, start + length))
+                    found = state.with_term(root, value)
+                    yield Match(self._substitution, *found, Window(start, start + length))
 
     def match(self, term: Term, binding: Binding, state: _State) -> Iterator[_State]:
         """The ways in which the term is what the binding stands for."""
         if isinstance(term, Variable):
             bound = state.values.get(term.name)
             if bound is None:
-                yield state._replace(values={**state.values, term.name: binding})
+                yield state.with_value(term.name, binding)
             elif bound == binding:
                 yield state
             return
@@ -160,7 +189,7 @@ class _Finder:
         operator = node.operator
         if operator.name != _graph_name(term.operator) or not isinstance(operator, Operator) or node.after:
             return
-        state = state._replace(terms={**state.terms, term: binding})
+        state = state.with_term(term, binding)
         if isinstance(operator, Split):
             halved = self._match_half(term, binding, operator, state)
             states = [] if halved is None else [halved]
@@ -175,12 +204,18 @@ class _Finder:
 
     def _match_all(
         self, terms: tuple[Term, ...], bindings: tuple[Binding, ...], state: _State
-    ) -> Iterator[_State]:
-        if not terms:
-            yield state
-            return
-        for extended in self.match(terms[0], bindings[0], state):
-            yield from self._match_all(terms[1:], bindings[1:], extended)
+    ) -> Iterable[_State]:
+        """The ways in which all terms are what the bindings stand for."""
+        states = [state]
+        for term, binding in zip(terms, bindings, strict=True):
+            if isinstance(term, Variable):
+                states = [known for known in states if _is_free(term.name, binding, known)]
+                states = [known.with_value(term.name, binding) for known in states]
+            else:
+                states = [found for known in states for found in self.match(term, binding, known)]
+            if not states:
+                break
+        return states
 
     def _match_bundle(self, term: Application, bundle: Bundle, state: _State) -> Iterator[_State]:
         """A binary concat of a rule against a part of a larger concat."""
@@ -209,7 +244,7 @@ class _Finder:
         key = (term.inputs[0], split.axis % self._rank(whole))
         if matched.cuts.get(key, cut) != cut:
             return None
-        return matched._replace(cuts={**matched.cuts, key: cut})
+        return matched.with_cut(key, cut)
 
     def _halves_fit(self, state: _State) -> bool:
         """Whether halves of a concat along its own axis are cut where its operands meet."""
@@ -237,7 +272,7 @@ class _Finder:
         self, term: Application, operator: Operator, inputs: tuple[Value, ...], state: _State
     ) -> list[_State]:
         states = [state]
-        for name, pattern in _patterns(term.operator, term.attributes):
+        for name, pattern in _patterns(term):
             values: tuple[object, ...] = (getattr(operator, name),)
             rank = self._rank(inputs[0]) if inputs and name in ("axis", "perm") else -1
             if name == "padding":
@@ -319,6 +354,11 @@ def _cuts(axis: int, values: tuple[Value, ...]) -> list[tuple[Binding, ...]]:
     return [(part(values[:cut]), part(values[cut:])) for cut in range(1, len(values))]
 
 
+def _is_free(name: str, binding: Binding, state: _State) -> bool:
+    """Whether the variable is not bound to anything else."""
+    return state.values.get(name, binding) == binding
+
+
 def _leaves(term: Term) -> int:
     """The operands of a tree of concats."""
     if isinstance(term, Application) and term.operator == "concat":
@@ -330,7 +370,7 @@ def _bind(state: _State, name: str, pattern: AttributeTerm | None, value: object
     if isinstance(pattern, AttributeVariable):
         bound = state.attributes.get(pattern.name)
         if bound is None:
-            return state._replace(attributes={**state.attributes, pattern.name: value})
+            return state.with_attribute(pattern.name, value)
         return state if _equal(name, bound, value, rank) else None
     return state if _equal(name, pattern, value, rank) else None
 
@@ -352,14 +392,12 @@ def _permutation(pattern: AttributeTerm, rank: int) -> AttributeTerm:
 
 
 @lru_cache(maxsize=4096)
-def _patterns(
-    operator: str, attributes: tuple[tuple[str, AttributeTerm], ...]
-) -> tuple[tuple[str, AttributeTerm], ...]:
+def _patterns(term: Application) -> tuple[tuple[str, AttributeTerm], ...]:
     """What every attribute must be, those at their defaults too, but for those that types determine."""
-    wanted = dict(attributes)
-    for name, value in attribute_defaults(operator).items():
+    wanted = dict(term.attributes)
+    for name, value in attribute_defaults(term.operator).items():
         wanted.setdefault(name, cast("AttributeTerm", normalise_attribute(name, value)))
-    return tuple((name, wanted[name]) for name in attribute_names(operator) if name in wanted)
+    return tuple((name, wanted[name]) for name in attribute_names(term.operator) if name in wanted)
 
 
 def _graph_name(operator: str) -> str:

@@ -43,6 +43,16 @@ class Substitution:
         return tuple(term for term in self.source if isinstance(term, Application))
 
     @cached_property
+    def source_applications(self) -> tuple[Application, ...]:
+        """The distinct operators of the source, inputs first."""
+        return tuple(applications(*self.source))
+
+    @cached_property
+    def target_variables(self) -> tuple[str, ...]:
+        """The variables that the target uses."""
+        return variables(*self.target)
+
+    @cached_property
     def has_symmetric_roots(self) -> bool:
         """Whether exchanging neighbouring outputs gives the same source up to renaming."""
         return (
@@ -57,7 +67,7 @@ class Substitution:
         """Attribute variables that the source has in several places, or that a condition speaks of."""
         places = Counter(
             value.name
-            for term in applications(*self.source)
+            for term in self.source_applications
             for _, value in term.attributes
             if isinstance(value, AttributeVariable)
         )
@@ -65,9 +75,20 @@ class Substitution:
         return frozenset(name for name, count in places.items() if count > 1 or name in named)
 
     @cached_property
+    def compares_paddings(self) -> bool:
+        """Whether one match may be found once for each way to write a padding."""
+        repeated = (
+            isinstance(value, AttributeVariable) and value.name in self.repeated_attributes
+            for term in self.source_applications
+            for name, value in term.attributes
+            if name == "padding"
+        )
+        return not self.conditions and any(repeated)
+
+    @cached_property
     def shared_open_terms(self) -> tuple[Application, ...]:
-        """Terms of both sides whose inputs do not determine their type: in an equation a term has one type."""
-        of_source = frozenset(applications(*self.source))
+        """Terms of both sides whose inputs do not determine their type: an equation gives a term one type."""
+        of_source = frozenset(self.source_applications)
         return tuple(
             term
             for term in applications(*self.target)
@@ -80,7 +101,7 @@ class Substitution:
         """The halves of a concat in the source: their cut is where the concat's operands meet."""
         return tuple(
             term
-            for term in applications(*self.source)
+            for term in self.source_applications
             if term.operator in ("split0", "split1")
             and isinstance(term.inputs[0], Application)
             and term.inputs[0].operator == "concat"

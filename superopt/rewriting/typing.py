@@ -17,7 +17,6 @@ from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import (
     Application,
-    AttributeTerm,
     AttributeVariable,
     Equation,
     Term,
@@ -64,7 +63,7 @@ def infer_terms(
     are not solved for. ``cuts`` says where halves of a term along an axis are cut, when that is known. Raises
     IllTypedError when there is no typing.
     """
-    ordered = tuple(applications(*terms))
+    ordered = _ordered(tuple(terms))
     shapeless = [term for term in ordered if _has_implicit_shape(term)]
     failure: IllTypedError | None = None
     for ranks in _rank_choices(len(shapeless), [t.rank for t in types.values()]):
@@ -163,7 +162,7 @@ class _Unifier:
 
     def _operator(self, term: Application, types: Mapping[Term, TensorType]) -> Operator:
         if term not in self._given:
-            return _closed_operator(term.operator, term.attributes)
+            return _closed_operator(term)
         given = self._given[term]
         for name in OPERATORS[term.operator].implicit:
             if name not in given:
@@ -223,6 +222,11 @@ def _require_equal(left: TensorType, right: TensorType) -> None:
 
 
 @lru_cache(maxsize=4096)
+def _ordered(terms: tuple[Term, ...]) -> tuple[Application, ...]:
+    return tuple(applications(*terms))
+
+
+@lru_cache(maxsize=4096)
 def _is_open(term: Application) -> bool:
     """Whether attribute values or types have a say in what the operator is."""
     return any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit) or any(
@@ -231,15 +235,18 @@ def _is_open(term: Application) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _closed_operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> Operator:
-    return operator_from_attributes(name, dict(attributes))
+def _closed_operator(term: Application) -> Operator:
+    return operator_from_attributes(term.operator, dict(term.attributes))
 
 
+@lru_cache(maxsize=4096)
 def _has_implicit_shape(term: Application) -> bool:
     return "shape" in OPERATORS[term.operator].implicit and term.attribute("shape") is None
 
 
 def _rank_choices(count: int, likely: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    if count == 0:
+        return iter(((),))
     preferred = list(dict.fromkeys((*sorted(likely, reverse=True), *range(MAX_CONSTANT_RANK + 1))))
     return itertools.product(preferred, repeat=count)
 
