@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from types import MappingProxyType
 
 from superopt.equations import format_equation, parse_equations
 from superopt.errors import InvalidEquationError
@@ -24,7 +23,7 @@ class AxiomSet:
     @functools.cached_property
     def by_name(self) -> Mapping[str, Equation]:
         """Each equation by its name."""
-        return MappingProxyType({equation.name: equation for equation in self.equations})
+        return {equation.name: equation for equation in self.equations}
 
     @functools.cached_property
     def hash(self) -> str:
@@ -73,4 +72,4 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
                 )
             families[equation.name] = family
         equations.extend(parsed)
-    return AxiomSet(tuple(equations), MappingProxyType(families))
+    return AxiomSet(tuple(equations), families)

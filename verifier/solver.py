@@ -30,7 +30,7 @@ class Strategy(enum.StrEnum):
 class Limits:
     """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second."""
 
-    milliseconds: int = 4000
+    milliseconds: int = 2000
     resources: int = 12_000_000
     megabytes: int = 1500
 

@@ -1,0 +1,127 @@
+"""Proofs: what the solver suggests counts only when every step is well-typed and its condition holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from axioms import AxiomSet, axioms_from_text, load_axioms
+from superopt.equations import format_equation, parse_equation
+from superopt.ir.types import ElementType, TensorType
+from superopt.rewriting.typing import type_equation
+from verifier.chain import ChainChecker, instantiated
+from verifier.congruence import Congruence
+from verifier.instances import Instance
+from verifier.prove import Proof, prove
+from verifier.refute import Effort, refute
+from verifier.smtlib import Vocabulary, axiom_command, relevant
+from verifier.solver import Limits, Strategy, ask
+
+
+def _prove(text: str, axioms: AxiomSet) -> Proof:
+    goal = parse_equation(text)
+    return prove(goal, axioms.equations, refute(goal, Effort(10, 2, 2)).instances[:6])
+
+
+def test_steps_are_instances_of_axioms() -> None:
+    proof = _prove(
+        "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))", load_axioms()
+    )
+    by_name = load_axioms().by_name
+    assert [f"{s.axiom}: {format_equation(instantiated(by_name[s.axiom], s))}" for s in proof.steps] == [
+        "matmul-over-add-right: matmul(x, add(matmul(y, z), w)) = add(matmul(x, matmul(y, z)), matmul(x, w))",
+        "matmul-associative: matmul(x, matmul(y, z)) = matmul(matmul(x, y), z)",
+    ] or sorted(proof.axioms_used) == ["matmul-associative", "matmul-over-add-right"]
+
+
+def test_an_inconsistent_axiom_proves_nothing_that_is_typed() -> None:
+    """Associativity of concat with halves whose size is not written down says x = concat(x, y)."""
+    associative = parse_equation(
+        "concat-associative: concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"
+    )
+    planted = load_axioms().with_equations(associative)
+    goal = parse_equation(
+        "add(split0[axis=0](concat[axis=0](x, concat[axis=0](y, z))), w) = add(concat[axis=0](x, y), w)"
+    )
+    shapeless = ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, Limits())
+    assert shapeless.proved
+    n = TensorType(ElementType.FLOAT, (2,))
+    types = {"x": n, "y": n, "z": n, "w": n}
+    with pytest.raises(Exception, match="must be equal"):
+        type_equation(goal, types)
+    for step in shapeless.steps:
+        if step.axiom == "split0-of-concat":
+            grounded = format_equation(instantiated(planted.by_name[step.axiom], step))
+            if "split0[axis=0](concat[axis=0](concat[axis=0](x, y), z))" in grounded:
+                break
+    else:
+        pytest.fail("expected the false step among those of the solver")
+
+
+def test_a_constant_of_two_shapes_is_not_one_constant() -> None:
+    """Shapeless, ones() is one symbol: mul(x, ones) = x and full = ones would make constants of all shapes equal."""
+    axioms = axioms_from_text(
+        {"f": "by-ones: mul(x, ones()) = x\nwrong-at-other-ranks: scale(x, ones()) = mul(x, ones())"}
+    )
+    proof = _prove("scale(x, full[value=1]()) = mul(x, ones())", axioms)
+    assert not proof.proved
+
+
+def test_a_conditional_axiom_is_used_only_where_its_condition_holds() -> None:
+    axioms = axioms_from_text(
+        {
+            "f": "square: transpose(x) = relu(x) where dim(x, -1) = dim(x, -2)\nidempotent: relu(relu(x)) = relu(x)"
+        }
+    )
+    goal = parse_equation("relu(transpose(x)) = transpose(x)")
+    square = Instance(
+        {"x": TensorType(ElementType.FLOAT, (2, 2))},
+        {},
+        type_equation(goal, {"x": TensorType(ElementType.FLOAT, (2, 2))}),
+    )
+    oblong = Instance(
+        {"x": TensorType(ElementType.FLOAT, (2, 3))},
+        {},
+        type_equation(goal, {"x": TensorType(ElementType.FLOAT, (2, 3))}),
+    )
+    assert prove(goal, axioms.equations, [square]).axioms_used == ("idempotent", "square")
+    unproved = prove(goal, axioms.equations, [square, oblong])
+    assert not unproved.proved
+    assert unproved.reason == "no well-typed chain: square"
+
+
+def test_no_instance_no_proof() -> None:
+    assert not prove(parse_equation("add(x, y) = add(y, x)"), load_axioms().equations, []).proved
+
+
+def test_an_ill_typed_step_is_struck_out() -> None:
+    goal = parse_equation("matmul(x, y) = matmul(x, y)")
+    types = {"x": TensorType(ElementType.FLOAT, (2, 3)), "y": TensorType(ElementType.FLOAT, (3, 4))}
+    instance = Instance(types, {}, type_equation(goal, types))
+    axioms = {"swap": parse_equation("swap: matmul(x, y) = matmul(y, x)")}
+    answer = ask(
+        parse_equation("matmul(x, y) = matmul(y, x)"), tuple(axioms.values()), Strategy.PATTERNS, Limits()
+    )
+    assert answer.proved
+    assert ChainChecker(goal, axioms, instance).check(answer.steps).sound == ()
+
+
+def test_attributes_of_different_kinds_have_different_sorts() -> None:
+    vocabulary = Vocabulary()
+    command = axiom_command(load_axioms().by_name["conv-relu"], vocabulary)
+    assert "(|?s| P-stride)" in command
+    assert "(|?p| P-padding)" in command
+    assert ":qid |conv-relu|" in command
+
+
+def test_congruence_follows_from_equal_inputs() -> None:
+    closure = Congruence()
+    a, b, c = (closure.node(name, ()) for name in "abc")
+    fa, fb, ffa, ffc = (closure.node("f", (a,)), closure.node("f", (b,)), 0, 0)
+    ffa, ffc = closure.node("f", (fa,)), closure.node("f", (closure.node("f", (c,)),))
+    assert not closure.equal(fa, fb)
+    closure.merge(a, b)
+    assert closure.equal(fa, fb)
+    assert not closure.equal(ffa, ffc)
+    closure.merge(b, c)
+    assert closure.equal(ffa, ffc)
+    assert not closure.equal(a, fa)

@@ -1,0 +1,129 @@
+"""Verdicts: right rules are verified, wrong ones refuted with a counterexample, everything else is unproved."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from axioms import axioms_from_text, load_axioms
+from superopt.equations import parse_equation
+from tests.verifier.rules import RIGHT, WRONG
+from verifier import Options, Status, verify, verify_many, verify_most_general
+from verifier.refute import Effort
+from verifier.smtlib import relevant
+from verifier.solver import Limits, Strategy, ask
+
+QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2), instances_for_proof=4)
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_a_right_rule_is_verified(text: str) -> None:
+    verdict = verify(parse_equation(text), load_axioms(), options=QUICK)
+    assert verdict.status is Status.VERIFIED, verdict.reason
+    assert verdict.axioms_used
+    assert verdict.validated_shapes
+    assert re.fullmatch("[0-9a-f]{16}", verdict.axioms_hash)
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_a_wrong_rule_is_refuted(text: str) -> None:
+    verdict = verify(parse_equation(text), load_axioms())
+    assert verdict.status is Status.REFUTED, verdict
+    assert verdict.counterexample
+    assert "left" in verdict.counterexample
+
+
+def test_a_counterexample_can_be_read() -> None:
+    verdict = verify(parse_equation("matmul(x, transpose(x)) => matmul(transpose(x), x)"), load_axioms())
+    assert verdict.counterexample is not None
+    assert re.match(r"x: f32\[.*\]: left (has type|\[)", verdict.counterexample)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("gelu(x) => mul(x, sigmoid(scale(x, full[value=2])))", None),
+        ("erf(add(x, y)) => erf(add(y, x))", None),
+        ("softmax[axis=3](x) => softmax[axis=-1](x)", None),
+        ("matmul(x, scale(y, x)) => matmul(x, y)", "no well-typed instance was found"),
+        (
+            "avgpool[kernel=9](x) => avgpool[kernel=9, includes_padding=1](x)",
+            "no well-typed instance was found",
+        ),
+    ],
+)
+def test_verdicts_at_the_edge(text: str, reason: str | None) -> None:
+    expected = {
+        "gelu(x) => mul(x, sigmoid(scale(x, full[value=2])))": Status.REFUTED,
+        "erf(add(x, y)) => erf(add(y, x))": Status.VERIFIED,
+        "softmax[axis=3](x) => softmax[axis=-1](x)": Status.REFUTED,
+    }.get(text, Status.UNPROVED)
+    verdict = verify(parse_equation(text), load_axioms())
+    assert verdict.status is expected, verdict
+    assert reason is None or verdict.reason == reason
+
+
+def test_a_true_rule_that_no_axiom_supports_is_unproved() -> None:
+    few = axioms_from_text({"f": "add-commutative: add(x, y) = add(y, x)"})
+    verdict = verify(parse_equation("mul(x, y) => mul(y, x)"), few, options=QUICK)
+    assert verdict.status is Status.UNPROVED
+    assert verdict.reason.startswith("no proof: ")
+    assert not verdict.axioms_used
+    assert not verdict.axioms_hash
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(milliseconds=100), "canceled"),
+        (Limits(resources=1), "canceled"),
+        (Limits(megabytes=1), "max. memory"),
+    ],
+)
+def test_a_solver_without_resources_proves_nothing(limits: Limits, reason: str) -> None:
+    goal = parse_equation(
+        "matmul(x, add(y, concat[axis=-1](z, w))) = matmul(add(y, x), concat[axis=-1](w, z))"
+    )
+    answer = ask(goal, relevant(load_axioms().equations, goal, 1), Strategy.MODELS, limits)
+    assert not answer.proved
+    assert answer.steps == ()
+    assert reason in answer.reason
+
+
+def test_an_exhausted_solver_is_unproved_and_the_next_question_is_answered() -> None:
+    equation = parse_equation("add(matmul(x, y), matmul(x, z)) => matmul(x, add(y, z))")
+    starved = verify(equation, load_axioms(), options=Options(QUICK.effort, Limits(megabytes=1)))
+    assert (starved.status, "max. memory" in starved.reason) == (Status.UNPROVED, True)
+    assert verify(equation, load_axioms(), options=QUICK).status is Status.VERIFIED
+
+
+def test_the_most_general_provable_form_is_chosen() -> None:
+    candidates = [
+        parse_equation("relu(conv[padding=p, activation=c](x, w)) => conv[padding=p, activation=c](x, w)"),
+        parse_equation("relu(conv[padding=p](x, w)) => conv[padding=p, activation=relu](x, w)"),
+        parse_equation("relu(conv(x, w)) => conv[activation=relu](x, w)"),
+    ]
+    equation, verdict = verify_most_general(candidates, load_axioms(), options=QUICK)
+    assert (equation, verdict.status) == (candidates[1], Status.VERIFIED)
+
+
+def test_many_verdicts_are_the_same_in_parallel_and_in_order() -> None:
+    equations = [parse_equation(text) for text in (*RIGHT[:4], WRONG["a dropped relu"], *RIGHT[6:8])]
+    told: list[tuple[int, int]] = []
+    parallel = list(
+        verify_many(
+            [[e] for e in equations],
+            load_axioms(),
+            jobs=2,
+            options=QUICK,
+            batch=3,
+            progress=lambda done, total: told.append((done, total)),
+        )
+    )
+    alone = list(verify_many([[e] for e in equations], load_axioms(), options=QUICK))
+    assert [equation for equation, _ in parallel] == equations
+    assert [(v.status, v.axioms_used, v.counterexample) for _, v in parallel] == [
+        (v.status, v.axioms_used, v.counterexample) for _, v in alone
+    ]
+    assert told == [(3, 7), (6, 7), (7, 7)]
