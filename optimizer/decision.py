@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optimizer.check import Comparison, Equivalence, InputPlan, Sampling, check_equivalence, compare_latency
+from optimizer.check import Comparison, Equivalence, Reference, check_equivalence, compare_latency
 from optimizer.cost import GraphCost
 from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 from optimizer.fusion import partition
@@ -57,10 +57,8 @@ class Court:
 
     lifted: LiftedModel
     original: ModelFile
-    loaded: LoadedModel
-    inputs: InputPlan
+    reference: Reference
     feeds: Mapping[str, Array]
-    sampling: Sampling
     threads: int
     deadline: float
     directory: Path
@@ -68,7 +66,7 @@ class Court:
     without: Callable[[Variant, Sequence[str]], Variant] = field(default=lambda variant, _: variant)
 
     def decide(self, variant: Variant) -> Verdict:
-        """Judges a variant; one that is not clearly faster, or has several rules, is refined while time lasts."""
+        """Judges a variant; one with several rules is refined while time lasts."""
         verdict = self._judge(variant, share=0.35)
         if verdict.comparison is None or len(variant.rules) < 2:
             return verdict
@@ -98,8 +96,7 @@ class Court:
         return Verdict(variant, False, equivalence, comparison, nodes, why)  # noqa: FBT003
 
     def _equivalence(self, model: ModelFile) -> Equivalence:
-        other = LoadedModel(model, self.threads)
-        return check_equivalence(self.loaded, other, self.inputs, self.sampling)
+        return check_equivalence(self.reference, LoadedModel(model, self.threads))
 
     def _compare(self, model: ModelFile, share: float) -> Comparison:
         seconds = max(0.0, share * (self.deadline - time.monotonic()))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optimizer.check import InputPlan, Sampling, check_dims, load_inputs, plan_inputs, usable_feeds
+from optimizer.check import Reference, Sampling, check_dims, load_inputs, plan_inputs
 from optimizer.cost import CostStore, GraphCost, Latency, Objective, Sizes, objective_of, physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.decision import Court, Variant, Verdict, plan_of
@@ -83,7 +83,7 @@ def optimize(
         return journey.run()
     except (InvalidInputError, UnprovedRuleError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - logged, reported, and the original goes out unharmed
         _LOG.exception("optimizing %s failed", lifted.source.name)
         return journey.original(f"internal error, please report it: {type(error).__name__}: {error}")
 
@@ -176,19 +176,18 @@ class Journey:
         lifted, options = self._lifted, self._options
         original = runnable_original(lifted, directory)
         loaded = LoadedModel(original, self._threads)
-        inputs: InputPlan = plan_inputs(lifted, loaded.inputs, options.dims)
+        inputs = plan_inputs(lifted, loaded.inputs, options.dims)
         given = () if options.inputs is None else (load_inputs(options.inputs, loaded.inputs),)
         sampling = Sampling(options.samples, options.seed, options.tolerance, given, self._deadline)
-        feeds = usable_feeds(loaded, inputs, sampling)
-        if feeds is None:
+        reference = Reference(loaded, inputs, sampling)
+        first = reference.first()
+        if first is None:
             return None
         return Court(
             lifted=lifted,
             original=original,
-            loaded=loaded,
-            inputs=inputs,
-            feeds=feeds,
-            sampling=sampling,
+            reference=reference,
+            feeds=first.feeds,
             threads=self._threads,
             deadline=self._deadline,
             directory=directory,

@@ -1,7 +1,7 @@
 """Whether two models are equal, and which one is faster, found out by running them."""
 
 from optimizer.check.compare import Agreement, compare_outputs
-from optimizer.check.equivalence import Equivalence, Sampling, check_equivalence, usable_feeds
+from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
 from optimizer.check.inputs import InputPlan, check_dims, check_inputs, load_inputs, plan_inputs
 from optimizer.check.latency import Comparison, compare_latency
 
@@ -10,6 +10,7 @@ __all__ = [
     "Comparison",
     "Equivalence",
     "InputPlan",
+    "Reference",
     "Sampling",
     "check_dims",
     "check_equivalence",
@@ -18,5 +19,4 @@ __all__ = [
     "compare_outputs",
     "load_inputs",
     "plan_inputs",
-    "usable_feeds",
 ]

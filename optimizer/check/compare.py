@@ -49,7 +49,7 @@ def compare_outputs(
 ) -> Agreement:
     """Compares all outputs of two runs, sequences and maps element by element."""
     if len(left) != len(right):
-        return _disagreement(f"{len(left)} outputs against {len(right)}")
+        return disagreement(f"{len(left)} outputs against {len(right)}")
     total = EQUAL
     for name, a, b in zip(names, left, right, strict=True):
         total = total.and_also(_compare(name, a, b, tolerance))
@@ -58,11 +58,11 @@ def compare_outputs(
 
 def _compare(name: str, left: object, right: object, tolerance: float | None) -> Agreement:
     if left is None or right is None:
-        return EQUAL if left is right else _disagreement(f"output {name}: one side is empty")
+        return EQUAL if left is right else disagreement(f"output {name}: one side is empty")
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         ours, theirs = cast("Sequence[object]", left), cast("Sequence[object]", right)
         if len(ours) != len(theirs):
-            return _disagreement(f"output {name}: sequences of {len(ours)} and {len(theirs)}")
+            return disagreement(f"output {name}: sequences of {len(ours)} and {len(theirs)}")
         total = EQUAL
         for a, b in zip(ours, theirs, strict=True):
             total = total.and_also(_compare(name, a, b, tolerance))
@@ -76,11 +76,11 @@ def _compare(name: str, left: object, right: object, tolerance: float | None) ->
 def _compare_arrays(name: str, left: Array, right: Array, tolerance: float | None) -> Agreement:
     if left.shape != right.shape or left.dtype != right.dtype:
         described = f"{left.dtype}{list(left.shape)} against {right.dtype}{list(right.shape)}"
-        return _disagreement(f"output {name}: {described}")
+        return disagreement(f"output {name}: {described}")
     if left.dtype.kind not in "fc":
         if np.array_equal(left, right):
             return EQUAL
-        return _disagreement(f"output {name}: {int(np.sum(left != right))} of {left.size} elements differ")
+        return disagreement(f"output {name}: {int(np.sum(left != right))} of {left.size} elements differ")
     if not left.size:
         return EQUAL
     return _compare_numbers(name, left, right, relative_tolerance(str(left.dtype), tolerance))
@@ -91,9 +91,9 @@ def _compare_numbers(name: str, left: Array, right: Array, relative: float) -> A
     a, b = left.astype(wide), right.astype(wide)
     finite = np.isfinite(a)
     if not np.array_equal(finite, np.isfinite(b)):
-        return _disagreement(f"output {name}: NaN or infinite in different places")
+        return disagreement(f"output {name}: NaN or infinite in different places")
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return _disagreement(f"output {name}: different NaN or infinities")
+        return disagreement(f"output {name}: different NaN or infinities")
     if not finite.any():
         return EQUAL
     size = np.abs(a[finite])
@@ -106,5 +106,6 @@ def _compare_numbers(name: str, left: Array, right: Array, relative: float) -> A
     return Agreement(excess <= 1, float(error.max()), max_rel, excess, why)
 
 
-def _disagreement(why: str) -> Agreement:
+def disagreement(why: str) -> Agreement:
+    """Not equal, for a reason that is no number."""
     return Agreement(agrees=False, max_abs_error=np.inf, max_rel_error=np.inf, excess=np.inf, why=why)

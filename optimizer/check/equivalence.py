@@ -9,11 +9,18 @@ from typing import cast
 
 import numpy as np
 
-from optimizer.check.compare import EQUAL, Agreement, compare_outputs, relative_tolerance
+from optimizer.check.compare import (
+    EQUAL,
+    Agreement,
+    compare_outputs,
+    disagreement,
+    relative_tolerance,
+)
 from optimizer.check.inputs import SCALES, InputPlan
 from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
 
+_SIZES = 3
 _REPEAT_SHARE = 0.1
 """Two runs of one model may differ by this share of what two models may."""
 
@@ -42,127 +49,145 @@ class Sampling:
     deadline: float = field(default=np.inf)
 
 
-def check_equivalence(
-    original: LoadedModel, other: LoadedModel, plan: InputPlan, sampling: Sampling
-) -> Equivalence:
-    """Runs both models on the same inputs and compares all outputs.
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs and what the original made of them."""
+
+    feeds: Mapping[str, Array]
+    outputs: tuple[object, ...]
+
+
+class Reference:
+    """The original with samples of what it computes, drawn once and used for every model compared with it.
+
+    Given inputs come first; sizes of open dimensions vary; the scale of inputs keeps outputs alive.
+    """
+
+    def __init__(self, model: LoadedModel, plan: InputPlan, sampling: Sampling) -> None:
+        self.model = model
+        self.sampling = sampling
+        self.names = [port.name for port in model.outputs]
+        self.tolerance = relative_tolerance(_first_float(model), sampling.tolerance)
+        self._plan = plan
+        self._drawn: list[Sample] = []
+        self._source = self._draw()
+
+    def samples(self) -> Iterator[Sample]:
+        """All samples; those drawn before are not run again."""
+        yield from self._drawn
+        for sample in self._source:
+            self._drawn.append(sample)
+            yield sample
+
+    def first(self) -> Sample | None:
+        """One sample; None when the model runs on no inputs that were tried."""
+        return next(self.samples(), None)
+
+    def _draw(self) -> Iterator[Sample]:
+        for feeds in self.sampling.given:
+            yield Sample(feeds, self.model.run(feeds))
+        random = np.random.default_rng(self.sampling.seed)
+        tried = _Tried(self.model, self._plan, random)
+        sizes = tried.usable_sizes()
+        if not sizes:
+            return
+        scales = tried.live_scales(sizes[0], self.sampling.deadline)
+        for number in range(self.sampling.samples):
+            feeds = self._plan.draw(random, sizes[number % len(sizes)], scales[number % len(scales)])
+            outputs = tried.run(feeds)
+            if outputs is not None:
+                yield Sample(feeds, outputs)
+
+
+def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
+    """Runs the other model on the samples of the reference and compares all outputs.
 
     A model whose own two runs differ cannot be certified. At least one sample is compared whatever the time.
     """
-    names = [port.name for port in original.outputs]
-    tolerance = relative_tolerance(_first_float(original), sampling.tolerance)
-    difference = _signature_difference(original, other)
+    difference = _signature_difference(reference.model, other)
     if difference:
-        return _refusal(tolerance, difference)
+        return _refusal(reference.tolerance, difference)
+    names, tolerance = reference.names, reference.sampling.tolerance
     total, compared, alive = EQUAL, 0, False
     last: tuple[object, ...] = ()
-    for feeds, expected in _samples(original, plan, sampling):
-        repeated = compare_outputs(names, expected, original.run(feeds), sampling.tolerance)
-        if repeated.excess > _REPEAT_SHARE:
-            why = "two runs of the original on the same inputs differ, so nothing can be certified"
-            return _refusal(tolerance, why, compared)
-        total = total.and_also(_compared(names, expected, other, feeds, sampling.tolerance))
+    for sample in reference.samples():
+        if not compared:
+            again = reference.model.run(sample.feeds)
+            repeated = compare_outputs(names, sample.outputs, again, tolerance)
+            if repeated.excess > _REPEAT_SHARE:
+                why = "two runs of the original on the same inputs differ, so nothing can be certified"
+                return _refusal(reference.tolerance, why)
+        total = total.and_also(_compared(names, sample, other, tolerance))
         compared += 1
-        alive = alive or _is_alive(expected, last)
-        last = expected
-        if not total.agrees or time.monotonic() >= sampling.deadline:
+        alive = alive or _is_alive(sample.outputs, last)
+        last = sample.outputs
+        if not total.agrees or time.monotonic() >= reference.sampling.deadline:
             break
-    why = total.why if compared else "the original does not run on random inputs"
     return Equivalence(
-        total.agrees and compared > 0,
-        compared,
-        total.max_abs_error,
-        total.max_rel_error,
-        tolerance,
-        why,
-        not alive,
+        passed=total.agrees and compared > 0,
+        samples=compared,
+        max_abs_error=total.max_abs_error,
+        max_rel_error=total.max_rel_error,
+        tolerance=reference.tolerance,
+        why=total.why if compared else "the original does not run on random inputs",
+        weak=not alive,
     )
 
 
-def _refusal(tolerance: float, why: str, samples: int = 0) -> Equivalence:
+def _refusal(tolerance: float, why: str) -> Equivalence:
     return Equivalence(
-        passed=False,
-        samples=samples,
-        max_abs_error=np.inf,
-        max_rel_error=np.inf,
-        tolerance=tolerance,
-        why=why,
+        passed=False, samples=0, max_abs_error=np.inf, max_rel_error=np.inf, tolerance=tolerance, why=why
     )
 
 
-def usable_feeds(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Mapping[str, Array] | None:
-    """One set of inputs on which the model runs, for timing; None when none was found."""
-    for feeds, _ in _samples(model, plan, sampling):
-        return feeds
-    return None
+class _Tried:
+    """Finds out by running what a model accepts."""
 
+    def __init__(self, model: LoadedModel, plan: InputPlan, random: np.random.Generator) -> None:
+        self._model = model
+        self._plan = plan
+        self._random = random
 
-def _samples(
-    model: LoadedModel, plan: InputPlan, sampling: Sampling
-) -> Iterator[tuple[Mapping[str, Array], tuple[object, ...]]]:
-    """Inputs with the outputs of the model, given ones first; sizes vary, the scale keeps outputs alive."""
-    for feeds in sampling.given:
-        yield feeds, model.run(feeds)
-    random = np.random.default_rng(sampling.seed)
-    usable = _usable_sizes(model, plan, random)
-    wanted = sampling.samples if usable else 0
-    scales = _live_scales(model, plan, random, usable[0]) if usable else ()
-    for number in range(wanted):
-        sizes = usable[number % len(usable)]
-        feeds = plan.draw(random, sizes, scales[number % len(scales)])
-        outputs = _run(model, feeds)
-        if outputs is not None:
-            yield feeds, outputs
+    def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...] | None:
+        """The outputs; None when the model does not accept the inputs."""
+        try:
+            return self._model.run(feeds)
+        except RuntimeRefusedError:
+            return None
 
-
-def _usable_sizes(model: LoadedModel, plan: InputPlan, random: np.random.Generator) -> list[dict[str, int]]:
-    """Up to three sets of sizes that the model runs at."""
-    found: list[dict[str, int]] = []
-    try:
-        for sizes in plan.size_choices():
-            if sizes not in found and _run(model, plan.draw(random, sizes, SCALES[0])) is not None:
+    def usable_sizes(self) -> list[dict[str, int]]:
+        """Up to three sets of sizes that the model runs at."""
+        found: list[dict[str, int]] = []
+        for sizes in self._plan.size_choices():
+            if sizes not in found and self._drawn(sizes, SCALES[0]) is not None:
                 found.append(sizes)
-            if len(found) == 3:
+            if len(found) == _SIZES:
                 break
-    except UnsupportedError:
-        return []
-    return found
+        return found
+
+    def live_scales(self, sizes: Mapping[str, int], deadline: float) -> Sequence[str]:
+        """Up to two distributions of inputs under which outputs vary; all of them when none does."""
+        live: list[str] = []
+        for scale in SCALES:
+            first, second = self._drawn(sizes, scale), self._drawn(sizes, scale)
+            if first is not None and second is not None and _is_alive(first, second):
+                live.append(scale)
+            if len(live) == 2 or time.monotonic() >= deadline:
+                break
+        return live or SCALES
+
+    def _drawn(self, sizes: Mapping[str, int], scale: str) -> tuple[object, ...] | None:
+        try:
+            return self.run(self._plan.draw(self._random, sizes, scale))
+        except UnsupportedError:
+            return None
 
 
-def _live_scales(
-    model: LoadedModel, plan: InputPlan, random: np.random.Generator, sizes: Mapping[str, int]
-) -> Sequence[str]:
-    """The distributions of inputs under which outputs are finite and vary; all of them when none does."""
-    live: list[str] = []
-    for scale in SCALES:
-        first, second = (_run(model, plan.draw(random, sizes, scale)) for _ in range(2))
-        if first is not None and second is not None and _is_alive(first, second):
-            live.append(scale)
-        if len(live) == 2:
-            break
-    return live or SCALES
-
-
-def _run(model: LoadedModel, feeds: Mapping[str, Array]) -> tuple[object, ...] | None:
+def _compared(names: Sequence[str], sample: Sample, other: LoadedModel, tolerance: float | None) -> Agreement:
     try:
-        return model.run(feeds)
-    except RuntimeRefusedError:
-        return None
-
-
-def _compared(
-    names: Sequence[str],
-    expected: Sequence[object],
-    other: LoadedModel,
-    feeds: Mapping[str, Array],
-    tolerance: float | None,
-) -> Agreement:
-    try:
-        return compare_outputs(names, expected, other.run(feeds), tolerance)
+        return compare_outputs(names, sample.outputs, other.run(sample.feeds), tolerance)
     except RuntimeRefusedError as error:
-        return Agreement(
-            agrees=False, max_abs_error=np.inf, max_rel_error=np.inf, excess=np.inf, why=str(error)
-        )
+        return disagreement(str(error))
 
 
 def _is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:

@@ -13,7 +13,8 @@ from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile
 _QUANTILE = 0.3
 """Runs are compared at this quantile: what else the machine does only ever adds time."""
 
-_MIN_PAIRS = 12
+_MIN_PAIRS = 6
+_USUAL_PAIRS = 12
 _MAX_PAIRS = 400
 _SHORTEST_SAMPLE = 500.0
 _RESAMPLES = 1000
@@ -90,7 +91,7 @@ def _timed_pairs(
         for which in (0, 1) if random.random() < 0.5 else (1, 0):
             times[which] = min(runs[which].microseconds() for _ in range(repeats))
         pairs.append((times[0], times[1]))
-        if len(pairs) >= 2 * _MIN_PAIRS and len(pairs) % _MIN_PAIRS == 0:
+        if len(pairs) >= 2 * _USUAL_PAIRS and len(pairs) % _USUAL_PAIRS == 0:
             so_far = _comparison(np.asarray(pairs), np.random.default_rng(0))
             if so_far.high - so_far.low < 0.004:
                 break

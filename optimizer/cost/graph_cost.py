@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from optimizer.cost.kernel import Kernel, Sizes, kernel_of
 from optimizer.cost.objective import Objective, Price
@@ -57,9 +59,10 @@ class GraphCost:
                 blocked.add(group.members[-1])
         return GraphCost(graph, objective, sizes, total, owner, free, blocked)
 
-    def after(self, rewrite: Rewrite, limit: float) -> GraphCost | None:
-        """The cost of the rewritten graph; None when it is certainly not below ``limit``."""
-        return _Update(self, rewrite).run(limit)
+    def after(self, rewrite: Rewrite, limit: float = math.inf) -> Update | None:
+        """What the rewrite does to the cost; None when the result is certainly not below ``limit``."""
+        update = Update(self, rewrite)
+        return update if update.price(limit) else None
 
     def refreshed(self) -> GraphCost:
         """The same graph at the prices known now."""
@@ -71,58 +74,95 @@ class GraphCost:
         return tuple({id(priced): priced for priced in self.owner.values()}.values())
 
 
-class _Update:
-    """One incremental update of a ``GraphCost``."""
+class _Overlay:
+    """A set of nodes with changes on top; the set itself stays as it is."""
+
+    __slots__ = ("base", "changed")
+
+    def __init__(self, base: set[NodeId]) -> None:
+        self.base = base
+        self.changed: dict[NodeId, bool] = {}
+
+    def __contains__(self, node_id: object) -> bool:
+        changed = self.changed.get(cast("NodeId", node_id))
+        return node_id in self.base if changed is None else changed
+
+    def without(self, removed: Iterable[NodeId]) -> set[NodeId]:
+        """The set with the changes made and some nodes left out."""
+        result = self.base.difference(removed)
+        for node_id, is_member in self.changed.items():
+            (result.add if is_member else result.discard)(node_id)
+        return result
+
+
+class Update:
+    """What one rewrite does to a cost: the new ``total`` at once, the new ``GraphCost`` on demand."""
 
     def __init__(self, before: GraphCost, rewrite: Rewrite) -> None:
+        self.total = math.inf
         self._before = before
         self._rewrite = rewrite
         self._graph = rewrite.graph
-        self._free = before.free
+        self._free = _Overlay(before.free)
+        self._blocked = _Overlay(before.blocked)
+        self._owner: dict[NodeId, PricedGroup] = {}
         self._taken: dict[int, PricedGroup] = {}
         self._seeds: list[NodeId] = []
         self._groups: dict[NodeId, FusionGroup] = {}
 
-    def run(self, limit: float) -> GraphCost | None:
+    def price(self, limit: float) -> bool:
+        """Prices what changed; False when the new cost is certainly not below the limit."""
         self._update_free()
         self._touch()
         self._regroup()
-        before = self._before
-        rest = before.total - sum(priced.price.cost for priced in self._taken.values())
+        rest = self._before.total - sum(priced.price.cost for priced in self._taken.values())
         order = _in_order(self._groups, _local_order(self._graph, self._groups))
-        if self._bound(order) + rest >= limit:
-            return None
-        return self._price(order, rest)
+        if limit < math.inf and self._bound(order) + rest >= limit:
+            return False
+        self._price(order, rest)
+        return True
+
+    def build(self) -> GraphCost:
+        """The cost of the rewritten graph, complete."""
+        before = self._before
+        owner = dict(before.owner)
+        for priced in self._taken.values():
+            for member in priced.group.members:
+                owner.pop(member, None)
+        owner.update(self._owner)
+        removed = self._rewrite.removed
+        return GraphCost(
+            graph=self._graph,
+            objective=before.objective,
+            sizes=before.sizes,
+            total=self.total,
+            owner=owner,
+            free=self._free.without(removed),
+            blocked=self._blocked.without(removed),
+        )
 
     def _update_free(self) -> None:
         """Which nodes depend on weights alone, followed downwards from what changed."""
-        graph, rewrite = self._graph, self._rewrite
-        free = self._before.free
-        changed: dict[NodeId, bool] = {}
-
-        def is_known(node_id: NodeId) -> bool:
-            return changed.get(node_id, node_id in free)
-
-        waiting = list(dict.fromkeys((*rewrite.added, *self._rewired())))
+        graph, free = self._graph, self._free
+        added = set(self._rewrite.added)
+        flipped: dict[NodeId, None] = {}
+        waiting = list(dict.fromkeys((*self._rewrite.added, *self._rewired())))
         for node_id in waiting:
             node = graph.nodes[node_id]
             depends_on_weights = (
                 not isinstance(node.operator, Input)
                 and getattr(node.operator, "foldable", True)
-                and all(is_known(value.node) for value in node.inputs)
+                and all(value.node in free for value in node.inputs)
             )
-            if depends_on_weights != is_known(node_id):
-                changed[node_id] = depends_on_weights
-                waiting.extend(graph.users(node_id))
-                if node_id not in rewrite.added:
-                    self._seeds.append(node_id)
-                    self._take(node_id)
-        if changed or rewrite.removed:
-            updated = free.difference(rewrite.removed)
-            for node_id, is_free_now in changed.items():
-                (updated.add if is_free_now else updated.discard)(node_id)
-            self._free = updated
-        for node_id in changed:
+            if depends_on_weights == (node_id in free):
+                continue
+            free.changed[node_id] = depends_on_weights
+            flipped[node_id] = None
+            waiting.extend(graph.users(node_id))
+            if node_id not in added:
+                self._seeds.append(node_id)
+                self._take(node_id)
+        for node_id in flipped:
             self._touch_readers(node_id)
 
     def _rewired(self) -> Iterable[NodeId]:
@@ -182,7 +222,7 @@ class _Update:
     def _bound(self, order: Iterable[FusionGroup]) -> float:
         """What the new groups cost at least, nothing measured."""
         before = self._before
-        blocked = set(before.blocked)
+        blocked = _Overlay(before.blocked)
         unsure: set[NodeId] = set()
         total = 0.0
         for group in order:
@@ -194,41 +234,43 @@ class _Update:
                 unsure.add(last)
                 total += before.objective.bound(kernel)
                 continue
-            (blocked.add if price.blocked else blocked.discard)(last)
+            blocked.changed[last] = price.blocked
             total += price.cost
         return total
 
-    def _price(self, order: list[FusionGroup], rest: float) -> GraphCost:
-        before, graph = self._before, self._graph
-        owner = dict(before.owner)
-        for priced in self._taken.values():
-            for member in priced.group.members:
-                owner.pop(member, None)
-        blocked = before.blocked.difference(self._rewrite.removed)
-        total = rest
+    def _price(self, order: list[FusionGroup], rest: float) -> None:
+        before, graph, blocked = self._before, self._graph, self._blocked
+        self.total = rest
         waiting = list(order)
         for group in waiting:
             last = group.members[-1]
-            previous = owner.get(last)
+            previous = self._owner_of(last)
             kernel = kernel_of(graph, group, self._free, blocked, before.sizes)
             priced = PricedGroup(group, kernel, before.objective.price(kernel))
-            total += priced.price.cost - (previous.price.cost if previous is not None else 0.0)
-            owner.update((member, priced) for member in group.members)
+            self.total += priced.price.cost - (previous.price.cost if previous is not None else 0.0)
+            self._owner.update((member, priced) for member in group.members)
             if priced.price.blocked != (last in blocked):
-                (blocked.add if priced.price.blocked else blocked.discard)(last)
-                waiting.extend(self._readers_elsewhere(owner, last, group))
-        return GraphCost(graph, before.objective, before.sizes, total, owner, self._free, blocked)
+                blocked.changed[last] = priced.price.blocked
+                waiting.extend(self._readers_elsewhere(last, group))
 
-    def _readers_elsewhere(
-        self, owner: Mapping[NodeId, PricedGroup], node_id: NodeId, group: FusionGroup
-    ) -> Iterable[FusionGroup]:
-        """Groups already priced that read the node and may now find it in another layout."""
+    def _owner_of(self, node_id: NodeId) -> PricedGroup | None:
+        """The priced group of a node, unless it was taken and not priced again yet."""
+        found = self._owner.get(node_id)
+        if found is not None:
+            return found
+        found = self._before.owner.get(node_id)
+        return None if found is None or id(found) in self._taken else found
+
+    def _readers_elsewhere(self, node_id: NodeId, group: FusionGroup) -> Iterable[FusionGroup]:
+        """Groups already priced that read the node and now find it in another layout."""
         found: dict[int, FusionGroup] = {}
         for user in self._graph.users(node_id):
             if self._graph.nodes[user].operator.name in _TRANSPARENT:
-                found.update((id(g), g) for g in self._readers_elsewhere(owner, user, group))
-            elif user in owner and user not in group.members:
-                found[id(owner[user].group)] = owner[user].group
+                found.update((id(g), g) for g in self._readers_elsewhere(user, group))
+                continue
+            owner = self._owner_of(user)
+            if owner is not None and user not in group.members:
+                found[id(owner.group)] = owner.group
         return found.values()
 
 

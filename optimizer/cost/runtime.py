@@ -145,20 +145,24 @@ class LoadedModel:
             return BoundRun(self._session, binding)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
-        """The kernels of every run so far, in order of execution; ends the recording."""
+        """The kernels of every run so far, in order of execution; ends the recording.
+
+        The runtime writes an event when something ends: kernels come before the run that they belong to.
+        """
         path = Path(self._session.end_profiling())
         events = cast("list[dict[str, Any]]", json.loads(path.read_text()))
         path.unlink()
-        runs: list[list[KernelTime]] = []
+        runs: list[tuple[KernelTime, ...]] = []
         current: list[KernelTime] = []
-        for event in sorted(events, key=lambda event: float(event["ts"])):
-            if event.get("name") == "model_run":
-                runs.append(current)
+        for event in events:
+            name = str(event.get("name", ""))
+            if name == "model_run":
+                runs.append(tuple(current))
                 current = []
-            elif str(event.get("name", "")).endswith("_kernel_time"):
-                name = str(event["name"]).removesuffix("_kernel_time")
-                current.append(KernelTime(event["args"]["op_name"], name, float(event["dur"])))
-        return tuple(tuple(run) for run in _regrouped(runs, current))
+            elif name.endswith("_kernel_time"):
+                operator = str(event["args"]["op_name"])
+                current.append(KernelTime(operator, name.removesuffix("_kernel_time"), float(event["dur"])))
+        return tuple(runs)
 
 
 class BoundRun:
@@ -181,12 +185,6 @@ def profiled_model(model: bytes, threads: int) -> Generator[LoadedModel]:
     """A model whose kernels are recorded one by one; the record is written to a directory that is removed."""
     with tempfile.TemporaryDirectory(prefix="superopt-profile-") as directory:
         yield LoadedModel(model, threads, Path(directory) / "run")
-
-
-def _regrouped(runs: list[list[KernelTime]], rest: list[KernelTime]) -> list[list[KernelTime]]:
-    """Events of a run carry later time stamps than the event of the run itself: it starts first."""
-    shifted = [*runs[1:], rest] if runs and not runs[0] else runs
-    return [run for run in shifted if run]
 
 
 def _ports(infos: Sequence[Any]) -> Iterator[Port]:

@@ -7,7 +7,6 @@ blocks is then one step per rule away from its optimum, instead of sixty.
 from __future__ import annotations
 
 import heapq
-import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
-from optimizer.search.state import FINGERPRINT_MASK, Opportunity, State
+from optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
 from optimizer.search.trace import trace_of
 from superopt.ir.graph import NodeId
 from superopt.rewriting import Match, Substitution
@@ -95,7 +94,8 @@ class _Run:
         if entry.match is None:
             return entry.state
         rewrite = entry.state.rewritten(entry.match)
-        return None if rewrite is None else entry.state.after(entry.match, rewrite, math.inf)
+        candidate = None if rewrite is None else entry.state.after(entry.match, rewrite)
+        return None if candidate is None else candidate.build()
 
     def _expand(self, state: State) -> StoppedBy | None:
         """Every rewrite of the state, and every macro step."""
@@ -126,7 +126,7 @@ class _Run:
             return
         opportunity.gain = state.cost.total - after.cost.total
         opportunity.shift = (after.digest.fingerprint - state.digest.fingerprint) & FINGERPRINT_MASK
-        self._consider(after, _Entry(after.cost.total, self._random.random(), 0, state, opportunity.match))
+        self._consider(after)
 
     def _is_known_to_be_idle(self, state: State, opportunity: Opportunity) -> bool:
         """Whether what is known of the match from elsewhere says that it leads to nothing new."""
@@ -137,24 +137,28 @@ class _Run:
             return False
         return (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK in self._seen
 
-    def _consider(self, after: State, entry: _Entry) -> None:
+    def _consider(self, candidate: Candidate) -> None:
         """Keeps a graph that is new and not too costly."""
-        fingerprint = after.digest.fingerprint
+        fingerprint, cost = candidate.digest.fingerprint, candidate.cost.total
         if fingerprint in self._seen:
             return
         self._seen.add(fingerprint)
-        cost = after.cost.total
         if cost < self._best.cost.total:
-            self._best = after
-            self._best_at = self._watch.seconds
-            self._curve.append((self._best_at, cost))
-            self._since_best = 0
+            self._is_best(candidate.build())
         if cost < self._limit:
-            self._pushed += 1
-            entry.number = self._pushed
-            heapq.heappush(self._queue, entry)
-            if len(self._queue) > _MAX_QUEUE:
-                self._queue = heapq.nsmallest(_MAX_QUEUE // 2, self._queue)
+            self._push(cost, candidate.parent, candidate.match)
+
+    def _is_best(self, state: State) -> None:
+        self._best = state
+        self._best_at = self._watch.seconds
+        self._curve.append((self._best_at, state.cost.total))
+        self._since_best = 0
+
+    def _push(self, cost: float, state: State, match: Match | None) -> None:
+        self._pushed += 1
+        heapq.heappush(self._queue, _Entry(cost, self._random.random(), self._pushed, state, match))
+        if len(self._queue) > _MAX_QUEUE:
+            self._queue = heapq.nsmallest(_MAX_QUEUE // 2, self._queue)
 
     def _macro(self, state: State, substitution: Substitution, roots: list[NodeId]) -> StoppedBy | None:
         """Applies a rule wherever it pays on its own and still does when its turn comes."""
@@ -168,8 +172,17 @@ class _Run:
                 break
         if current is not state and current.parent is not state:
             current.rebase(state)
-            self._consider(current, _Entry(current.cost.total, self._random.random(), 0, current, None))
+            self._consider_built(current)
         return stopped_by
+
+    def _consider_built(self, state: State) -> None:
+        if state.digest.fingerprint in self._seen:
+            return
+        self._seen.add(state.digest.fingerprint)
+        if state.cost.total < self._best.cost.total:
+            self._is_best(state)
+        if state.cost.total < self._limit:
+            self._push(state.cost.total, state, None)
 
     def _cheaper(self, current: State, substitution: Substitution, root: NodeId) -> State | None:
         for match in self._rules.matches_at(current.graph, current.cost.free, substitution, root):
@@ -177,7 +190,7 @@ class _Run:
             rewrite = current.rewritten(match)
             after = None if rewrite is None else current.after(match, rewrite, current.cost.total)
             if after is not None and after.cost.total < current.cost.total:
-                return after
+                return after.build()
         return None
 
     def _interruption(self) -> StoppedBy | None:

@@ -7,10 +7,10 @@ places therefore give one fingerprint in whatever order they are applied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from superopt.ir.graph import Graph, Node, NodeId, Value
+from superopt.ir.graph import Graph, Node, Value
 from superopt.rewriting import Rewrite
 
 _MASK = (1 << 64) - 1
@@ -30,51 +30,76 @@ class Digest:
         total = 0
         for node_id in graph.order:
             node = graph.nodes[node_id]
+            operands = _operands(node, classes.__getitem__)
             for value in node.values:
-                classes[value] = _fresh_class(node, value.port, classes)
-            total += _node_hash(node, classes)
-        return Digest((total + _ends(graph, classes)) & _MASK, classes)
+                classes[value] = hash((node.operator, operands, value.port))
+            total += _node_hash(node, classes.__getitem__)
+        return Digest((total + _ends(graph, classes.__getitem__)) & _MASK, classes)
 
-    def after(self, before: Graph, rewrite: Rewrite) -> Digest:
-        """The digest of the rewritten graph; ``before`` is the graph that this one belongs to."""
-        graph = rewrite.graph
-        classes = dict(self.classes)
-        total = self.fingerprint - _ends(before, classes)
-        rewired: dict[NodeId, None] = {}
+    def after(self, before: Graph, rewrite: Rewrite) -> DigestUpdate:
+        """What a rewrite does to the digest; ``before`` is the graph that this one belongs to."""
+        return DigestUpdate(self, before, rewrite)
+
+
+class DigestUpdate:
+    """The digest after one rewrite: its ``fingerprint`` at once, all of it on demand."""
+
+    def __init__(self, digest: Digest, before: Graph, rewrite: Rewrite) -> None:
+        self._digest = digest
+        self._before = before
+        self._rewrite = rewrite
+        self._classes: dict[Value, int] = {}
+        self.fingerprint = self._follow()
+
+    def build(self) -> Digest:
+        """The digest of the rewritten graph."""
+        classes = {**self._digest.classes, **self._classes}
+        for node_id in self._rewrite.removed:
+            for value in self._before.nodes[node_id].values:
+                del classes[value]
+        return Digest(self.fingerprint, classes)
+
+    def _follow(self) -> int:
+        rewrite, before, after = self._rewrite, self._before, self._rewrite.graph
+        old = self._digest.classes
         added = set(rewrite.added)
-        for value in rewrite.replaced.values():
-            rewired.update((user, None) for user in graph.users(value.node) if user not in added)
+        rewired = {
+            user: None
+            for value in rewrite.replaced.values()
+            for user in after.users(value.node)
+            if user not in added
+        }
+        total = self._digest.fingerprint - _ends(before, old.__getitem__)
         for node_id in (*rewrite.removed, *rewired):
-            total -= _node_hash(before.nodes[node_id], classes)
+            total -= _node_hash(before.nodes[node_id], old.__getitem__)
         kept: dict[Value, int] = {}
-        for old, new in rewrite.replaced.items():
-            kept.setdefault(new, classes[old])
+        for replaced, replacement in rewrite.replaced.items():
+            kept.setdefault(replacement, old[replaced])
         for node_id in rewrite.added:
-            node = graph.nodes[node_id]
+            node = after.nodes[node_id]
+            operands = _operands(node, self._class_of)
             for value in node.values:
                 found = kept.get(value)
-                classes[value] = _fresh_class(node, value.port, classes) if found is None else found
-            total += _node_hash(node, classes)
+                self._classes[value] = hash((node.operator, operands, value.port)) if found is None else found
+            total += _node_hash(node, self._class_of)
         for node_id in rewired:
-            total += _node_hash(graph.nodes[node_id], classes)
-        for node_id in rewrite.removed:
-            for value in before.nodes[node_id].values:
-                del classes[value]
-        return Digest((total + _ends(graph, classes)) & _MASK, classes)
+            total += _node_hash(after.nodes[node_id], self._class_of)
+        return (total + _ends(after, self._class_of)) & _MASK
+
+    def _class_of(self, value: Value) -> int:
+        found = self._classes.get(value)
+        return self._digest.classes[value] if found is None else found
 
 
-def _fresh_class(node: Node, port: int, classes: Mapping[Value, int]) -> int:
-    return hash((node.operator, _operands(node, classes), port))
+def _node_hash(node: Node, class_of: Callable[[Value], int]) -> int:
+    results = tuple(class_of(value) for value in node.values)
+    return hash((node.operator, _operands(node, class_of), results))
 
 
-def _node_hash(node: Node, classes: Mapping[Value, int]) -> int:
-    return hash((node.operator, _operands(node, classes), tuple(classes[value] for value in node.values)))
-
-
-def _operands(node: Node, classes: Mapping[Value, int]) -> tuple[int, ...]:
-    operands = [classes[value] for value in node.inputs]
+def _operands(node: Node, class_of: Callable[[Value], int]) -> tuple[int, ...]:
+    operands = [class_of(value) for value in node.inputs]
     return tuple(sorted(operands) if getattr(node.operator, "commutative", False) else operands)
 
 
-def _ends(graph: Graph, classes: Mapping[Value, int]) -> int:
-    return hash(tuple(classes[value] for value in graph.outputs))
+def _ends(graph: Graph, class_of: Callable[[Value], int]) -> int:
+    return hash(tuple(class_of(value) for value in graph.outputs))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.digest import Digest
+from optimizer.cost.graph_cost import GraphCost, Update
+from optimizer.search.digest import Digest, DigestUpdate
 from optimizer.search.rules import Change, RuleSet, nodes_read
 from superopt.ir.graph import Graph
 from superopt.rewriting import Match, Rewrite, apply_match
@@ -56,15 +57,12 @@ class State:
         """The graph after a match; None when the match does not apply."""
         return apply_match(self.graph, match)
 
-    def after(self, match: Match, rewrite: Rewrite, limit: float) -> State | None:
-        """The state after a rewrite; None when it is certainly not below the limit."""
-        cost = self.cost.after(rewrite, limit)
-        if cost is None:
+    def after(self, match: Match, rewrite: Rewrite, limit: float = math.inf) -> Candidate | None:
+        """What a rewrite leads to; None when that is certainly not below the limit."""
+        update = self.cost.after(rewrite, limit)
+        if update is None:
             return None
-        state = State(cost, self.digest.after(self.graph, rewrite))
-        state.parent, state.step = self, match
-        state.base, state.change = self, Change.of(self.graph, rewrite)
-        return state
+        return Candidate(self, match, rewrite, update, self.digest.after(self.graph, rewrite))
 
     def rebase(self, base: State) -> None:
         """Derives the matches from those of an ancestor, over all changes since."""
@@ -111,6 +109,24 @@ class State:
             and all(node in nodes for node in nodes_read(match))
             and any(value.node not in self.cost.free for value in match.outputs)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A state that may be worth building."""
+
+    parent: State
+    match: Match
+    rewrite: Rewrite
+    cost: Update
+    digest: DigestUpdate
+
+    def build(self) -> State:
+        """The state, complete."""
+        state = State(self.cost.build(), self.digest.build())
+        state.parent, state.step, state.base = self.parent, self.match, self.parent
+        state.change = Change.of(self.parent.graph, self.rewrite)
+        return state
 
 
 def _carried(opportunity: Opportunity, around: frozenset[int]) -> Opportunity:

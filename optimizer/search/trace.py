@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -94,7 +93,7 @@ def without_rules(
     rules: Iterable[Substitution],
     dropped: Container[str],
 ) -> tuple[GraphCost, tuple[TraceStep, ...]]:
-    """The graph and the trace when the steps of some rules are left out, and what cannot be done without them.
+    """The graph and the trace without the steps of some rules, and without what needs those.
 
     The nodes that a step adds have other ids then; later steps are applied at the nodes that correspond.
     """
@@ -115,8 +114,9 @@ def without_rules(
         rewrite = None if match is None else apply_match(cost.graph, match)
         if match is None or rewrite is None:
             continue
-        after = cost.after(rewrite, math.inf)
-        assert after is not None, "no cost reaches infinity"
+        update = cost.after(rewrite)
+        assert update is not None, "without a limit there is always a cost"
+        after = update.build()
         trace.append(_step(cost, match, after))
         ids.update(zip(recorded.added, rewrite.added, strict=False))
         cost = after
@@ -134,7 +134,7 @@ class _MovedStep:
 def _step(before: GraphCost, match: Match, after: GraphCost) -> TraceStep:
     substitution = match.substitution
     choices = _matches_at(before.graph, substitution, match.sites)
-    choice = next(i for i, other in enumerate(choices) if _binds_alike(other, match))
+    choice = next(i for i, other in enumerate(choices) if other == match)
     return TraceStep(
         rule=substitution.rule_id,
         equation=written(substitution),
@@ -160,12 +160,3 @@ def _matches_at(graph: Graph, substitution: Substitution, site: Sequence[NodeId]
     if not site or any(node not in graph.nodes for node in site):
         return []
     return [m for m in find_matches(graph, substitution, site[:1]) if m.sites == tuple(site)]
-
-
-def _binds_alike(left: Match, right: Match) -> bool:
-    return (left.values, left.attributes, left.terms, left.cuts) == (
-        right.values,
-        right.attributes,
-        right.terms,
-        right.cuts,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import pytest
@@ -104,7 +103,13 @@ def test_costs_matches_and_fingerprints_follow_any_walk(objective: Objective, se
         for match in draw.sample(full, len(full)):
             rewrite = state.rewritten(match)
             if rewrite is not None:
-                after = state.after(match, rewrite, math.inf)
+                candidate = state.after(match, rewrite)
+                assert candidate is not None
+                after = candidate.build()
+                assert (after.cost.total, after.digest.fingerprint) == (
+                    candidate.cost.total,
+                    candidate.digest.fingerprint,
+                )
                 break
         if after is None:
             break
@@ -132,8 +137,8 @@ def test_commuting_rewrites_reach_one_fingerprint() -> None:
             match = start.found[index].match
             rewrite = state.rewritten(match)
             assert rewrite is not None
-            after = state.after(match, rewrite, math.inf)
-            assert after is not None
-            state = after
+            candidate = state.after(match, rewrite)
+            assert candidate is not None
+            state = candidate.build()
         found.add(state.digest.fingerprint)
     assert len(found) == 1
