@@ -1,0 +1,47 @@
+"""Every case of ONNX's backend suite that plain ONNX Runtime passes must pass after a transformation, too."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.backend import Suite, Transform
+from tests.onnx_io import forcing
+
+TRANSFORMS: dict[str, Transform] = {
+    "lifted and lowered": forcing.written_as_it_was,
+    "every liftable node written anew": forcing.written_anew,
+    "every other node written anew": forcing.every_other_node_written_anew,
+}
+
+EXPECTED_AT_LEAST = 1700
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    """The suite, its real networks unpacked into a directory of the test run."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("ONNX_MODELS", str(tmp_path_factory.mktemp("onnx-models")))
+        warnings.simplefilter("ignore")  # numpy, where the suite's own definitions overflow
+        yield Suite()
+
+
+@pytest.fixture(scope="module")
+def baseline(suite: Suite) -> tuple[str, ...]:
+    """The cases that ONNX Runtime passes by itself."""
+    passed = tuple(outcome.case for outcome in suite.run(suite.names, bytes) if outcome.passed)
+    print(f"plain ONNX Runtime passes {len(passed)} of {len(suite.names)} cases")  # noqa: T201
+    assert len(passed) >= EXPECTED_AT_LEAST
+    return passed
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_every_case_that_the_runtime_passes_still_passes(
+    suite: Suite, baseline: tuple[str, ...], name: str
+) -> None:
+    failed = [outcome for outcome in suite.run(baseline, TRANSFORMS[name]) if not outcome.passed]
+    print(f"{name}: {len(baseline) - len(failed)} of {len(baseline)} cases pass")  # noqa: T201
+    report = "\n".join(f"{outcome.case}: {outcome.message}" for outcome in failed[:10])
+    assert not failed, f"{len(failed)} cases fail: {[outcome.case for outcome in failed]}\n{report}"
