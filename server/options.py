@@ -1,0 +1,57 @@
+"""What can be asked of an optimization over HTTP; the names are those of the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from server.problem_types import ProblemType
+from server.problems import Problem, field_errors, sentence
+
+Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class OptimizationOptions(BaseModel):
+    """The options of an optimization; what is left out has the default of ``superopt optimize``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    objective: Literal["latency", "throughput", "training", "memory", "flops"] = "latency"
+    target: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "cpu"
+    """A device or the name of a cost profile."""
+    search: Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")] = "backtracking"
+    budget: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds for everything, measuring and checking included."""
+    max_candidates: Annotated[int | None, Field(ge=1)] = None
+    alpha: Annotated[float, Field(ge=1, le=10)] = 1.05
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    threads: Annotated[int | None, Field(ge=1, le=1024)] = None
+    dim: Annotated[dict[Name, Annotated[int, Field(ge=1)]], Field(max_length=100)] = {}
+    """Sizes at which dynamic dimensions are priced."""
+    tolerance: Annotated[float | None, Field(gt=0)] = None
+    keep: Annotated[list[Name], Field(max_length=10_000)] = []
+    """Names of nodes that stay as they are."""
+    exclude_rule: Annotated[list[Name], Field(max_length=10_000)] = []
+    """Ids of rules that are not used."""
+    runtime: Literal["onnxruntime"] | None = None
+    """None: standard ONNX operators only."""
+
+
+def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:
+    """The options that the text (JSON) gives, without defaults; ends the request if they cannot be used."""
+    try:
+        content: object = json.loads(text or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise Problem(ProblemType.OPTIONS, f"options: not JSON: {error}") from error
+    try:
+        options = OptimizationOptions.model_validate(content)
+    except ValidationError as error:
+        errors = field_errors(error)
+        raise Problem(ProblemType.OPTIONS, f"options: {sentence(errors)}", errors=errors) from error
+    if options.budget > max_seconds:
+        raise Problem(
+            ProblemType.OPTIONS, f"options: budget: at most {max_seconds:g} seconds, got {options.budget:g}"
+        )
+    return options.model_dump(exclude_unset=True)

@@ -1,0 +1,108 @@
+"""Requests that fail end with a problem document (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from server.problem_types import ProblemType
+from superopt.errors import MissingServiceError
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+
+class Problem(Exception):  # noqa: N818 - what it carries is the answer
+    """Ends a request with a problem document."""
+
+    def __init__(
+        self,
+        type_: ProblemType,
+        detail: str,
+        *,
+        errors: Sequence[Mapping[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.type = type_
+        self.detail = detail
+        self.errors = errors
+        self.headers = dict(headers or {})
+
+    def response(self, request: Request) -> JSONResponse:
+        """The response that says so."""
+        document = self.type.document(self.detail, instance=request.url.path)
+        if self.errors:
+            document["errors"] = list(self.errors)
+        return JSONResponse(document, self.type.status, self.headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Makes every failure of the application a problem document."""
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(MissingServiceError, _database)
+    app.add_exception_handler(Exception, _internal)
+
+
+def field_errors(error: RequestValidationError | ValueError, drop: int = 0) -> list[dict[str, str]]:
+    """Where and what is wrong, from a pydantic error; ``drop`` leading parts of each place are left out."""
+    found = cast("Sequence[Mapping[str, object]]", getattr(error, "errors", list)())
+    return [
+        {
+            "field": ".".join(str(part) for part in cast("tuple[object, ...]", entry["loc"])[drop:]),
+            "detail": str(entry["msg"]),
+        }
+        for entry in found
+    ]
+
+
+def sentence(errors: Sequence[Mapping[str, str]]) -> str:
+    """The first of ``field_errors`` as a sentence."""
+    first = errors[0]
+    return f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
+
+
+def _problem(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)
+    return error.response(request)
+
+
+_BY_STATUS = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD, 415: ProblemType.CONTENT_TYPE}
+
+
+def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    type_ = _BY_STATUS.get(error.status_code, ProblemType.BAD_REQUEST)
+    if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        type_ = ProblemType.INTERNAL
+    return Problem(
+        type_, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers
+    ).response(request)
+
+
+def _validation(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    errors = field_errors(error, drop=1)
+    return Problem(ProblemType.PARAMETERS, sentence(errors), errors=errors).response(request)
+
+
+def _database(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s %s: %s", request.method, request.url.path, error)
+    detail = "the database does not answer; try again later"
+    return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
+
+
+def _internal(request: Request, error: Exception) -> JSONResponse:
+    number = secrets.token_hex(8)
+    _log.error("%s %s: internal error %s", request.method, request.url.path, number, exc_info=error)
+    return Problem(ProblemType.INTERNAL, f"report the number {number} of the log").response(request)

@@ -1,0 +1,81 @@
+"""Who may do what: API keys as bearer tokens; without any key made, only this machine is served."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from server.problem_types import ProblemType
+from server.problems import Problem
+from server.state import state_of
+
+Scope: TypeAlias = Literal["submit", "read", "admin"]
+LOCAL_OWNER = ""
+
+
+def require(scope: Scope) -> Callable[[Request], str]:
+    """A dependency that gives the id of the API key (empty for this machine without keys), or ends the
+    request.
+    """
+
+    def owner(request: Request) -> str:
+        _refuse_cross_site(request)
+        keys = state_of(request).database.keys
+        if not keys.any_made():
+            _refuse_remote(request)
+            return LOCAL_OWNER
+        key = keys.recognise(_token(request))
+        if key is None:
+            raise Problem(
+                ProblemType.UNAUTHENTICATED,
+                "the API key is missing, unknown or revoked; send it as Authorization: Bearer KEY",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if scope not in key.scopes and "admin" not in key.scopes:
+            raise Problem(ProblemType.FORBIDDEN, f"the API key {key.name!r} lacks the scope {scope}")
+        return key.id
+
+    return owner
+
+
+def local_or_keys(request: Request) -> None:
+    """A dependency for what needs no key: ends requests from elsewhere while no key is made."""
+    if not state_of(request).database.keys.any_made():
+        _refuse_remote(request)
+
+
+def _token(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _refuse_remote(request: Request) -> None:
+    """The client must be this machine, and must have meant it: a page elsewhere whose name resolves to
+    this machine (DNS rebinding) sends its own name as Host.
+    """
+    client = request.client.host if request.client else ""
+    if not (is_loopback(client) and is_loopback(request.url.hostname or "")):
+        raise Problem(
+            ProblemType.REMOTE, "make an API key with `superopt keys create NAME` to serve other machines"
+        )
+
+
+def _refuse_cross_site(request: Request) -> None:
+    """A page of another site can post forms to this machine; browsers say where a request comes from."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise Problem(ProblemType.CROSS_SITE, f"requests from {origin} are not served")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

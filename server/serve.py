@@ -1,0 +1,120 @@
+"""The whole service on one machine: an HTTP server and worker processes, which end together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from types import FrameType
+
+import uvicorn
+
+from server.app import create_app
+from server.security import is_loopback
+from server.settings import Settings
+from server.state import shared_state
+from substitution_db import open_database
+
+_RESTART_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+def serve(
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    workers: int = 1,
+    database_url: str | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """Serves HTTP and does jobs until SIGTERM or SIGINT; then ends requests and workers in an orderly way.
+
+    ``port`` 0 takes a free one. With 0 workers it only serves (``superopt worker`` does jobs elsewhere).
+    Raises InvalidOptionError and MissingServiceError, and OSError when the address cannot be used.
+    """
+    settings = settings or Settings.from_environment()
+    with open_database(database_url) as database:
+        if not is_loopback(host) and not database.keys.any_made():
+            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
+        app = create_app(settings, database)
+        configuration = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            log_level="info",
+            server_header=False,
+            timeout_graceful_shutdown=int(settings.shutdown_seconds),
+            limit_concurrency=1000,
+        )
+        server = _Server(configuration, shared_state(app).stopping)
+        listening = configuration.bind_socket()
+        with listening, _Workers(workers, database.url, settings):
+            server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Tells open event streams to end when it is told to stop."""
+
+    def __init__(self, configuration: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(configuration)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._stopping.set()
+        super().handle_exit(sig, frame)
+
+
+class _Workers:
+    """Worker processes; one that dies is replaced, and none outlives this process.
+
+    Each holds the reading end of a pipe whose writing end is only here: it ends when the pipe closes, however
+    this process ends.
+    """
+
+    def __init__(self, count: int, database_url: str, settings: Settings) -> None:
+        self._count = count
+        self._environment = {
+            **os.environ,
+            **settings.to_environment(),
+            "SUPEROPT_DATABASE_URL": database_url,
+        }
+        self._grace = settings.shutdown_seconds + settings.cancel_seconds
+        self._stopping = threading.Event()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        self._processes = [self._start() for _ in range(self._count)]
+        self._watcher.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._watcher.join()
+        os.close(self._writing)
+        os.close(self._reading)
+        deadline = time.monotonic() + self._grace
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_RESTART_SECONDS):
+            for index, process in enumerate(self._processes):
+                if process.poll() is not None:
+                    _log.error("a worker ended with %s; starting another", process.returncode)
+                    self._processes[index] = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "server.worker", "--until-closed", str(self._reading)],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[self._reading],
+            start_new_session=True,  # Ctrl-C in a terminal is for this process, which ends them in order
+        )

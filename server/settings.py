@@ -1,0 +1,102 @@
+"""Settings of the service; each is read from the environment variable ``SUPEROPT_`` + its name in
+capitals.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Self
+
+import psutil
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from superopt.errors import InvalidOptionError
+
+PREFIX = "SUPEROPT_"
+_GIBIBYTE = 1 << 30
+
+
+def _most_of_memory() -> int:
+    return psutil.virtual_memory().total * 3 // 4
+
+
+class Settings(BaseModel):
+    """Limits and times of the service. Bytes and seconds, as the names say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_upload_bytes: int = Field(default=8 * _GIBIBYTE, gt=0)
+    """Largest request to ``POST /v1/optimizations``: the model, its external data and everything else."""
+
+    max_upload_files: int = Field(default=1000, gt=0)
+    """Most files of external data in one request."""
+
+    max_queued_jobs: int = Field(default=1000, gt=0)
+    """Jobs that may wait at one time."""
+
+    max_model_nodes: int = Field(default=200_000, gt=0)
+    """Most nodes in a model, those in subgraphs and functions not counted."""
+
+    max_job_seconds: float = Field(default=3600.0, gt=0)
+    """Time for a job, and the largest ``budget`` that can be asked for."""
+
+    max_job_bytes: int = Field(default_factory=_most_of_memory, gt=0)
+    """Resident memory of a job's processes; by default three quarters of the machine's."""
+
+    max_job_attempts: int = Field(default=3, gt=0)
+    """How often a job is started whose process or worker dies."""
+
+    min_free_bytes: int = Field(default=_GIBIBYTE, ge=0)
+    """Uploads are refused when less disk than this would be left."""
+
+    max_wait_seconds: float = Field(default=60.0, ge=0)
+    """The longest ``Prefer: wait``."""
+
+    max_prove_seconds: float = Field(default=60.0, gt=0)
+    """Time for ``POST /v1/substitutions/prove``."""
+
+    max_proofs_at_once: int = Field(default=2, gt=0)
+    """Equations that are being proved at one time."""
+
+    retention_seconds: float = Field(default=7 * 86400.0, gt=0)
+    """How long a job is kept after it ended."""
+
+    poll_seconds: float = Field(default=0.3, gt=0)
+    """How often idle workers and event streams look for news in the database."""
+
+    lease_seconds: float = Field(default=30.0, gt=0)
+    """How long a job stays with a worker that gives no sign of life."""
+
+    heartbeat_seconds: float = Field(default=10.0, gt=0)
+    """How often a worker gives a sign of life."""
+
+    cancel_seconds: float = Field(default=10.0, ge=0)
+    """How long a cancelled job may take to end by itself."""
+
+    shutdown_seconds: float = Field(default=15.0, ge=0)
+    """How long requests and workers may take to end when the service stops."""
+
+    optimize_file: str = Field(default="superopt.api:optimize_file", pattern=r"^[\w.]+:\w+$")
+    """The function that does a job, as ``module:name`` (see ``server.work.OptimizeFile``)."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """The settings that the environment gives; raises InvalidOptionError for a value that makes no
+        sense.
+        """
+        given = {
+            name: environment[variable]
+            for name in cls.model_fields
+            if (variable := PREFIX + name.upper()) in environment
+        }
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise InvalidOptionError(f"{name}: {first['msg']}, got {first['input']!r}") from None
+
+    def to_environment(self) -> dict[str, str]:
+        """The environment variables that give these settings to another process."""
+        return {PREFIX + name.upper(): str(value) for name, value in self.model_dump().items()}

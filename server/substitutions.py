@@ -1,0 +1,123 @@
+"""``/v1/substitutions``: the library, read only, and proving an equation."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from server.child import Died, Done, Failed, Limits, Stopped, run_in_child
+from server.documents import (
+    ProblemDocument,
+    ProofAnswer,
+    ProofRequest,
+    SubstitutionDocument,
+    SubstitutionPage,
+)
+from server.problem_types import ProblemType
+from server.problems import Problem
+from server.security import require
+from server.state import State, state_of
+from substitution_db import Outcome, RuleFilter, RuleStatus
+from substitution_db.records import JsonObject
+from superopt.equations import format_equation, parse_equation, rule_id
+from superopt.errors import InvalidEquationError, InvalidOptionError
+
+router = APIRouter(
+    prefix="/v1/substitutions", tags=["substitutions"], responses={"default": {"model": ProblemDocument}}
+)
+Reader = Annotated[str, Depends(require("read"))]
+PROVE = "server.proving:prove_in_child"
+
+
+@router.get("")
+def list_substitutions(
+    request: Request,
+    _: Reader,
+    status: RuleStatus | None = None,
+    operator: Annotated[str | None, Query(max_length=64)] = None,
+    q: Annotated[str | None, Query(max_length=200, description="A text in the equation.")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(max_length=64)] = None,
+) -> SubstitutionPage:
+    """List rules, smallest first."""
+    chosen = RuleFilter(status=status, operator=operator, text=q)
+    try:
+        rules = state_of(request).database.rules.list(chosen, after=cursor, limit=limit + 1)
+    except InvalidOptionError as error:
+        raise Problem(ProblemType.PARAMETERS, f"cursor: {error}") from error
+    shown = rules[:limit]
+    return SubstitutionPage(
+        items=[SubstitutionDocument.of(rule) for rule in shown],
+        next=shown[-1].id if len(rules) > limit else None,
+    )
+
+
+@router.get("/{identity}")
+def read(request: Request, _: Reader, identity: str) -> SubstitutionDocument:
+    """Read a rule with its proof."""
+    rule = state_of(request).database.rules.get(identity)
+    if rule is None:
+        raise Problem(ProblemType.NOT_FOUND, f"there is no rule {identity[:64]}")
+    return SubstitutionDocument.of(rule)
+
+
+@router.post("/prove")
+def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
+    """Judge an equation as written: verified, refuted with a counterexample, or unproved."""
+    state = state_of(request)
+    try:
+        equation = parse_equation(asked.equation)
+    except InvalidEquationError as error:
+        raise Problem(ProblemType.EQUATION, str(error)) from error
+    identity = rule_id(equation)
+    verdict = _verdict(state, asked.equation)
+    known = state.database.rules.get(identity)
+    return ProofAnswer.model_validate(
+        {
+            **verdict,
+            "id": identity,
+            "equation": format_equation(equation),
+            "known": None if known is None else known.status,
+        }
+    )
+
+
+def _verdict(state: State, equation: str) -> JsonObject:
+    """The verdict of a child process; an equation that takes too long or too much memory is unproved."""
+    settings = state.settings
+    limits = Limits(settings.max_prove_seconds, settings.max_job_bytes, 0.0)
+    if not state.proofs.acquire(blocking=False):
+        raise Problem(ProblemType.BUSY, "other equations are being proved", headers={"Retry-After": "5"})
+    try:
+        ending = run_in_child(
+            PROVE, {"equation": equation}, limits, wanted=lambda: not state.stopping.is_set()
+        )
+    finally:
+        state.proofs.release()
+    match ending:
+        case Done(result):
+            return result
+        case Failed(problem) if problem.get("type") == _slug(ProblemType.EQUATION):
+            raise Problem(ProblemType.EQUATION, str(problem["detail"]))
+        case Failed(problem) | Died(problem):
+            return _unproved(cast("str", problem["detail"]))
+        case Stopped():
+            raise Problem(ProblemType.BUSY, "the service is stopping")
+
+
+def _slug(type_: ProblemType) -> str:
+    return f"/problems/{type_.slug}"
+
+
+def _unproved(reason: str) -> JsonObject:
+    return {
+        "verdict": str(Outcome.UNPROVED),
+        "prover": "",
+        "version": "",
+        "axioms_used": [],
+        "milliseconds": 0.0,
+        "validated_shapes": [],
+        "counterexample": None,
+        "reason": reason,
+    }

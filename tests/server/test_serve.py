@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from server.settings import Settings
+
+PROGRAM = "from server.serve import serve; serve(port=0, workers=1)"
+
+
+@pytest.fixture
+def service(settings: Settings, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The whole service as a process, with one worker, and its address."""
+    environment = {
+        **os.environ,
+        **settings.to_environment(),
+        "SUPEROPT_DATABASE_URL": f"sqlite:///{tmp_path}/service.db",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    address = ""
+    while not address:
+        line = process.stderr.readline()
+        assert line, "the service ended"
+        found = re.search(r"running on (http://127.0.0.1:\d+)", line)
+        address = found.group(1) if found else ""
+    yield process, address
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def test_a_job_over_a_socket_and_an_orderly_end(
+    service: tuple[subprocess.Popen[str], str], model: bytes
+) -> None:
+    process, address = service
+    with httpx.Client(base_url=address, timeout=30) as client:
+        response = client.post(
+            "/v1/optimizations", files={"model": ("net.onnx", model)}, data={"options": '{"seed": 1}'}
+        )
+        assert response.status_code == 202
+        states: list[str] = []
+        with client.stream("GET", response.json()["links"]["events"]) as events:
+            for line in events.iter_lines():
+                if line.startswith("data: ") and "state" in json.loads(line[6:]):
+                    states.append(json.loads(line[6:])["state"])
+        assert states == ["queued", "running", "succeeded"]
+        done = client.get(response.headers["location"]).json()
+        assert client.get(done["links"]["model"]).content == model
+        assert client.get(done["links"]["report"]).json()["options"] == {"seed": 1}
+        waited = client.post("/v1/optimizations", files={"model": model}, headers={"Prefer": "wait=20"})
+        assert (waited.status_code, waited.json()["state"]) == (200, "succeeded")
+        workers = descendants(process)
+        assert len(workers) == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+    assert [worker for worker in workers if worker.is_running()] == []
+
+
+def test_kill_9_of_the_service_leaves_no_process(
+    service: tuple[subprocess.Popen[str], str], model: bytes
+) -> None:
+    process, address = service
+    httpx.post(f"{address}/v1/optimizations", files={"model": model})
+    while len(family := descendants(process)) < 2:
+        time.sleep(0.02)
+    process.kill()
+    psutil.wait_procs(family, timeout=20)
+    assert [member for member in family if member.is_running()] == []

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import pytest
+
+from server.app import create_app
+from server.locations import display_name
+from server.settings import Settings
+from substitution_db import Database
+from tests.server.conftest import Http, problem
+
+URL = "/v1/optimizations"
+BOUNDARY = "multipart/form-data; boundary=b"
+
+
+def incoming(database: Database) -> list[str]:
+    directory = database.blobs.directory / "incoming"
+    return [path.name for path in directory.iterdir()] if directory.exists() else []
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "../w.bin",
+        "/etc/passwd",
+        "a/../../w.bin",
+        "a//w.bin",
+        "./w.bin",
+        "a/.",
+        "",
+        "a\\b",
+        "C:\\w.bin",
+        "w\u0000.bin",
+        "w\n.bin",
+        "x" * 256,
+        "/".join(["x" * 200] * 6),
+        "model.onnx",
+        "model.onnx/w.bin",
+    ],
+)
+def test_no_location_leaves_the_directory_of_the_job(
+    http: Http, database: Database, model: bytes, location: str
+) -> None:
+    quoted = location.replace("\\", "\\\\").encode()
+    body = (
+        b'--b\r\nContent-Disposition: form-data; name="model"; filename="m.onnx"\r\n\r\n' + model + b"\r\n"
+        b'--b\r\nContent-Disposition: form-data; name="data"; filename="'
+        + quoted
+        + b'"\r\n\r\nx\r\n--b--\r\n'
+    )
+    response = http("POST", URL, content=body, headers={"Content-Type": BOUNDARY})
+    assert problem(response)[1] == "invalid-upload"
+    assert http("GET", URL).json()["items"] == []
+    assert incoming(database) == []
+
+
+@pytest.mark.parametrize(
+    ("locations", "accepted"),
+    [
+        (["w.bin", "sub/w.bin"], True),
+        (["gewicht-ü.bin", "重み.bin"], True),
+        (["w.bin", "w.bin"], False),
+        (["w", "w/x"], False),
+    ],
+)
+def test_locations_are_distinct_files(http: Http, model: bytes, locations: list[str], accepted: bool) -> None:  # noqa: FBT001
+    files = [("model", ("m.onnx", model)), *(("data", (name, b"x")) for name in locations)]
+    response = http("POST", URL, files=files)
+    assert response.status_code == (202 if accepted else 422)
+    if accepted:
+        stored = [file["name"] for file in response.json()["files"] if file["role"] == "data"]
+        assert sorted(stored) == sorted(locations)
+
+
+PART = b'--b\r\nContent-Disposition: form-data; name="%s"; filename="x"\r\n\r\n%s\r\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "expected"),
+    [
+        (b"", BOUNDARY, (422, "invalid-upload")),
+        (b"nonsense", BOUNDARY, (422, "invalid-upload")),
+        (PART % (b"model", b"m"), BOUNDARY, (422, "invalid-upload")),
+        (b"--b--\r\n", BOUNDARY, (422, "invalid-upload")),
+        (PART % (b"model", b"m") * 2 + b"--b--\r\n", BOUNDARY, (422, "invalid-upload")),
+        (PART % (b"data", b"m") + b"--b--\r\n", BOUNDARY, (422, "invalid-upload")),
+        (PART % (b"what", b"m") + b"--b--\r\n", BOUNDARY, (422, "invalid-upload")),
+        (PART % (b"options", b" " * (1 << 21)) + b"--b--\r\n", BOUNDARY, (413, "upload-too-large")),
+        (PART % (b"cluster", b" " * (1 << 21)) + b"--b--\r\n", BOUNDARY, (413, "upload-too-large")),
+        (b"--b\r\n" + b"X-Long: " + b"y" * 100_000, BOUNDARY, (422, "invalid-upload")),
+        (b"{}", "application/json", (415, "unsupported-media-type")),
+        (b"", "multipart/form-data", (415, "unsupported-media-type")),
+        (b"", "multipart/form-data; boundary=" + "b" * 300, (415, "unsupported-media-type")),
+    ],
+)
+def test_a_body_that_is_not_what_is_expected(
+    http: Http, database: Database, body: bytes, kind: str, expected: tuple[int, str]
+) -> None:
+    assert problem(http("POST", URL, content=body, headers={"Content-Type": kind})) == expected
+    assert incoming(database) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "detail"),
+    [
+        ("nonsense", "options: not JSON"),
+        ("[]", "options: Input should be"),
+        ('{"speed": 1}', "options: speed: Extra inputs are not permitted"),
+        ('{"budget": -1}', "options: budget: Input should be greater than 0"),
+        ('{"budget": NaN}', "options: budget: "),
+        ('{"budget": 1e9}', "options: budget: at most 3600 seconds"),
+        ('{"alpha": 0.5}', "options: alpha: "),
+        ('{"target": "/etc/passwd"}', "options: target: "),
+        ('{"dim": {"batch": 0}}', "options: dim.batch: "),
+        ('{"objective": "beauty"}', "options: objective: "),
+        ("[" * 100_000, "options: "),
+    ],
+)
+def test_options_are_checked(http: Http, model: bytes, options: str, detail: str) -> None:
+    response = http("POST", URL, files={"model": model}, data={"options": options})
+    assert problem(response) == (422, "invalid-options")
+    assert response.json()["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"max_upload_bytes": 100}, (413, "upload-too-large")),
+        ({"max_upload_files": 1}, (413, "upload-too-large")),
+        ({"min_free_bytes": 1 << 60}, (507, "disk-full")),
+    ],
+)
+def test_limits(
+    settings: Settings, database: Database, model: bytes, changes: dict[str, int], expected: tuple[int, str]
+) -> None:
+    http = Http(create_app(settings.model_copy(update=changes), database))
+    files = [("model", ("m", model)), ("data", ("a", b"x")), ("data", ("b", b"x"))]
+    assert problem(http("POST", URL, files=files)) == expected
+    assert incoming(database) == []
+
+
+def test_a_body_without_length_is_limited_too(settings: Settings, database: Database) -> None:
+    http = Http(create_app(settings.model_copy(update={"max_upload_bytes": 5_000_000}), database))
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        yield b'--b\r\nContent-Disposition: form-data; name="model"; filename="m"\r\n\r\n'
+        while sent < 1 << 30:
+            sent += 100_000
+            yield b"x" * 100_000
+
+    response = http("POST", URL, content=endless(), headers={"Content-Type": BOUNDARY})
+    assert problem(response) == (413, "upload-too-large")
+    assert sent < 10_000_000
+    assert incoming(database) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("net.onnx", "net.onnx"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\models\\net.onnx", "net.onnx"),
+        ("", "model.onnx"),
+        ("..", "model.onnx"),
+        ("a\r\nb.onnx", "ab.onnx"),
+        ("模型.onnx", "模型.onnx"),
+        ("x" * 500, "x" * 100),
+    ],
+)
+def test_names_for_people(sent: str, shown: str) -> None:
+    assert display_name(sent) == shown

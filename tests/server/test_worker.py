@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from server.settings import Settings
+from server.worker import Worker
+from substitution_db import Database
+from substitution_db.jobs import NewJob
+from substitution_db.records import Job, JobFile, JobRole, JobState
+
+Work = Callable[..., None]
+
+
+@pytest.fixture
+def job(database: Database, model: bytes) -> Job:
+    """A waiting job."""
+    blob = database.blobs.put_bytes(model)
+    file = JobFile(JobRole.MODEL, "model.onnx", blob.sha256, blob.bytes)
+    return database.jobs.submit(NewJob("net.onnx", [file], max_attempts=2))
+
+
+def after(database: Database, job: Job) -> Job:
+    stored = database.jobs.get(job.id)
+    assert stored is not None
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("function", "changes", "state", "slug", "detail"),
+    [
+        ("refuse", {}, "failed", "invalid-input", "target: expected cpu or cuda, got abacus"),
+        ("miss", {}, "failed", "missing-service", "there is no CUDA device"),
+        (
+            "have_a_bug",
+            {},
+            "failed",
+            "optimization-error",
+            "the process ended with 1; its log says more",
+        ),
+        ("hang", {"max_job_seconds": 1.0}, "failed", "time-limit", "it may take 1 seconds"),
+        ("eat_memory", {"max_job_bytes": 400 << 20}, "failed", "memory-limit", "it may use 400 MiB"),
+        ("copy", {"max_model_nodes": 1}, "failed", "model-too-large", "the model has 2 nodes, 1 are allowed"),
+        ("crash", {}, "queued", None, None),
+    ],
+)
+def test_no_job_takes_the_worker_with_it(
+    database: Database,
+    job: Job,
+    work: Work,
+    function: str,
+    changes: dict[str, float],
+    state: str,
+    slug: str | None,
+    detail: str | None,
+) -> None:
+    work(function, **changes)
+    ended = after(database, job)
+    assert ended.state == state
+    if slug is None:
+        work(function, **changes)
+        ended = after(database, job)
+        assert ended.state is JobState.CRASHED
+        slug, detail = "process-lost", "the process was ended by SIGSEGV"
+    assert ended.error is not None
+    assert (ended.error["type"], ended.error["detail"]) == (f"/problems/{slug}", detail)
+    assert database.blobs.work_directories() == frozenset()
+
+
+def test_a_child_that_died_is_started_again(
+    database: Database, job: Job, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRASHED_ALREADY", str(tmp_path / "crashed"))
+    work("crash_once")
+    assert after(database, job).state is JobState.QUEUED
+    work("crash_once")
+    assert (after(database, job).state, after(database, job).attempts) == (JobState.SUCCEEDED, 2)
+
+
+def start(database: Database, settings: Settings, function: str) -> tuple[threading.Thread, threading.Event]:
+    stop = threading.Event()
+    changed = settings.model_copy(update={"optimize_file": f"work_functions:{function}"})
+    thread = threading.Thread(target=Worker(database, changed, stop).run)
+    thread.start()
+    return thread, stop
+
+
+def wait_for_progress(database: Database, job: Job) -> dict[str, object]:
+    while not (progress := after(database, job).progress):
+        time.sleep(0.02)
+    return dict(progress)
+
+
+def test_a_worker_that_stops_gives_its_job_back(database: Database, job: Job, settings: Settings) -> None:
+    thread, stop = start(database, settings, "wait_until_cancelled")
+    wait_for_progress(database, job)
+    stop.set()
+    thread.join()
+    assert (after(database, job).state, after(database, job).attempts) == (JobState.QUEUED, 0)
+
+
+def test_a_job_that_does_not_listen_is_ended(database: Database, job: Job, settings: Settings) -> None:
+    thread, stop = start(database, settings.model_copy(update={"cancel_seconds": 0.2}), "hang")
+    pid = wait_for_progress(database, job)["pid"]
+    database.jobs.cancel(job.id)
+    while not after(database, job).state.final:
+        time.sleep(0.02)
+    stop.set()
+    thread.join()
+    assert after(database, job).state is JobState.CANCELLED
+    assert not psutil.pid_exists(int(str(pid)))
+
+
+def test_a_job_lost_to_another_worker_is_dropped(database: Database, job: Job, settings: Settings) -> None:
+    thread, stop = start(database, settings.model_copy(update={"lease_seconds": 0.01}), "hang")
+    wait_for_progress(database, job)
+    heir = database.queue("heir")
+    while (lease := heir.claim()) is None:
+        time.sleep(0.01)
+    stop.set()
+    thread.join()
+    assert heir.state(lease) is JobState.RUNNING
+    assert heir.succeed(lease, []).state is JobState.SUCCEEDED
+
+
+def test_kill_9_of_a_worker_leaves_no_process_and_no_job_behind(
+    database: Database, job: Job, settings: Settings
+) -> None:
+    reading, writing = os.pipe()
+    environment = {
+        **os.environ,
+        **settings.model_copy(
+            update={"optimize_file": "work_functions:hang", "lease_seconds": 1.0, "heartbeat_seconds": 0.3}
+        ).to_environment(),
+        "SUPEROPT_DATABASE_URL": database.url,
+    }
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "server.worker", "--until-closed", str(reading)],
+        env=environment,
+        pass_fds=[reading],
+    )
+    pid = int(str(wait_for_progress(database, job)["pid"]))
+    time.sleep(1.5)  # longer than the lease, which heartbeats keep
+    assert database.queue("other").claim() is None
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    os.close(reading)
+    os.close(writing)
+    heir = database.queue("heir")
+    while (lease := heir.claim()) is None:
+        time.sleep(0.02)
+    assert (lease.job.id, lease.job.attempts) == (job.id, 2)
+    while psutil.pid_exists(pid):
+        time.sleep(0.02)
+
+
+@pytest.mark.usefixtures("job")
+def test_what_is_left_over_is_removed(database: Database, work: Work) -> None:
+    from server.cleaning import clean
+
+    work()
+    database.blobs.put_bytes(b"nobody's")
+    database.blobs.work_directory("nobody's")
+    queue = database.queue("cleaning")
+    clean(database, queue, 3600)
+    assert database.blobs.work_directories() == frozenset()
+    assert len(database.blobs.stored()) == 3
+    database.jobs.remove_finished(-1)
+    database.blobs.remove_unused(database.blobs.stored() - database.jobs.used_blobs(), -1)
+    assert database.blobs.stored() == frozenset()

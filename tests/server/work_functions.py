@@ -1,0 +1,98 @@
+"""Real functions that child processes run in tests of the worker (see ``server.work.OptimizeFile``)."""
+
+# ruff: noqa: ARG001
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from superopt.errors import InvalidOptionError, MissingServiceError
+
+Json = Mapping[str, object]
+Progress = Callable[[Json], None]
+
+
+def copy(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """Gives the model back, with three reports of progress."""
+    for candidates in range(3):
+        progress({"stage": "search", "candidates": candidates})
+        time.sleep(0.3)
+    sys.stdout.write("a library prints this\n")
+    shutil.copyfile(model_path, output_path)
+    cluster = options.get("cluster")
+    report = {"schema": 1, "options": dict(options), "database": bool(database_url), "returned": "original"}
+    return report | ({"cluster": Path(str(cluster)).read_text()} if cluster else {})
+
+
+def external(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Gives the model back with its external data."""
+    shutil.copytree(model_path.parent, output_path.parent, dirs_exist_ok=True)
+    return {"schema": 1}
+
+
+def wait_until_cancelled(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Never ends by itself, but asks whether it should."""
+    while True:
+        progress({"stage": "search"})
+        time.sleep(0.02)
+
+
+def hang(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """Never ends, and never asks."""
+    progress({"pid": os.getpid()})
+    while True:
+        time.sleep(1)
+
+
+def eat_memory(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Takes more and more memory."""
+    taken: list[bytes] = []
+    while True:
+        taken.append(bytes(os.urandom(1 << 20)) * 16)
+        time.sleep(0.02)
+
+
+def crash(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """Dies as a native library does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
+
+
+def crash_once(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Dies at the first attempt."""
+    marker = Path(os.environ["CRASHED_ALREADY"])
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return copy(model_path, output_path, options, database_url, progress)
+
+
+def refuse(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """Says that an option is wrong."""
+    raise InvalidOptionError("target: expected cpu or cuda, got abacus")
+
+
+def miss(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """Says that a device is missing."""
+    raise MissingServiceError("there is no CUDA device")
+
+
+def have_a_bug(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Fails as no code should."""
+    raise ZeroDivisionError

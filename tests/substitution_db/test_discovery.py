@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from generator import load_preset
+from substitution_db import Candidate, Database, RuleFilter, RuleStatus, open_database
+from substitution_db.currency import current
+from substitution_db.discovery import Verification, discover, prove_equation, verify_all, verify_pending
+from substitution_db.exchange import export_rules
+from substitution_db.gate import gate_database, gate_files
+from superopt.equations import parse_equation, rule_id
+
+OPERATORS = ["relu", "transpose"]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library of a few discovered and proved rules, as exported."""
+    directory = tmp_path_factory.mktemp("library")
+    with open_database(str(directory / "rules.db"), library=directory / "none") as database:
+        discover(database, load_preset("matrix"), max_ops=2, operators=OPERATORS)
+        export_rules(database.rules.list(RuleFilter(status=RuleStatus.VERIFIED)), directory / "library.jsonl")
+    return directory / "library.jsonl"
+
+
+def test_discovery_finds_and_proves_and_continues_where_it_was(database: Database) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def interrupt(done: int, total: int) -> None:
+        seen.append((done, total))
+        if done == 2:
+            raise KeyboardInterrupt
+
+    preset = load_preset("matrix")
+    with pytest.raises(KeyboardInterrupt):
+        discover(database, preset, max_ops=2, operators=OPERATORS, verify_progress=interrupt)
+    assert seen == [(1, 3), (2, 3)]
+    left = len(database.rules.undecided(current()))
+    assert 0 < left < 3
+    result = discover(database, preset, max_ops=2, operators=OPERATORS)
+    assert result.verification == Verification(
+        judged=left, verified=left, refuted=0, unproved=0, superseded=0
+    )
+    assert [rule.equation for rule in database.rules.verified_rules(current())] == [
+        rule.equation for rule in database.rules.list()
+    ]
+    assert {rule.equation for rule in database.rules.list()} == {
+        "relu(relu(x)) => relu(x)",
+        "relu(transpose(x)) <=> transpose(relu(x))",
+        "transpose(transpose(x)) => x",
+    }
+    assert verify_pending(database) == Verification(0, 0, 0, 0, 0)
+    assert verify_all(database).verified == 3
+
+
+def test_a_candidate_is_proved_in_its_most_general_form(database: Database) -> None:
+    special, general, wrong = map(
+        parse_equation,
+        (
+            "concat[axis=-1](relu(x), relu(y)) => relu(concat[axis=-1](x, y))",
+            "concat[axis=a](relu(x), relu(y)) => relu(concat[axis=a](x, y))",
+            "concat[axis=a](relu(x), relu(y)) => relu(concat[axis=a](y, x))",
+        ),
+    )
+    database.rules.add_candidates([Candidate(special, "test", (wrong, general, special))])
+    assert verify_pending(database).verified == 1
+    assert [rule.id for rule in database.rules.verified_rules(current())] == [rule_id(general)]
+    database.rules.add_candidates([Candidate(special, "test", (general, special))])
+    assert verify_pending(database) == Verification(0, 0, 0, 0, superseded=1)
+    assert len(database.rules.list()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("relu(relu(x)) => relu(x)", "verified"),
+        ("relu(x) => x", "refuted"),
+        ("matmul(x, y) => matmul(y, x)", "refuted"),
+    ],
+)
+def test_an_equation_is_judged_as_written(text: str, verdict: str) -> None:
+    proof = prove_equation(parse_equation(text))
+    assert proof.verdict == verdict
+    assert (proof.counterexample is not None) == (verdict == "refuted")
+
+
+def test_the_gate_passes_what_is_proved_now(library: Path, tmp_path: Path) -> None:
+    assert gate_files([library], current()).passed
+    with open_database(str(tmp_path / "fresh.db"), library=library) as database:
+        assert len(database.rules.verified_rules(current())) == 3
+        result = gate_database(database, current())
+        assert (result.rules, result.offenders) == (3, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"status": "candidate"}, "status is candidate"),
+        ({"proof": None}, "it has no proof"),
+        ({"id": "0" * 16}, "the id of the equation is"),
+        ({"equation": "relu(relu(x)) => x"}, "the id of the equation is"),
+        ({"status": "verified", "proof.verdict": "refuted"}, "the verdict of its proof is refuted"),
+        ({"proof.axioms_hash": "0" * 16}, "an axiom of its proof has changed"),
+        ({"proof.axioms_used": ["gone"]}, "axioms are gone: gone"),
+        ({"proof.operators_hash": "0" * 16}, "the meaning of operators has changed"),
+        ({"proof.verifier_hash": "0" * 16}, "the verifier has changed"),
+    ],
+)
+def test_the_gate_stops_what_is_not(
+    library: Path, tmp_path: Path, change: dict[str, object], reason: str
+) -> None:
+    lines = [json.loads(line) for line in library.read_text().splitlines()]
+    for key, value in change.items():
+        place = lines[1]
+        *outer, last = key.split(".")
+        for name in outer:
+            place = place[name]
+        place[last] = value
+    path = tmp_path / "changed.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = gate_files([path], current())
+    assert (result.rules, len(result.offenders)) == (3, 1)
+    assert reason in result.offenders[0].reason
