@@ -4,8 +4,8 @@ verifier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from substitution_db.currency import Currency
@@ -13,6 +13,8 @@ from substitution_db.database import Database
 from substitution_db.exchange import LibraryLine, read_json_lines
 from substitution_db.records import Outcome, RuleStatus
 from substitution_db.rules import RuleFilter
+from superopt.equations import parse_equation
+from verifier import Status, Verdict, verify_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,29 @@ def gate_database(database: Database, currency: Currency) -> GateResult:
     return GateResult(len(rules), tuple(offenders))
 
 
-def gate_files(paths: Iterable[Path], currency: Currency) -> GateResult:
-    """Looks at every rule of files of JSON lines. Raises InvalidFileError for a line that is no rule."""
+def gate_files(
+    paths: Iterable[Path],
+    currency: Currency,
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> GateResult:
+    """Looks at every rule of files of JSON lines, and proves anew what claims to be verified: a file can say
+    anything. Raises InvalidFileError for a line that is no rule.
+    """
     lines = [line for path in paths for line in read_json_lines(path)]
-    judged = (Offender(line.id, line.rule.equation, _reason(line, currency)) for line in lines)
+    judged = [Offender(line.id, line.rule.equation, _reason(line, currency)) for line in lines]
+    choices = [(parse_equation(rule.equation),) for rule in judged if not rule.reason]
+    verdicts = iter(verify_many(choices, currency.state.axioms, jobs=jobs, progress=progress))
+    judged = [rule if rule.reason else replace(rule, reason=_denied(next(verdicts)[1])) for rule in judged]
     return GateResult(len(lines), tuple(rule for rule in judged if rule.reason))
+
+
+def _denied(verdict: Verdict) -> str:
+    """Why a rule that claims to be verified is not, empty if it is."""
+    if verdict.status is Status.VERIFIED:
+        return ""
+    return f"proved anew it is {verdict.status}: {verdict.counterexample or verdict.reason}"
 
 
 def _reason(line: LibraryLine, currency: Currency) -> str:

@@ -1,0 +1,289 @@
+"""The journeys as functions: optimise, replay, check, inspect. Command line and service call these."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+import optimizer
+from optimizer import CancelToken, Options, Progress, Report, plan_of, recorded_trace
+from optimizer.check import Equivalence, Sampling, check_equivalence, load_inputs, plan_inputs
+from optimizer.cost import physical_cores
+from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.runnable import runnable_original
+from substitution_db import open_database
+from substitution_db.currency import current
+from substitution_db.database import Database
+from superopt.equations import format_equation, parse_equation
+from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError, MissingServiceError
+from superopt.files import write_atomically
+from superopt.ir import Graph, Input, Plan, Weight
+from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
+from superopt.ops import Opaque
+from superopt.rewriting import Substitution, find_matches, substitutions_of
+
+ProgressCallback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an optimization gives back."""
+
+    model: LoweredModel
+    report: Report
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model, whole or not at all; external data goes beside it."""
+        self.model.save(Path(path))
+
+
+@dataclass(frozen=True)
+class MatchingRule:
+    """A rule that matches somewhere in a model, and at how many sites."""
+
+    rule: str
+    equation: str
+    sites: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was understood of a model. ``opaque`` holds (node, ONNX operator, why)."""
+
+    name: str
+    nodes: int
+    opset: int | None
+    weight_bytes: int
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]
+    operators: tuple[tuple[str, int], ...]
+    opaque: tuple[tuple[str, str, str], ...]
+    symbols: Mapping[str, str]
+    rules: int
+    matches: tuple[MatchingRule, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The inspection as JSON values."""
+        return {
+            **asdict(self),
+            "inputs": [{"name": name, "type": type_} for name, type_ in self.inputs],
+            "outputs": [{"name": name, "type": type_} for name, type_ in self.outputs],
+            "operators": dict(self.operators),
+            "opaque": [{"node": node, "op_type": op, "why": why} for node, op, why in self.opaque],
+            "symbols": dict(self.symbols),
+        }
+
+
+def optimize(
+    model: ModelSource,
+    *,
+    options: Options | None = None,
+    target: str = "cpu",
+    database: str | None = None,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> Result:
+    """An equal model that is measurably faster, or the original.
+
+    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``database`` the URL of rules and costs.
+    Raises InvalidModelError, InvalidOptionError, InvalidFileError, MissingServiceError.
+    """
+    _require_target(target)
+    lifted = lift(load_model(model))
+    with open_database(database) as opened:
+        rules = verified_substitutions(opened)
+        found = optimizer.optimize(lifted, rules, options or Options(), opened.costs, progress, cancel)
+    return Result(lower(lifted, found.graph, found.plan), found.report)
+
+
+def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
+    """The model that the recorded trace gives, byte for byte what was written then.
+
+    Raises UnprovedRuleError for a step whose rule is not verified, InvalidFileError for a report that is
+    damaged or of another model.
+    """
+    steps = recorded_trace(report)
+    lifted = lift(load_model(model))
+    _require_same_model(report, lifted.source.original, lifted.source.name)
+    with open_database(database) as opened:
+        rules = verified_substitutions(opened)
+    graph = optimizer.replay(lifted.graph, steps, rules)
+    return lower(lifted, graph, plan_of(graph) if steps else Plan())
+
+
+def check(
+    first: ModelSource,
+    second: ModelSource,
+    *,
+    samples: int = 4,
+    seed: int = 0,
+    tolerance: float | None = None,
+    inputs: Path | None = None,
+) -> Equivalence:
+    """Whether two models give the same outputs on random inputs."""
+    lifted, other = (lift(load_model(model)) for model in (first, second))
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        try:
+            loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
+            compared = LoadedModel(runnable_original(other, Path(directory)), physical_cores())
+        except RuntimeRefusedError as error:
+            raise InvalidModelError(f"a model does not run: {error}") from None
+        plan = plan_inputs(lifted, loaded.inputs, {})
+        given = () if inputs is None else (load_inputs(inputs, loaded.inputs),)
+        return check_equivalence(loaded, compared, plan, Sampling(samples, seed, tolerance, given))
+
+
+def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
+    """What superopt understands of a model, and which verified rules match."""
+    lifted = lift(load_model(model))
+    with open_database(database) as opened:
+        rules = verified_substitutions(opened)
+    graph = lifted.graph
+    return Inspection(
+        name=lifted.source.name,
+        nodes=len(lifted.source.proto.graph.node),
+        opset=lifted.source.opset,
+        weight_bytes=_weight_bytes(graph),
+        inputs=tuple(
+            (node.operator.label, str(node.types[0]))
+            for node in (graph[node_id] for node_id in graph.inputs)
+            if isinstance(node.operator, Input)
+        ),
+        outputs=tuple(
+            (info.name, str(graph.type_of(value)))
+            for info, value in zip(lifted.source.proto.graph.output, graph.outputs, strict=True)
+        ),
+        operators=_operators(graph),
+        opaque=lifted.opaque,
+        symbols=lifted.symbols,
+        rules=len({rule.rule_id for rule in rules}),
+        matches=_matches(graph, rules),
+    )
+
+
+def optimize_file(
+    model_path: Path,
+    output_path: Path,
+    options: Mapping[str, object],
+    database_url: str,
+    progress: Callable[[Mapping[str, object]], None],
+) -> dict[str, object]:
+    """The job of the service: optimises a file into a file, returns the report as JSON values.
+
+    ``options`` are those of the service (``server.options``); raises as ``optimize`` does.
+    """
+    target, chosen = options_from_json(options)
+
+    def tell(state: Progress) -> None:
+        progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
+
+    result = optimize(model_path, options=chosen, target=target, database=database_url, progress=tell)
+    result.save(output_path)
+    return result.report.to_json()
+
+
+def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
+    """Target and options from the names that HTTP uses. Raises InvalidOptionError."""
+    rest = dict(values)
+    target = str(rest.pop("target", "cpu"))
+    if rest.pop("runtime", None) is not None:
+        raise InvalidOptionError("runtime: only portable models can be written")
+    if rest.pop("cluster", None) is not None:
+        raise InvalidOptionError("cluster: plans for several devices cannot be made")
+    renamed = {"dim": "dims", "exclude_rule": "exclude_rules"}
+    arguments = {renamed.get(name, name): value for name, value in rest.items()}
+    for name in ("keep", "exclude_rules"):
+        if name in arguments:
+            arguments[name] = tuple(cast("Sequence[str]", arguments[name]))
+    try:
+        return target, Options(**arguments)  # pyright: ignore[reportArgumentType]
+    except TypeError as error:
+        raise InvalidOptionError(f"options: {error}") from None
+
+
+def read_report(path: Path) -> Mapping[str, object]:
+    """A report as JSON values; raises InvalidFileError."""
+    try:
+        content: object = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidFileError(f"{path}: expected a report in JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise InvalidFileError(f"{path}: expected a report, a JSON object")
+    return cast("Mapping[str, object]", content)
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Writes a report as JSON, whole or not at all."""
+    write_atomically(path, (json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
+    """The substitutions of all rules that are verified under the present axioms, operators and verifier."""
+    return tuple(
+        substitution
+        for rule in database.rules.verified_rules(current())
+        for substitution in substitutions_of(parse_equation(rule.equation), rule.id)
+    )
+
+
+def _is_json(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _require_target(target: str) -> None:
+    if target != "cpu":
+        raise MissingServiceError(f"target {target}: there is no such device here; this machine has: cpu")
+
+
+def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:
+    model = report.get("model")
+    recorded = cast("Mapping[str, object]", model).get("sha256") if isinstance(model, dict) else None
+    actual = hashlib.sha256(content).hexdigest()
+    if recorded != actual:
+        raise InvalidFileError(
+            f"{name}: the report is of another model: expected sha256 {recorded}, got {actual}"
+        )
+
+
+def _weight_bytes(graph: Graph) -> int:
+    total = 0
+    for node in graph:
+        if isinstance(node.operator, Weight):
+            elements = node.operator.type.elements
+            total += (
+                elements if isinstance(elements, int) else 0
+            ) * node.operator.type.element.bytes_per_element
+    return total
+
+
+def _operators(graph: Graph) -> tuple[tuple[str, int], ...]:
+    names = (
+        f"opaque {node.operator.op_type}" if isinstance(node.operator, Opaque) else node.operator.name
+        for node in graph
+        if not isinstance(node.operator, Input | Weight) and node.id not in graph.weight_only
+    )
+    return tuple(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _matches(graph: Graph, rules: Sequence[Substitution]) -> tuple[MatchingRule, ...]:
+    counts: Counter[str] = Counter()
+    equations: dict[str, str] = {}
+    for rule in rules:
+        sites = sum(
+            1
+            for match in find_matches(graph, rule)
+            if any(value.node not in graph.weight_only for value in match.outputs)
+        )
+        if sites:
+            counts[rule.rule_id] += sites
+            equations[rule.rule_id] = format_equation(rule.equation)
+    return tuple(MatchingRule(rule, equations[rule], sites) for rule, sites in counts.most_common())

@@ -1,0 +1,235 @@
+"""superopt library: rules are generated, verified, looked at, imported and exported."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import generator
+from generator import load_preset, preset_names
+from substitution_db import Rule, RuleFilter, RuleStatus, discovery, open_database
+from substitution_db.currency import current
+from substitution_db.exchange import export_rules, import_json_lines, import_text, proof_object
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.progress import counted, described
+from superopt.errors import InvalidOptionError
+
+app = typer.Typer(help="The library of rules.", no_args_is_help=True)
+
+JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
+
+
+class FileFormat(StrEnum):
+    """Formats of rule files."""
+
+    JSONL = "jsonl"
+    TEXT = "text"
+
+
+@app.command("generate")
+def generate(
+    preset: Annotated[
+        list[str] | None, typer.Option(help="Which operators and inputs: a name, `all`, or a .toml file.")
+    ] = None,
+    max_ops: Annotated[int | None, typer.Option(min=1, help="Operators in a graph at most.")] = None,
+    operators: Annotated[str | None, typer.Option(help="Only these operators, separated by commas.")] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Discover rules: enumerate graphs, pair equal ones, keep them as candidates to be verified."""
+    output = Output(as_json)
+    names = preset_names() if not preset or "all" in preset else tuple(preset)
+    chosen = tuple(name for name in (operators or "").split(",") if name) or None
+    documents: list[object] = []
+    with open_database(database) as opened:
+        for name in names:
+            with described() as show:
+
+                def tell(progress: generator.Progress, name: str = name) -> None:
+                    level = f", {progress.level.ops} operators" if progress.level else ""
+                    show(f"{name}: {progress.stage}{level}, {progress.seconds:.0f} s")
+
+                generation, added = discovery.generate(
+                    opened, load_preset(name), max_ops=max_ops, operators=chosen, progress=tell
+                )
+            documents.append(
+                {
+                    "preset": generation.preset,
+                    "max_ops": generation.max_ops,
+                    "levels": [
+                        {"ops": level.ops, "terms": level.terms, "classes": level.classes}
+                        for level in generation.levels
+                    ],
+                    "pairs": generation.pairs,
+                    "dropped": dict(generation.dropped),
+                    "candidates": generation.distinct,
+                    "kept": len(generation.candidates),
+                    "new": added.new,
+                    "seconds": round(generation.seconds, 2),
+                    "peak_memory_bytes": generation.peak_memory_bytes,
+                }
+            )
+            output.line(f"{generation.preset}, up to {generation.max_ops} operators:")
+            output.table(
+                ("operators", "terms", "classes"),
+                [(level.ops, level.terms, level.classes) for level in generation.levels],
+            )
+            output.line(
+                f"{generation.pairs} equal pairs, {generation.distinct} distinct, "
+                f"{len(generation.candidates)} candidates kept, {added.new} new; {generation.seconds:.1f} s, "
+                f"{generation.peak_memory_bytes / 1e6:.0f} MB\n"
+            )
+    output.document(documents[0] if len(documents) == 1 else documents)
+    output.line("next: superopt library verify")
+
+
+@app.command("verify")
+def verify(
+    everything: Annotated[bool, typer.Option("--all", help="Prove every rule anew.")] = False,
+    jobs: JobsOption = 2,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn candidates into verdicts; interrupted runs go on where they stopped."""
+    output = Output(as_json)
+    with open_database(database) as opened, counted("verifying") as progress:
+        judge = discovery.verify_all if everything else discovery.verify_pending
+        done = judge(opened, jobs=jobs, progress=progress)
+    output.document(
+        {
+            "judged": done.judged,
+            "verified": done.verified,
+            "refuted": done.refuted,
+            "unproved": done.unproved,
+            "superseded": done.superseded,
+        }
+    )
+    output.line(
+        f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
+        f"{done.superseded} followed from more general rules"
+    )
+
+
+@app.command("stats")
+def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
+    """Count rules by state and by operator."""
+    output = Output(as_json)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        statistics = opened.rules.statistics()
+    by_status = {str(status): statistics.by_status.get(status, 0) for status in RuleStatus}
+    output.document(
+        {
+            "by_status": by_status,
+            "conditional": statistics.conditional,
+            "verified_by_operator": dict(statistics.verified_by_operator),
+        }
+    )
+    output.pairs(by_status)
+    output.line(f"\n{statistics.conditional} verified rules have a condition\n")
+    ranked = sorted(statistics.verified_by_operator.items(), key=lambda item: (-item[1], item[0]))
+    output.table(("operator", "verified rules"), ranked)
+
+
+@app.command("list")
+def list_rules(
+    status: Annotated[RuleStatus | None, typer.Option(help="Only rules in this state.")] = None,
+    operator: Annotated[str | None, typer.Option(help="Only rules with this operator.")] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List rules."""
+    output = Output(as_json)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        rules = opened.rules.list(RuleFilter(status=status, operator=operator))
+    output.document([{"id": r.id, "status": str(r.status), "equation": r.equation} for r in rules])
+    output.table(("id", "status", "equation"), [(r.id, str(r.status), r.equation) for r in rules])
+
+
+@app.command("show")
+def show(
+    rule: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")],
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a rule: equation, proof, axioms used, counterexample."""
+    output = Output(as_json)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        found = opened.rules.get(rule)
+    if found is None:
+        raise InvalidOptionError(f"there is no rule {rule}; `superopt library list` shows all")
+    output.document(_rule_document(found))
+    _print_rule(found, output)
+
+
+@app.command("import")
+def import_rules(
+    file: Annotated[Path, typer.Argument(help="The file of rules.")],
+    file_format: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's ending.")
+    ] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Store the rules of a file as candidates, whatever the file says about them."""
+    output = Output(as_json)
+    chosen = file_format or (FileFormat.JSONL if file.suffix == ".jsonl" else FileFormat.TEXT)
+    read = import_json_lines if chosen is FileFormat.JSONL else import_text
+    with open_database(database) as opened:
+        added = read(file, opened.rules)
+    output.document({"new": added.new, "known": added.known})
+    output.line(f"{added.new} new candidates, {added.known} known before; next: superopt library verify")
+
+
+@app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(help="The file to write, as JSON lines.")],
+    status: Annotated[RuleStatus, typer.Option(help="Only rules in this state.")] = RuleStatus.VERIFIED,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write rules with their proofs as JSON lines."""
+    output = Output(as_json)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        count = export_rules(opened.rules.list(RuleFilter(status=status)), file)
+    output.document({"path": str(file), "rules": count})
+    output.line(f"{file}: {count} rules")
+
+
+def _rule_document(rule: Rule) -> dict[str, object]:
+    return {
+        "id": rule.id,
+        "equation": rule.equation,
+        "operators_source": list(rule.operators_source),
+        "operators_target": list(rule.operators_target),
+        "status": str(rule.status),
+        "proof": dict(proof_object(rule.proof)) if rule.proof else None,
+        "provenance": rule.provenance,
+    }
+
+
+def _print_rule(rule: Rule, output: Output) -> None:
+    output.line(rule.equation)
+    output.line()
+    pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
+    proof = rule.proof
+    if proof is not None:
+        if proof.prover:
+            pairs["prover"] = f"{proof.prover} {proof.version}, {proof.milliseconds:.0f} ms"
+        if proof.validated_shapes:
+            pairs["validated on"] = "; ".join(proof.validated_shapes)
+        if proof.counterexample:
+            pairs["counterexample"] = proof.counterexample
+        if proof.reason:
+            pairs["reason"] = proof.reason
+    output.pairs(pairs)
+    if proof is not None and proof.axioms_used:
+        output.line("\naxioms used:")
+        for name in proof.axioms_used:
+            output.line(f"  {name}")

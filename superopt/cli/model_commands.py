@@ -1,0 +1,79 @@
+"""superopt inspect and check: what a model is, and whether two models are the same function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from superopt import api
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+
+NOT_EQUIVALENT = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("inspect")(inspect)
+    app.command("check")(check)
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="The ONNX model.")],
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was understood: operators, opaque nodes and why, shapes, rules that match."""
+    output = Output(as_json)
+    inspection = api.inspect(model, database=database)
+    output.document(inspection.to_json())
+    output.pairs(
+        {
+            "model": inspection.name,
+            "nodes": inspection.nodes,
+            "opset": inspection.opset,
+            "weights": f"{inspection.weight_bytes / 1e6:.1f} MB",
+            "inputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.inputs),
+            "outputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.outputs),
+        }
+    )
+    output.line()
+    output.table(("operator", "nodes"), inspection.operators)
+    if inspection.opaque:
+        output.line("\nNot understood, kept as they are:")
+        reasons = Counter((op_type, why) for _, op_type, why in inspection.opaque)
+        output.table(
+            ("ONNX operator", "nodes", "why"), [(op, n, why) for (op, why), n in reasons.most_common()]
+        )
+    output.line(f"\n{len(inspection.matches)} of {inspection.rules} rules match:")
+    output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
+
+
+def check(
+    first: Annotated[Path, typer.Argument(metavar="MODEL_A", help="The model to compare with.")],
+    second: Annotated[Path, typer.Argument(metavar="MODEL_B", help="The model to compare.")],
+    samples: Annotated[int, typer.Option(min=1, help="Random inputs to try.")] = 4,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Relative tolerance; default by element type.")
+    ] = None,
+    inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to use as well.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    as_json: JsonOption = False,
+) -> int:
+    """Run both models on random inputs: exit 0 when their outputs agree, 1 when they do not."""
+    output = Output(as_json)
+    verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
+    output.document(verdict.to_json())
+    output.pairs(
+        {
+            "equivalent": "yes" if verdict.passed else "no",
+            "samples": verdict.samples,
+            "largest absolute error": f"{verdict.max_abs_error:.3g}",
+            "largest relative error": f"{verdict.max_rel_error:.3g}",
+        }
+    )
+    if verdict.why:
+        output.line(verdict.why)
+    return 0 if verdict.passed else NOT_EQUIVALENT

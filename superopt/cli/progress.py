@@ -1,0 +1,38 @@
+"""Progress on standard error: a bar on a terminal, a line now and then when asked for, nothing otherwise."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from superopt.cli.output import progress_console
+
+
+@contextmanager
+def counted(description: str) -> Generator[Callable[[int, int], None]]:
+    """A callback ``(done, total)`` that moves a bar while the block runs."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
+        task = bar.add_task(description, total=None)
+
+        def move(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield move
+
+
+@contextmanager
+def described() -> Generator[Callable[[str], None]]:
+    """A callback that shows what is going on in one line, while the block runs."""
+    console = progress_console()
+    if not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+    with console.status("") as status:
+        yield status.update

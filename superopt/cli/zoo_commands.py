@@ -1,0 +1,44 @@
+"""superopt zoo: the papers' networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from superopt import zoo
+from superopt.cli.output import JsonOption, Output
+from superopt.files import write_atomically
+
+app = typer.Typer(help="The papers' benchmark networks.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_networks(as_json: JsonOption = False) -> None:
+    """List the networks that can be built."""
+    output = Output(as_json)
+    networks = [zoo.describe(name) for name in zoo.names()]
+    output.document(
+        [{"name": n.name, "summary": n.summary, "source": n.source, "batch": n.batch} for n in networks]
+    )
+    output.table(
+        ("name", "batch", "what it is", "source"),
+        [(n.name, "any" if n.batch is None else str(n.batch), n.summary, n.source) for n in networks],
+    )
+
+
+@app.command("build")
+def build(
+    name: Annotated[str, typer.Argument(help="A name that `superopt zoo list` shows.")],
+    out: Annotated[Path, typer.Option("--output", "-o", help="The ONNX file to write.")],
+    batch: Annotated[int, typer.Option(help="Samples per run.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a network with seeded weights and write it as ONNX."""
+    output = Output(as_json)
+    content = zoo.build(name, batch=batch, seed=seed).SerializeToString()
+    write_atomically(out, content)
+    output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": len(content)})
+    output.line(f"{out}: {name}, batch {batch}, {len(content) / 1e6:.1f} MB")
