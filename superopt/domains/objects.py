@@ -29,8 +29,16 @@ class ObjectDomain(Domain[Array]):
         return array.shape[1:]
 
     def rearrange(self, function: Rearrangement, array: Array) -> Array:
-        """Applies the function."""
-        return function(array)
+        """Applies the function; zeros that it put in become numbers of this domain."""
+        moved = function(array)
+        zeros = [index for index, value in enumerate(moved.flat) if isinstance(value, int | np.integer)]
+        if not zeros:
+            return moved
+        result = moved.copy()
+        zero = self.number(Fraction(0))
+        for index in zeros:
+            result.flat[index] = zero
+        return result
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
         """Joins along an axis."""

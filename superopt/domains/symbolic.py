@@ -78,7 +78,7 @@ class SymbolicDomain(ObjectDomain):
         return result
 
     def _real(self, value: object) -> z3.ArithRef:
-        """Zeros that padding put in are plain integers."""
+        """An empty sum is a plain integer."""
         return value if isinstance(value, z3.ArithRef) else z3.RealVal(value, self._context)
 
 

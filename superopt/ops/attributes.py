@@ -86,7 +86,7 @@ _SIZE = AttributeKind("a size", _is_size)
 _SIZES = AttributeKind("a tuple of sizes", _tuple_of(_is_size))
 ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
     **dict.fromkeys(PAIRS, _PAIR),
-    **dict.fromkeys(("alpha", "beta", "bias", "epsilon", "exponent"), _NUMBER),
+    **dict.fromkeys(("alpha", "beta", "bias", "epsilon", "exponent", "value"), _NUMBER),
     **dict.fromkeys(("channels", "size"), _SIZE),
     **dict.fromkeys(("shape", "sizes"), _SIZES),
     "activation": AttributeKind("a word", lambda value: isinstance(value, str)),
