@@ -14,7 +14,7 @@ from typing import cast
 
 import optimizer
 from optimizer import CancelToken, Options, Progress, Report, plan_of, recorded_trace
-from optimizer.check import Equivalence, Sampling, check_equivalence, load_inputs, plan_inputs
+from optimizer.check import Equivalence, Reference, Sampling, check_equivalence, load_inputs, plan_inputs
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.runnable import runnable_original
@@ -137,7 +137,8 @@ def check(
             raise InvalidModelError(f"a model does not run: {error}") from None
         plan = plan_inputs(lifted, loaded.inputs, {})
         given = () if inputs is None else (load_inputs(inputs, loaded.inputs),)
-        return check_equivalence(loaded, compared, plan, Sampling(samples, seed, tolerance, given))
+        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given))
+        return check_equivalence(reference, compared)
 
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:

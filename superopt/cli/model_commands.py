@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from optimizer.report import EquivalenceSummary
 from superopt import api
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 
@@ -65,7 +67,7 @@ def check(
     """Run both models on random inputs: exit 0 when their outputs agree, 1 when they do not."""
     output = Output(as_json)
     verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
-    output.document(verdict.to_json())
+    output.document(asdict(EquivalenceSummary.of(verdict)) | {"why": verdict.why})
     output.pairs(
         {
             "equivalent": "yes" if verdict.passed else "no",

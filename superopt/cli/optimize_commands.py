@@ -141,7 +141,7 @@ def _print_summary(report: Report, output: Output) -> None:
     pairs["returned"] = f"{report.returned}: {report.why}"
     output.pairs(pairs)
     applied = Counter((step.rule, step.equation) for step in report.trace)
-    gained = Counter[tuple[str, str]]()
+    gained = dict.fromkeys(applied, 0.0)
     for step in report.trace:
         gained[step.rule, step.equation] += step.cost_before - step.cost_after
     if applied:
