@@ -35,9 +35,10 @@ class RuntimeShape:
             shape = writer.temporary("shape")
             writer.node("Shape", [name], [shape])
             sizes[label] = self._calculate(writer, "Gather", shape, _integers(writer, [axis]), axis=0)
+        known = [dimension for dimension in self._dimensions if isinstance(dimension, int)]
+        if len(known) == len(self._dimensions):
+            return _integers(writer, known)
         parts = [self._dimension(writer, dimension, sizes) for dimension in self._dimensions]
-        if all(isinstance(dimension, int) for dimension in self._dimensions):
-            return _integers(writer, [d for d in self._dimensions if isinstance(d, int)])
         if len(parts) == 1:
             return parts[0]
         joined = writer.temporary("shape")
@@ -178,10 +179,13 @@ def _axis_of_split(emission: Emission, node: Node) -> int:
 
 def outer_split(emission: Emission, node: Node) -> Node:
     """The split that this one is written in: itself, unless it cuts a piece that nothing else reads."""
-    outer = emission.producer(node.inputs[0], Split)
-    while outer is not None and _axis_of_split(emission, outer) == _axis_of_split(emission, node):
-        node = outer
+    while node.id not in emission.untouched:
         outer = emission.producer(node.inputs[0], Split)
+        if outer is None or outer.id in emission.untouched:
+            break
+        if _axis_of_split(emission, outer) != _axis_of_split(emission, node):
+            break
+        node = outer
     return node
 
 
@@ -223,6 +227,6 @@ def _inner_split(emission: Emission, value: Value) -> Node | None:
         return None
     for user in emission.graph.users(value.node):
         node = emission.graph[user]
-        if isinstance(node.operator, Split) and node.inputs == (value,):
+        if isinstance(node.operator, Split) and node.inputs == (value,) and user not in emission.untouched:
             return node
     return None

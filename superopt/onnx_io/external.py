@@ -79,7 +79,7 @@ def check_external_data(tensor: TensorProto, base: Path, name: str) -> None:
     size = path.stat().st_size
     if place.offset < 0 or place.length < needs or place.offset + needs > size:
         raise InvalidModelError(
-            f"{where}: expected {needs} bytes at offset {place.offset}, got {place.length} of a file of {size}"
+            f"{where}: needs {needs} bytes at offset {place.offset}, got {place.length} of a file of {size}"
         )
 
 

@@ -22,8 +22,8 @@ class KeptNode:
 def kept_nodes(lifted: LiftedModel, graph: Graph) -> dict[int, KeptNode]:
     """The ONNX nodes whose graph nodes are all there and wired to each other as before.
 
-    Their inner values are read inside only. Operands may have been replaced by values of the same type. Opaque
-    nodes are left to the caller.
+    Their inner values are read inside only. Operands may have been replaced by values of the same type.
+    Opaque nodes are left to the caller.
     """
     found: dict[int, KeptNode] = {}
     for index, group in lifted.groups.items():

@@ -28,10 +28,10 @@ def _reshape(site: Site) -> tuple[Value, ...]:
             shape.append(own.shape[axis])
         else:
             shape.append(size)
+    known = product(shape)
+    if known == 0:
+        raise NotLiftedError("the tensor is empty")
     if open_axis is not None:
-        known = product(shape)
-        if known == 0:
-            raise NotLiftedError("the tensor is empty")
         shape[open_axis] = floor_divide(own.elements, known)
     return (site.add(Reshape(tuple(shape)), site.value(0)),)
 

@@ -10,7 +10,7 @@ import onnx
 
 from superopt.domains import Array
 from superopt.errors import IllTypedError, InvalidModelError
-from superopt.ir.dimensions import Dimension, as_symbol, substitute
+from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbols_of
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.inference import infer_types
@@ -27,8 +27,8 @@ from superopt.ops import OPERATORS, Opaque
 class Group:
     """The graph nodes that one ONNX node became.
 
-    ``slots`` and ``outputs`` are the values of its operands and results, None where one is missing or where the
-    graph does not need it; ``captures`` those that its subgraphs read by name.
+    ``slots`` and ``outputs`` are the values of its operands and results, None where one is missing or where
+    the graph does not need it; ``captures`` those that its subgraphs read by name.
     """
 
     nodes: tuple[NodeId, ...]
@@ -54,7 +54,7 @@ class LiftedModel:
 
     @property
     def opaque(self) -> tuple[tuple[str, str, str], ...]:
-        """(name, operator, why) of every node that rules cannot touch; nameless ones by their first output."""
+        """(name, operator, why) of every node that rules cannot touch; the output for the nameless."""
         found: list[tuple[str, str, str]] = []
         for node in self.graph:
             if isinstance(node.operator, Opaque):
@@ -125,6 +125,7 @@ class _Lifting:
         self._values: dict[str, Value] = {}
         self._groups: dict[int, Group] = {}
         self._solved: dict[str, Dimension] = {}
+        self._given = self._symbols_of_inputs()
         self._numbers: dict[str, Array] = {}
         self._weight_only: set[NodeId] = set()
         self._functions = {(f.domain, f.name) for f in self._model.functions}
@@ -147,15 +148,17 @@ class _Lifting:
                 node = self._editor.add(Input(value.name, self._type_named(value.name)))
                 self._values[value.name] = node.value
         for index, node in enumerate(self._model.graph.node):
-            if index not in self._constant_nodes.values():
+            if not node.output or self._constant_nodes.get(node.output[0]) != index:
                 self._lift_node(index, node)
-            elif node.output[0] in self._unused:
-                self._value(node.output[0])
         self._editor.set_outputs(self._output(value.name) for value in self._model.graph.output)
         names = {value: name for name, value in self._values.items()}
         return LiftedModel(
             self._editor.build(), self._source, self._groups, names, self._inferred.symbols, self._numbers
         )
+
+    def _symbols_of_inputs(self) -> frozenset[str]:
+        types = (self._inferred.types.get(value.name) for value in self._model.graph.input)
+        return frozenset[str]().union(*(t.symbols for t in types if isinstance(t, TensorType)))
 
     def _output(self, name: str) -> Value:
         value = self._value(name)
@@ -184,43 +187,32 @@ class _Lifting:
         return node.value
 
     def _lift_node(self, index: int, node: onnx.NodeProto) -> None:
-        inputs = tuple(self._value(name) if name else None for name in node.input)
-        reason = self._source.fixed_reason or self._why_unknown(node, inputs)
+        reason = self._source.fixed_reason or self._why_unknown(node)
         if reason is None:
             site = Site(
-                self._editor, node, index, self._source.opset or 0, inputs,
+                self._editor, node, index, self._source.opset or 0, self._value,
                 self._source.constants, self._unused, self._weight_only, self._register_number,
             )  # fmt: skip
             try:
-                outputs = LIFTERS[node.op_type](site)
-                self._require_constant_parameters(site, inputs)
+                outputs = LIFTERS[node.op_type](site)[: len(node.output)]
+                slots = site.slots()
                 self._compare_with_onnx(node, outputs)
             except (NotLiftedError, IllTypedError) as error:
                 reason = str(error)
                 self._editor.remove(site.made)
             else:
-                self._groups[index] = Group(tuple(site.made), inputs, outputs[: len(node.output)])
+                self._groups[index] = Group(tuple(site.made), slots, outputs)
                 self._bind(node, outputs)
                 return
-        self._add_opaque(index, node, inputs, reason)
+        self._add_opaque(index, node, reason)
 
-    def _require_constant_parameters(self, site: Site, inputs: tuple[Value | None, ...]) -> None:
-        """An operand that no graph node reads (a shape, axes, a ratio) must be stored in the model."""
-        read = {value for made in site.made for value in self._editor[made].inputs}
-        for slot, value in enumerate(inputs):
-            if value is not None and value not in read:
-                if not isinstance(self._editor[value.node].operator, Weight):
-                    raise NotLiftedError(f"operand {slot} is computed at run time")
-
-    def _why_unknown(self, node: onnx.NodeProto, inputs: tuple[Value | None, ...]) -> str | None:
+    def _why_unknown(self, node: onnx.NodeProto) -> str | None:
         if (node.domain, node.op_type) in self._functions:
             return "it calls a function of the model"
         if node.domain not in STANDARD_DOMAINS:
             return f"the domain {node.domain} is not known"
         if node.op_type not in LIFTERS:
             return "no operator describes it"
-        if any(value is None and name for value, name in zip(inputs, node.input, strict=True)):
-            return "an operand is not known"
         return None
 
     def _bind(self, node: onnx.NodeProto, outputs: tuple[Value | None, ...]) -> None:
@@ -228,9 +220,8 @@ class _Lifting:
             if name and value is not None:
                 self._values[name] = value
 
-    def _add_opaque(
-        self, index: int, node: onnx.NodeProto, inputs: tuple[Value | None, ...], reason: str
-    ) -> None:
+    def _add_opaque(self, index: int, node: onnx.NodeProto, reason: str) -> None:
+        inputs = tuple(self._value(name) if name else None for name in node.input)
         captures = tuple(
             (name, value) for name in captured_names(node) if (value := self._value(name)) is not None
         )
@@ -262,7 +253,7 @@ class _Lifting:
                 if isinstance(a, int) and isinstance(b, int) and a != b:
                     raise NotLiftedError(f"superopt types it {own}, ONNX {theirs}")
                 label = as_symbol(b)
-                if label is not None and a != b and label not in getattr(a, "symbols", frozenset[str]()):
+                if label is not None and a != b and label not in self._given and label not in symbols_of(a):
                     learned.setdefault(label, a)
         for label, dimension in learned.items():
             replaced = substitute(dimension, self._solved)

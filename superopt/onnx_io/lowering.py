@@ -1,4 +1,4 @@
-"""Lowering: a rewritten graph becomes an ONNX model again; what no rewrite touched comes out as it went in."""
+"""Lowering: a rewritten graph becomes an ONNX model again; what no rewrite touched stays as it was."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import onnx
 from onnx import TensorProto, helper
 
 from superopt.domains import Array
-from superopt.errors import UnsupportedError
+from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir.graph import Graph, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
 from superopt.onnx_io.kept import kept_nodes
 from superopt.onnx_io.lifting import LiftedModel
-from superopt.onnx_io.protos import ONNX_ELEMENTS, captured_names, copy_without_graph, names_within
+from superopt.onnx_io.protos import (
+    ONNX_ELEMENTS,
+    STANDARD_DOMAINS,
+    captured_names,
+    copy_without_graph,
+    names_within,
+)
 from superopt.onnx_io.saving import LoweredModel
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, SourceModel
-from superopt.onnx_io.writing import GraphWriter, Original, Written
+from superopt.onnx_io.units import Original, Written
+from superopt.onnx_io.writing import GraphWriter
 
 FUSION_KEY = "superopt.fusion"
 
@@ -27,8 +34,8 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     """The model that computes ``graph``, a rewriting of the lifted one.
 
     Inputs, outputs, their names and types, opsets, IR version and metadata stay. ONNX nodes that no rewrite
-    touched are copied; new ones are called ``superopt/...``. Weight-only values become initialisers. The fusion
-    groups of the plan are written as ``superopt.fusion`` into the metadata of the model.
+    touched are copied; new ones are called ``superopt/...``. Weight-only values become initialisers. The
+    fusion groups of the plan are written as ``superopt.fusion`` into the metadata of the model.
 
     Raises UnsupportedError when an operator of the graph has no form in the operator set of the model.
     """
@@ -47,6 +54,7 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     kept = _kept_initializers(source, written)
     _fill_graph(proto.graph, source, written, kept)
     _annotate(proto, graph, plan, written)
+    _require_sorted(proto.graph, kept)
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
     return LoweredModel(proto, shared, source)
 
@@ -67,6 +75,7 @@ def _original(lifted: LiftedModel, graph: Graph) -> Original:
         stored={label: index for label, index in stored.items() if label not in source.overridable},
         taken=frozenset(names_within(source.proto.graph)),
         dead=tuple(index for index, node in enumerate(nodes) if read.isdisjoint(node.output)),
+        domain=next(o.domain for o in source.proto.opset_import if o.domain in STANDARD_DOMAINS),
     )
 
 
@@ -115,6 +124,24 @@ def _vanished(before: onnx.GraphProto, written: Written, kept: frozenset[str]) -
     return had - has
 
 
+def _require_sorted(graph: onnx.GraphProto, kept: frozenset[str]) -> None:
+    """A last look: every tensor is made once, and before it is read."""
+    known = {value.name for value in graph.input}.union(kept, (tensor.name for tensor in graph.initializer))
+    for node in graph.node:
+        for name in (*node.input, *captured_names(node)):
+            if name and name not in known:
+                raise SuperoptError(
+                    f"lowering wrote node {node.name!r}, which reads {name!r} before it is made"
+                )
+        for name in node.output:
+            if name in known:
+                raise SuperoptError(f"lowering wrote node {node.name!r}, which makes {name!r} a second time")
+        known.update(name for name in node.output if name)
+    for value in graph.output:
+        if value.name not in known:
+            raise SuperoptError(f"lowering lost the output {value.name!r}")
+
+
 def _annotate(proto: onnx.ModelProto, graph: Graph, plan: Plan, written: Written) -> None:
     groups: list[list[str]] = []
     for group in plan.restricted_to(graph).fusion.values():
@@ -135,11 +162,11 @@ def build_model(
     source: SourceModel | None = None,
     ir_version: int = 8,
 ) -> bytes:
-    """A self-contained model of a graph that has no model of its own: to measure what it costs, and for tests.
+    """A self-contained model of a graph that has no model of its own: to measure its cost, and for tests.
 
     Inputs have the names of the graph's inputs, outputs are ``output_0``, ``output_1``, ... ``weights`` gives
-    the content of weights by label. Opaque nodes are copied from ``source``, whose functions and operator sets
-    then apply. Raises UnsupportedError for an operator that ONNX or the operator set has no form for.
+    the content of weights by label. Opaque nodes are copied from ``source``, whose functions and operator
+    sets then apply. Raises UnsupportedError for an operator that the operator set has no form for.
     """
     content = weights if callable(weights) else weights.__getitem__
     labels: dict[str, TensorType] = {

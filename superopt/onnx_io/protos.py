@@ -1,4 +1,4 @@
-"""Walking ONNX protos: subgraphs, captured names, tensors wherever they hide, element types and attributes."""
+"""Walking ONNX protos: subgraphs, captured names, tensors wherever they hide, types and attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONNX_ELEMENTS: Mapping[ElementType, int] = {element: code for code, element in E
 
 
 def element_type(code: int) -> ElementType:
-    """The element type of an ONNX code; OTHER for those that superopt has no name for (4-bit, 8-bit floats)."""
+    """The element type of an ONNX code; OTHER for those without a name here (4-bit, 8-bit floats)."""
     return ELEMENTS.get(code, ElementType.OTHER)
 
 

@@ -1,4 +1,4 @@
-"""How graph nodes are written as ONNX nodes: what a recipe is, and what it may ask of the graph and the writer."""
+"""How graph nodes are written as ONNX nodes: what a recipe is, and what it may ask for."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Place = Callable[[TensorProto, onnx_ir.TensorProtocol], None]
 
 @dataclass(frozen=True, eq=False)
 class LoweredModel:
-    """An ONNX model: ``proto`` without the initialisers that it shares with its source, which are ``shared``."""
+    """An ONNX model: ``proto`` without the initialisers that it has from its source, which are ``shared``."""
 
     proto: onnx.ModelProto
     shared: Mapping[str, onnx_ir.TensorProtocol]
@@ -113,7 +113,7 @@ class LoweredModel:
                 if is_external(tensor):
                     tensor.external_data[0].value = location
             if data.size:
-                os.replace(temporary, directory / location)
+                temporary.replace(directory / location)
             return model.SerializeToString()
         finally:
             temporary.unlink(missing_ok=True)
@@ -207,6 +207,6 @@ def _replacing(target: Path) -> Generator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -22,9 +22,10 @@ class NotLiftedError(SuperoptError):
 
 
 class Site:
-    """The node at ``index`` of the main graph; ``inputs`` are the values of its operands (None where missing).
+    """The node at ``index`` of the main graph; ``resolve`` gives the value of a name, None if unknown.
 
-    Everything that ``add`` and ``number`` make is recorded in ``made``, so that a failed attempt can be undone.
+    Everything that ``add`` and ``number`` make is recorded in ``made``, so that a failed attempt can be
+    undone.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Site:
         node: onnx.NodeProto,
         index: int,
         opset: int,
-        inputs: tuple[Value | None, ...],
+        resolve: Callable[[str], Value | None],
         constants: Mapping[str, onnx_ir.TensorProtocol],
         unused_outputs: frozenset[str],
         weight_only: set[NodeId],
@@ -44,7 +45,8 @@ class Site:
         self.opset = opset
         self.made: list[NodeId] = []
         self._editor = editor
-        self._inputs = inputs
+        self._resolve = resolve
+        self._slots: dict[int, Value] = {}
         self._constants = constants
         self._unused_outputs = unused_outputs
         self._weight_only = weight_only
@@ -53,14 +55,27 @@ class Site:
 
     def has(self, slot: int) -> bool:
         """Whether the operand is given."""
-        return slot < len(self._inputs) and self._inputs[slot] is not None
+        return slot < len(self.node.input) and bool(self.node.input[slot])
 
     def value(self, slot: int) -> Value:
         """The operand."""
-        value = self._inputs[slot] if slot < len(self._inputs) else None
-        if value is None:
-            raise NotLiftedError(f"operand {slot} is missing")
-        return value
+        if slot not in self._slots:
+            value = self._resolve(self.node.input[slot]) if self.has(slot) else None
+            if value is None:
+                raise NotLiftedError(f"operand {slot} is missing")
+            self._slots[slot] = value
+        return self._slots[slot]
+
+    def slots(self) -> tuple[Value | None, ...]:
+        """The operands that the graph nodes read; the others must be constants, or the node is not lifted."""
+        read = {value for made in self.made for value in self._editor[made].inputs}
+        slots = tuple(
+            value if (value := self._slots.get(i)) in read else None for i in range(len(self.node.input))
+        )
+        for name, value in zip(self.node.input, slots, strict=True):
+            if name and value is None and name not in self._constants:
+                raise NotLiftedError(f"operand {name!r} is computed at run time")
+        return slots
 
     def type(self, slot: int) -> TensorType:
         """The type of a floating point operand; anything else is not lifted."""

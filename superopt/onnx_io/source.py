@@ -21,15 +21,15 @@ from superopt.onnx_io.protos import constant_tensor, default_opset, tensors_in_m
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
 
 IR_WITH_FREE_INITIALIZERS = 4
-"""From this IR version on, an initialiser that is also a graph input is a default that a caller may override."""
+"""From this IR version on, an initialiser that is also a graph input is a default that callers override."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
     """A valid ONNX model as it was given. Nothing in it may be changed.
 
-    ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file; ``proto``
-    holds their contents only where they are stored inline. ``name`` is the file's, for messages.
+    ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file;
+    ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for messages.
     """
 
     proto: onnx.ModelProto
@@ -62,7 +62,7 @@ class SourceModel:
 
     @cached_property
     def constants(self) -> Mapping[str, onnx_ir.TensorProtocol]:
-        """Every tensor of the main graph whose content is fixed: initialisers and outputs of Constant nodes."""
+        """Every tensor of the main graph with fixed content: initialisers and outputs of Constant nodes."""
         found = {name: tensor for name, tensor in self.tensors.items() if name not in self.overridable}
         for node in self.proto.graph.node:
             if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.output:
@@ -153,7 +153,7 @@ def _checked(
             check_external_data(tensor, base, name)
         else:
             raise InvalidModelError(
-                f"{name} keeps tensor {tensor.name!r} in another file: give the path of the model, not its content"
+                f"{name} keeps tensor {tensor.name!r} in another file: give the path of the model"
             )
     _check_graph(proto, name)
     tensors = {tensor.name: stored_tensor(tensor, base) for tensor in proto.graph.initializer}
@@ -170,8 +170,8 @@ def _check_graph(proto: onnx.ModelProto, name: str) -> None:
         missing = set(names).difference(value.name for value in proto.graph.input)
         if missing:
             raise InvalidModelError(
-                f"{name} is no valid ONNX model: in IR version {proto.ir_version} the initialiser {min(missing)!r} "
-                "must be a graph input too"
+                f"{name} is no valid ONNX model: in IR version {proto.ir_version} the initialiser "
+                f"{min(missing)!r} must be a graph input too"
             )
     _refuse_cycles(proto.graph, name)
     try:
@@ -198,7 +198,7 @@ def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
                     if state[before] == 1:
                         node = graph.node[before]
                         raise InvalidModelError(
-                            f"{name} has a cycle: node {node.name or before!r} ({node.op_type}) depends on itself"
+                            f"{name} has a cycle: node {node.name or before!r} ({node.op_type}) needs itself"
                         )
                     stack.append(before)
             else:
@@ -239,7 +239,7 @@ def _from_ir(model: onnx_ir.Model) -> SourceModel:
     others = [t for t in tensors_in_model(proto) if is_external(t) and t.name not in stubs]
     if others:
         raise InvalidModelError(
-            f"the model keeps tensor {others[0].name!r} of an attribute or subgraph in another file: give its path"
+            f"the model keeps tensor {others[0].name!r} of a node in another file: give its path"
         )
     _check_graph(proto, "the model")
     return SourceModel(proto, tensors, Path(), "the model")

@@ -3,74 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import onnx
 from onnx import helper, numpy_helper
 
 from superopt.domains import Array
 from superopt.errors import SuperoptError, UnsupportedError
-from superopt.ir.graph import Graph, Input, Node, Value, Weight
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value, Weight
 from superopt.onnx_io.emission import recipe
 from superopt.onnx_io.emit_shape import outer_split
 from superopt.onnx_io.folding import Folder
 from superopt.onnx_io.kept import KeptNode
 from superopt.onnx_io.protos import captured_names
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe
+from superopt.onnx_io.units import Copy, Original, Stored, Unit, Written
 from superopt.ops import Opaque
 from superopt.ops.elementwise import Identity
 from superopt.ops.shape import Reshape, Split
 
 PREFIX = "superopt/"
-
-
-@dataclass(frozen=True, slots=True)
-class Original:
-    """What the graph came from: its ONNX nodes, those that stay, and the names that things have.
-
-    ``stored`` are the constants that can be read by their label: initialisers (None) and Constant nodes (their
-    index). ``dead`` are nodes that nothing ever read; they stay.
-    """
-
-    nodes: Sequence[onnx.NodeProto] = ()
-    kept: Mapping[int, KeptNode] = field(default_factory=dict[int, KeptNode])
-    names: Mapping[Value, str] = field(default_factory=dict[Value, str])
-    stored: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
-    taken: frozenset[str] = frozenset()
-    dead: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A copied ONNX node: what it defines, what each slot reads (a value, or a name that stays), its captures."""
-
-    index: int
-    defines: tuple[Value | None, ...]
-    inputs: tuple[Value | str, ...]
-    captures: tuple[tuple[str, Value], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """An Identity that gives a value a second name."""
-
-    name: str
-    value: Value
-
-
-Unit: TypeAlias = "Recipe | Stored | Copy"
-
-
-@dataclass(frozen=True)
-class Written:
-    """ONNX nodes in order, new initialisers, the labels of stored constants that are read, names of values."""
-
-    nodes: tuple[onnx.NodeProto, ...]
-    initializers: tuple[onnx.TensorProto, ...]
-    constants: frozenset[str]
-    names: Mapping[Value, str]
-    untouched: bool
 
 
 class GraphWriter(Emission):
@@ -85,6 +36,8 @@ class GraphWriter(Emission):
         original: Original,
     ) -> None:
         self._kept_of = {node: kept for kept in original.kept.values() for node in kept.group.nodes}
+        for node in _splits_to_merge(graph, frozenset(self._kept_of)):
+            del self._kept_of[node]
         super().__init__(graph, opset, frozenset(self._kept_of))
         self._original = original
         self._outputs = tuple(zip(outputs, map(self.resolve, graph.outputs), strict=True))
@@ -177,6 +130,10 @@ class GraphWriter(Emission):
                 yield from self._behind_label(source) if isinstance(source, str) else self._behind(source)
             for name, value in unit.captures:
                 yield from (self._copies[name],) if name in self._copies else self._behind(value)
+        defines = () if isinstance(unit, Copy) else unit.defines
+        for node in {value.node for value in defines if value is not None}:
+            for earlier in self.graph[node].after:
+                yield from self._behind(Value(earlier))
 
     def _behind(self, value: Value) -> Iterable[Unit]:
         unit = self._unit_of(value)
@@ -311,11 +268,7 @@ class GraphWriter(Emission):
         ]
         if inputs != list(proto.input) or outputs != list(proto.output):
             self._touched = True
-            copy = onnx.NodeProto()
-            copy.CopyFrom(proto)
-            copy.input[:] = inputs
-            copy.output[:] = outputs
-            proto = copy
+            proto = _renamed(proto, inputs, outputs)
         self._nodes.append(proto)
 
     def _stay(self, name: str) -> str:
@@ -337,7 +290,7 @@ class GraphWriter(Emission):
         return self.constant(array if operand.shape is None else array.reshape(operand.shape), "weight")
 
     def _stored_label(self, operand: Operand) -> str | None:
-        """The stored constant that holds exactly what the operand reads, up to leading axes of 1 where allowed."""
+        """The stored constant that holds what the operand reads, up to leading axes of 1 where allowed."""
         node = self.graph[self.resolve(operand.value).node]
         type_ = self.graph.type_of(operand.value)
         while isinstance(node.operator, (Reshape, Identity)):
@@ -362,7 +315,9 @@ class GraphWriter(Emission):
         """One ONNX node, named after the graph node that is being written."""
         self._touched = True
         name = self._fresh(self._current) if self._current not in outputs else self._current
-        proto = helper.make_node(op_type, list(inputs), list(outputs), name=name)
+        proto = helper.make_node(
+            op_type, list(inputs), list(outputs), name=name, domain=self._original.domain
+        )
         for key, value in sorted((attributes or {}).items()):
             proto.attribute.append(helper.make_attribute(key, value))
         self._nodes.append(proto)
@@ -381,6 +336,30 @@ class GraphWriter(Emission):
     def temporary(self, hint: str) -> str:
         """A fresh tensor name below that of the node that is being written."""
         return self._fresh(f"{self._current}/{hint}")
+
+
+def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
+    """Kept splits that will be part of an n-ary one, because a new split cuts their piece or they cut its."""
+    everything = Emission(graph, 0, frozenset())
+    chains: dict[NodeId, list[NodeId]] = {}
+    for node_id in graph.with_operator(Split.name):
+        chains.setdefault(outer_split(everything, graph[node_id]).id, []).append(node_id)
+    for chain in chains.values():
+        if not kept.issuperset(chain):
+            yield from kept.intersection(chain)
+
+
+def _renamed(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """The node with other tensors, its sharding specifications speaking of the new names."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    renamed = dict(zip((*proto.input, *proto.output), (*inputs, *outputs), strict=True))
+    for configuration in copy.device_configurations:
+        for sharding in configuration.sharding_spec:
+            sharding.tensor_name = renamed.get(sharding.tensor_name, sharding.tensor_name)
+    copy.input[:] = inputs
+    copy.output[:] = outputs
+    return copy
 
 
 def _trimmed(shape: Sequence[object]) -> tuple[object, ...]:

@@ -1,0 +1,63 @@
+"""What is written when a graph becomes ONNX: copied nodes, new nodes, second names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import onnx
+
+from superopt.ir.graph import Value
+from superopt.onnx_io.kept import KeptNode
+from superopt.onnx_io.recipes import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What the graph came from: its ONNX nodes, those that stay, and the names that things have.
+
+    ``stored`` are the constants that can be read by their label: initialisers (None) and Constant nodes
+    (their index). ``dead`` are nodes that nothing ever read; they stay. ``domain`` is how the model spells
+    the domain of the standard operators.
+    """
+
+    nodes: Sequence[onnx.NodeProto] = ()
+    kept: Mapping[int, KeptNode] = field(default_factory=dict[int, KeptNode])
+    names: Mapping[Value, str] = field(default_factory=dict[Value, str])
+    stored: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
+    taken: frozenset[str] = frozenset()
+    dead: tuple[int, ...] = ()
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A copied ONNX node: what it defines, what each slot reads (a value or a fixed name), its captures."""
+
+    index: int
+    defines: tuple[Value | None, ...]
+    inputs: tuple[Value | str, ...]
+    captures: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An Identity that gives a value a second name."""
+
+    name: str
+    value: Value
+
+
+Unit: TypeAlias = "Recipe | Stored | Copy"
+
+
+@dataclass(frozen=True)
+class Written:
+    """ONNX nodes in order, new initialisers, labels of stored constants that are read, names of values."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    initializers: tuple[onnx.TensorProto, ...]
+    constants: frozenset[str]
+    names: Mapping[Value, str]
+    untouched: bool
