@@ -81,19 +81,19 @@ def _content_security_policy(page: str) -> str:
 
 def _add_openapi(app: FastAPI) -> None:
     """OpenAPI with the options of a submission among its schemas."""
-    generate = cast("Callable[[], dict[str, dict[str, dict[str, object]]]]", app.openapi)
+    generate = cast("Callable[[], dict[str, object]]", app.openapi)
 
-    def openapi() -> dict[str, dict[str, dict[str, object]]]:
-        schema = generate()
+    def openapi() -> dict[str, object]:
+        document = generate()
+        schemas = cast("dict[str, dict[str, object]]", document["components"])["schemas"]
         reference = "#/components/schemas/{model}"
-        options = OptimizationOptions.model_json_schema(ref_template=reference)
-        schema["components"]["schemas"]["OptimizationOptions"] = options
-        return schema
+        schemas["OptimizationOptions"] = OptimizationOptions.model_json_schema(ref_template=reference)
+        return document
 
     app.openapi = openapi
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(local_or_keys)])
-    def show_openapi() -> dict[str, dict[str, dict[str, object]]]:  # pyright: ignore[reportUnusedFunction]
+    def show_openapi() -> dict[str, object]:  # pyright: ignore[reportUnusedFunction]
         return openapi()
 
 

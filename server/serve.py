@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
@@ -50,8 +53,26 @@ def serve(
         )
         server = _Server(configuration, shared_state(app).stopping)
         listening = configuration.bind_socket()
-        with listening, _Workers(workers, database.url, settings):
+        listening.listen(configuration.backlog)  # its address is printed: from now on requests wait, not fail
+        with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
             server.run(sockets=[listening])
+
+
+@contextmanager
+def _stop_signals_kept() -> Generator[None]:
+    """The HTTP server raises the signal that stopped it once more when it has ended, which must end
+    nothing else.
+    """
+    before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 class _Server(uvicorn.Server):

@@ -28,7 +28,6 @@ def incoming(database: Database) -> list[str]:
         "a/.",
         "",
         "a\\b",
-        "C:\\w.bin",
         "w\u0000.bin",
         "w\n.bin",
         "x" * 256,
