@@ -44,11 +44,11 @@ class SymbolicDomain(ObjectDomain):
         return self._each(array, lambda x: _number(z3.RealVal(1, self._context) / x))
 
     def maximum(self, left: Array, right: Array) -> Array:
-        """If-then-else."""
+        """If-then-else over polynomials in normal form, so that equal arguments give equal expressions."""
         first, second = np.broadcast_arrays(left, right)
         result = np.empty(first.shape, object)
         for index in np.ndindex(first.shape):
-            a, b = self._real(first[index]), self._real(second[index])
+            a, b = self._normal(first[index]), self._normal(second[index])
             result[index] = z3.If(a >= b, a, b)
         return result
 
@@ -69,13 +69,17 @@ class SymbolicDomain(ObjectDomain):
     def _uninterpreted(self, name: str, array: Array) -> Array:
         real = z3.RealSort(self._context)
         function = z3.Function(name, real, real)
-        return self._each(array, lambda x: _number(function(z3.simplify(x, som=True))))
+        return self._each(array, lambda x: _number(function(self._normal(x))))
 
     def _each(self, array: Array, function: Callable[[z3.ArithRef], z3.ArithRef]) -> Array:
         result = np.empty(array.shape, object)
         for index in np.ndindex(array.shape):
             result[index] = function(self._real(array[index]))
         return result
+
+    def _normal(self, value: object) -> z3.ArithRef:
+        """The polynomial as a sorted sum of monomials."""
+        return cast("z3.ArithRef", z3.simplify(self._real(value), som=True, sort_sums=True))
 
     def _real(self, value: object) -> z3.ArithRef:
         """An empty sum is a plain integer."""
