@@ -129,6 +129,8 @@ class Journey:
             objective.measure_again()
             start = self._start = start.refreshed()
         result = self._result = self._search(start, rule_set)
+        if result.stopped_by == "cancelled":
+            return self.original("cancelled")
         if not result.trace:
             return self.original("no rule lowers the predicted cost")
         return self._judged(start, result, objective)

@@ -80,15 +80,18 @@ class InputPlan:
             raise UnsupportedError(f"input {port.name}: no random value can be drawn for its type")
         if port.dtype == "object":
             return np.full(shape, "a", dtype=object)
-        dtype = np.dtype(port.dtype)
-        if dtype == np.bool_:
+        return np.asarray(self._numbers(port, random, shape, scale), np.dtype(port.dtype))
+
+    def _numbers(self, port: Port, random: Generator, shape: tuple[int, ...], scale: str) -> object:
+        kind = np.dtype(port.dtype).kind
+        if kind == "b":
             return random.random(shape) < 0.5
-        if dtype.kind in "iu":
+        if kind in "iu":
             allowed = self.ranges.get(port.name, Range(0, 4))
-            return random.integers(allowed.low, allowed.high, shape).astype(dtype)
-        if dtype.kind == "c":
-            return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype)
-        return _floats(random, shape, scale).astype(dtype)
+            return random.integers(allowed.low, allowed.high, shape)
+        if kind == "c":
+            return random.standard_normal(shape) + 1j * random.standard_normal(shape)
+        return _floats(random, shape, scale)
 
 
 def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, int]) -> InputPlan:
@@ -147,7 +150,7 @@ def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
             )
 
 
-def _floats(random: Generator, shape: tuple[int, ...], scale: str) -> Array:
+def _floats(random: Generator, shape: tuple[int, ...], scale: str) -> object:
     match scale:
         case "positive":
             return random.uniform(0.05, 1.0, shape)

@@ -40,7 +40,11 @@ _FAILURES = (
     states.NoSuchFile,
     states.NotImplemented,
     states.RuntimeException,
+    RuntimeError,
+    TypeError,
+    ValueError,
 )
+"""What the runtime raises: its exceptions have no common base, and its Python layer raises built-in ones."""
 
 _DTYPES: Mapping[str, str] = {
     "float": "float32",

@@ -88,6 +88,7 @@ class _Run:
             state = self._built(entry)
             if state is not None:
                 stopped_by = self._expand(state)
+        self._interruption()
         return stopped_by or "exhausted"
 
     def _built(self, entry: _Entry) -> State | None:
@@ -101,10 +102,10 @@ class _Run:
         """Every rewrite of the state, and every macro step."""
         state.find(self._rules)
         for opportunity in state.found:
-            self._try(state, opportunity)
             stopped_by = self._interruption()
             if stopped_by is not None:
                 return stopped_by
+            self._try(state, opportunity)
         for substitution, roots in _paying(state.found):
             stopped_by = self._macro(state, substitution, roots)
             if stopped_by is not None:

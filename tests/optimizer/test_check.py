@@ -1,0 +1,195 @@
+"""Equivalence and latency of whole models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from optimizer.check import (
+    Equivalence,
+    Reference,
+    Sampling,
+    check_dims,
+    check_equivalence,
+    compare_latency,
+    compare_outputs,
+    load_inputs,
+    plan_inputs,
+)
+from optimizer.cost.runtime import LoadedModel, Port
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io import lift, load_model
+from superopt.ops.matrix import Matmul
+from tests.optimizer.graphs import Builder
+from tests.optimizer.models import model_of
+
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[tuple[str, int, Sequence[int | str]]],
+    outputs: Sequence[tuple[str, int, Sequence[int | str]]],
+    weights: Sequence[onnx.TensorProto] = (),
+) -> bytes:
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info(*i) for i in inputs],
+        [helper.make_tensor_value_info(*o) for o in outputs],
+        weights,
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return made.SerializeToString()
+
+
+def verdict(first: bytes, second: bytes, **sampling: object) -> Equivalence:
+    original = LoadedModel(first, 1)
+    inputs = plan_inputs(lift(load_model(first)), original.inputs, {})
+    reference = Reference(original, inputs, Sampling(**sampling))  # type: ignore[arg-type]
+    return check_equivalence(reference, LoadedModel(second, 1))
+
+
+def one_node(op_type: str, **attributes: float) -> bytes:
+    node = helper.make_node(op_type, ["x"], ["y"], **attributes)
+    return model([node], [("x", FLOAT, [2, 8])], [("y", FLOAT, [2, 8])])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "passes"),
+    [
+        (one_node("Relu"), one_node("Relu"), True),
+        (one_node("Relu"), one_node("Abs"), False),
+        (one_node("LeakyRelu", alpha=0.1), one_node("LeakyRelu", alpha=0.10001), True),
+        (one_node("LeakyRelu", alpha=0.1), one_node("LeakyRelu", alpha=0.101), False),
+        (one_node("Log"), one_node("Log"), True),
+        (one_node("Sqrt"), one_node("Abs"), False),
+        (one_node("RandomNormalLike"), one_node("RandomNormalLike"), False),
+    ],
+    ids=["same", "other", "within", "beyond", "nan-agrees", "nan-differs", "random"],
+)
+def test_outputs_decide(left: bytes, right: bytes, *, passes: bool) -> None:
+    assert verdict(left, right).passed == passes
+
+
+def test_random_models_cannot_be_certified() -> None:
+    assert (
+        "two runs of the original" in verdict(one_node("RandomNormalLike"), one_node("RandomNormalLike")).why
+    )
+
+
+def test_other_inputs_or_outputs_are_no_match() -> None:
+    other = model([helper.make_node("Relu", ["z"], ["y"])], [("z", FLOAT, [2, 8])], [("y", FLOAT, [2, 8])])
+    assert "different inputs" in verdict(one_node("Relu"), other).why
+
+
+def test_constant_outputs_are_weak_evidence() -> None:
+    zero = one_node("Clip")
+    flat = model(
+        [helper.make_node("Mul", ["x", "zero"], ["y"])],
+        [("x", FLOAT, [2, 8])],
+        [("y", FLOAT, [2, 8])],
+        [onnx.numpy_helper.from_array(np.zeros((), np.float32), "zero")],
+    )
+    assert not verdict(zero, zero).weak
+    assert verdict(flat, flat).weak
+    assert verdict(flat, flat).passed
+
+
+def embedding(rows: int) -> bytes:
+    table = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+    return model(
+        [
+            helper.make_node("Unsqueeze", ["ids", "axes"], ["wide"]),
+            helper.make_node("Gather", ["table", "wide"], ["rows"]),
+            helper.make_node("Cast", ["mask"], ["kept"], to=FLOAT),
+            helper.make_node("Mul", ["rows", "kept"], ["y"]),
+        ],
+        [("ids", INT, ["batch", "length"]), ("mask", INT, [1])],
+        [("y", FLOAT, ["batch", "length", 4])],
+        [
+            onnx.numpy_helper.from_array(table, "table"),
+            onnx.numpy_helper.from_array(np.asarray([1], np.int64), "axes"),
+        ],
+    )
+
+
+def test_indices_stay_in_range_and_open_dimensions_vary() -> None:
+    content = embedding(3)
+    loaded = LoadedModel(content, 1)
+    inputs = plan_inputs(lift(load_model(content)), loaded.inputs, {"length": 5})
+    assert {name: (r.low, r.high) for name, r in inputs.ranges.items()} == {"ids": (0, 3), "mask": (0, 2)}
+    shapes = {s.feeds["ids"].shape for s in Reference(loaded, inputs, Sampling(samples=6)).samples()}
+    assert shapes == {(1, 5), (2, 5), (3, 5)}
+    assert verdict(content, content).samples == 4
+
+
+def test_given_inputs_are_used_and_checked(tmp_path: Path) -> None:
+    ports = (Port("x", "float32", (2, 8)),)
+    good = tmp_path / "good.npz"
+    np.savez(good, x=np.ones((2, 8), np.float32))
+    assert load_inputs(good, ports)["x"].shape == (2, 8)
+    for name, arrays, message in (
+        ("name", {"z": np.ones((2, 8), np.float32)}, "input 'x' is missing; it has z"),
+        ("type", {"x": np.ones((2, 8))}, "expected float32, got float64"),
+        ("shape", {"x": np.ones((3, 8), np.float32)}, r"expected shape \[2, 8\], got \[3, 8\]"),
+    ):
+        path = tmp_path / f"{name}.npz"
+        np.savez(path, **arrays)
+        with pytest.raises(InvalidFileError, match=message):
+            load_inputs(path, ports)
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(InvalidFileError, match="expected a numpy archive"):
+        load_inputs(tmp_path / "text.npz", ports)
+
+
+def test_dimensions_must_exist() -> None:
+    check_dims({"batch": 8}, ["batch"])
+    with pytest.raises(InvalidOptionError, match="no dimension 'bach'; it has: batch"):
+        check_dims({"bach": 8}, ["batch"])
+    with pytest.raises(InvalidOptionError, match="at least 1, got 0"):
+        check_dims({"batch": 0}, ["batch"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "agrees"),
+    [("float32", 5e-4, True), ("float32", 3e-3, False), ("float16", 5e-3, True), ("float16", 5e-2, False)],
+)
+def test_tolerances_by_element_type(dtype: str, error: float, *, agrees: bool) -> None:
+    left = np.linspace(1, 2, 50).astype(dtype)
+    right = (left.astype(np.float64) * (1 + error)).astype(dtype)
+    assert compare_outputs(["y"], [left], [right], None).agrees == agrees
+    assert compare_outputs(["y"], [left], [right], 0.1).agrees
+
+
+def test_sequences_and_integers_are_compared_exactly() -> None:
+    ones = np.ones(3, np.int64)
+    assert compare_outputs(["y"], [[ones, ones]], [[ones, ones]], None).agrees
+    assert not compare_outputs(["y"], [[ones]], [[ones, ones]], None).agrees
+    assert not compare_outputs(["y"], [ones], [2 * ones], 10.0).agrees
+
+
+def products(count: int) -> bytes:
+    b = Builder()
+    x = b.input("x", 96, 96)
+    for _ in range(count):
+        x = b.add(Matmul(), x, b.weight(96, 96))
+    return model_of(b.graph(x))
+
+
+def test_a_model_is_not_faster_than_itself_but_faster_than_one_that_does_more() -> None:
+    feeds = {"x": np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32)}
+    short, long = products(4), products(12)
+    same = compare_latency(short, short, feeds, threads=1, seconds=1.0)
+    assert 0.8 < same.ratio < 1.25
+    assert same.low <= 1.02
+    gain = compare_latency(long, short, feeds, threads=1, seconds=1.0)
+    assert gain.is_faster
+    assert gain.low <= gain.ratio <= gain.high
+    assert gain.ratio > 1.5
+    assert not compare_latency(short, long, feeds, threads=1, seconds=1.0).is_faster

@@ -1,0 +1,134 @@
+"""Kernels and their prices."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from optimizer.cost import Flops, GraphCost, Latency, MemoryCostStore, Sizes, Traffic, objective_of
+from optimizer.cost.objective import Objective
+from superopt.errors import InvalidOptionError
+from superopt.ir import ElementType, Graph, Input, TensorType, symbol
+from superopt.ops.activation import Relu
+from superopt.ops.affine import BiasAdd
+from superopt.ops.convolution import Conv
+from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.matrix import Matmul
+from superopt.ops.opaque import Opaque
+from superopt.ops.shape import Broadcast, Reshape, Split
+from tests.optimizer.graphs import Builder, dense_blocks, f32
+
+
+def cost_of(graph: Graph, objective: Objective, **dims: int) -> GraphCost:
+    return GraphCost.of(graph, objective, Sizes(graph, dims))
+
+
+@pytest.fixture(scope="module")
+def latency() -> Latency:
+    return Latency(MemoryCostStore(), threads=1)
+
+
+def test_a_larger_product_costs_more(latency: Latency) -> None:
+    totals: list[float] = []
+    for size in (32, 256):
+        b = Builder()
+        totals.append(
+            cost_of(b.graph(b.add(Matmul(), b.input("x", size, size), b.weight(size, size))), latency).total
+        )
+    assert 0 < 5 * totals[0] < totals[1] < math.inf
+
+
+def test_equal_blocks_are_measured_once() -> None:
+    objective = Latency(MemoryCostStore(), threads=1)
+    cost = cost_of(dense_blocks(6), objective)
+    kernels = {priced.kernel for priced in cost.groups}
+    assert objective.measured == len(kernels) < len(cost.groups)
+
+
+def test_prices_are_remembered_in_the_store() -> None:
+    store = MemoryCostStore()
+    first = Latency(store, threads=1)
+    total = cost_of(dense_blocks(2), first).total
+    second = Latency(store, threads=1)
+    assert cost_of(dense_blocks(2), second).total == total
+    assert second.measured == 0
+    other_threads = Latency(MemoryCostStore(), threads=2)
+    assert other_threads.known(next(iter(cost_of(dense_blocks(2), first).groups)).kernel) is None
+
+
+def test_images_stay_in_the_layout_of_the_runtime(latency: Latency) -> None:
+    b = Builder()
+    x = b.add(Conv(padding="same"), b.input("x", 1, 32, 28, 28), b.weight(32, 32, 3, 3))
+    y = b.add(Conv(padding="same"), b.add(Relu(), x), b.weight(32, 32, 3, 3))
+    cost = cost_of(b.graph(y), latency)
+    first, second = cost.groups
+    if not first.price.blocked:
+        pytest.skip("the runtime keeps images as they are on this machine")
+    assert [source.blocked for source in second.kernel.sources] == [True, False]
+
+
+def test_what_cannot_be_measured_has_an_analytic_price(latency: Latency) -> None:
+    b = Builder()
+    x = b.input("x", 4, 8)
+    opaque = b.editor.add(Opaque("", "Unknown", 0, "test"), (x,), types=(f32(4, 8),)).value
+    huge = b.add(Relu(), b.input("y", 1 << 14, 1 << 14))
+    cost = cost_of(b.graph(opaque, huge), latency)
+    assert latency.measured == 0 or all(p.price.cost > 0 for p in cost.groups)
+    assert min(p.price.cost for p in cost.groups) > 0
+    assert cost.total > (1 << 28) * 4 / latency.roofline.bytes
+
+
+def test_the_bound_is_below_the_price(latency: Latency) -> None:
+    cost = cost_of(dense_blocks(1, 32, 16), latency)
+    for priced in cost.groups:
+        assert latency.bound(priced.kernel) <= priced.price.cost
+
+
+def test_after_the_deadline_nothing_is_measured() -> None:
+    objective = Latency(MemoryCostStore(), threads=1)
+    objective.deadline = 0.0
+    assert cost_of(dense_blocks(1), objective).total > 0
+    assert objective.measured == 0
+
+
+def test_open_dimensions_are_priced_at_given_sizes() -> None:
+    editor = Graph.empty().edit()
+    n, s = symbol("n"), symbol("s")
+    x = editor.add(Input("x", TensorType(ElementType.FLOAT, (n, s, 8)))).value
+    y = editor.add(Relu(), (x,)).value
+    y = editor.add(Reshape((n * s, 8)), (y,)).value
+    first = editor.add(Split(0, (n, n * s - n)), (y,)).value
+    editor.set_outputs((first,))
+    graph = editor.build()
+    assert cost_of(graph, Flops()).total == 64 * 8 + 64 * 8 + 64 * 8
+    assert cost_of(graph, Flops(), n=2, s=10).total == 3 * 2 * 10 * 8
+    assert cost_of(graph, Traffic(), n=2, s=10).total == 2 * 640 + (640 + 64)
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [(Flops(), 2 * 3 * 8 * 5 + 3 * 5), (Traffic(), 4 * (3 * 8 + 8 * 5 + 5 + 3 * 5))],
+    ids=["flops", "memory"],
+)
+def test_analytic_objectives_price_the_fused_kernel(objective: Objective, expected: float) -> None:
+    b = Builder()
+    product = b.add(Matmul(), b.input("x", 3, 8), b.weight(8, 5))
+    assert cost_of(b.graph(b.add(BiasAdd(-1), product, b.weight(5))), objective).total == expected
+
+
+def test_broadcasts_and_folded_nodes_cost_nothing() -> None:
+    b = Builder()
+    w = b.add(Multiply(), b.weight(8), b.weight(8))
+    y = b.add(Add(), b.input("x", 3, 8), b.add(Broadcast((3, 8)), w))
+    assert cost_of(b.graph(y), Traffic()).total == 4 * (3 * 8 + 8 + 3 * 8)
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="one of latency, flops, memory, got 'beauty'"):
+        objective_of("beauty", MemoryCostStore(), 1)
+
+
+def test_prices_are_exact_sums() -> None:
+    cost = cost_of(dense_blocks(5), Latency(MemoryCostStore(), threads=1))
+    assert cost.total == sum(priced.price.cost for priced in reversed(cost.groups))

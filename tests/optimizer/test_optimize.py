@@ -1,0 +1,291 @@
+"""The whole journey on small models, in ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from optimizer import (
+    CancelToken,
+    Journey,
+    Options,
+    Progress,
+    Result,
+    optimize,
+    plan_of,
+    recorded_trace,
+    replay,
+)
+from optimizer.cost import CostStore, MemoryCostStore
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.ir import Graph
+from superopt.onnx_io import LiftedModel, lift, load_model, lower
+from superopt.ops.activation import Relu
+from superopt.ops.matrix import Matmul
+from tests.optimizer.graphs import Builder, chain, dense_blocks
+from tests.optimizer.models import lifted, model_of
+from tests.optimizer.rules import ALL, ASSOCIATIVE, DISTRIBUTIVE, rules
+
+
+@pytest.fixture(scope="module")
+def costs() -> MemoryCostStore:
+    return MemoryCostStore()
+
+
+def skewed_products() -> Graph:
+    """A chain of products whose order is worth a factor."""
+    b = Builder()
+    x = b.add(Matmul(), b.input("x", 256, 256), b.input("y", 256, 256))
+    return b.graph(b.add(Relu(), b.add(Matmul(), x, b.weight(256, 4))))
+
+
+def run(
+    model: LiftedModel,
+    costs: CostStore,
+    texts: tuple[str, ...] = (ASSOCIATIVE, DISTRIBUTIVE),
+    **options: object,
+) -> Result:
+    given: dict[str, object] = {"budget": 6.0, "threads": 1, **options}
+    return Journey(model, rules(*texts), Options(**given), costs).run()  # type: ignore[arg-type]
+
+
+def test_a_gain_is_found_checked_timed_and_returned(costs: MemoryCostStore) -> None:
+    model = lifted(skewed_products())
+    result = run(model, costs)
+    report = result.report
+    assert report.returned == "optimized"
+    assert report.measured is not None
+    assert report.measured.ratio > 1.5
+    assert report.measured.interval[0] > 1
+    assert report.equivalence.passed
+    assert report.equivalence.samples == 4
+    assert report.cost.after < report.cost.before
+    assert [step.rule for step in report.trace] == [rules(ASSOCIATIVE)[0].rule_id]
+    onnx.checker.check_model(onnx.load_from_string(lower(model, result.graph, result.plan).to_bytes()))
+
+
+def test_replaying_the_report_gives_the_same_bytes(costs: MemoryCostStore) -> None:
+    model = lifted(skewed_products())
+    result = run(model, costs)
+    report = json.loads(json.dumps(result.report.to_json(), allow_nan=False))
+    again = replay(model.graph, recorded_trace(report), rules(ASSOCIATIVE))
+    written = lower(model, result.graph, result.plan).to_bytes()
+    assert result.trace
+    assert lower(model, again, plan_of(again)).to_bytes() == written
+
+
+def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
+    report = run(lifted(skewed_products()), costs).report.to_json()
+    fields = {
+        key: sorted(value) if isinstance(value, dict) else type(value).__name__
+        for key, value in report.items()
+    }
+    assert fields == {
+        "schema": "int",
+        "model": ["name", "nodes_after", "nodes_before", "opaque", "sha256"],
+        "options": [
+            "alpha", "budget", "dims", "exclude_rules", "inputs", "keep", "max_candidates", "objective",
+            "search", "seed", "threads", "tolerance",
+        ],
+        "rules": ["applied", "loaded", "matched"],
+        "cost": ["after", "before", "source", "unit"],
+        "measured": ["after", "before", "interval", "ratio", "runs", "runtime", "threads", "unit"],
+        "equivalence": ["max_abs_error", "max_rel_error", "passed", "samples", "tolerance", "weak"],
+        "search": ["best_at_seconds", "candidates", "curve", "seconds", "stopped_by", "strategy"],
+        "trace": "list",
+        "parallel": "NoneType",
+        "fusion": "list",
+        "memory": "NoneType",
+        "returned": "str",
+        "why": "str",
+    }  # fmt: skip
+    (step,) = report["trace"]
+    assert set(step) == {
+        "kind",
+        "rule",
+        "equation",
+        "backwards",
+        "site",
+        "choice",
+        "cost_before",
+        "cost_after",
+    }
+    assert step["kind"] == "rule"
+    assert step["equation"] == "matmul(matmul(x, y), z) => matmul(x, matmul(y, z))"
+
+
+@pytest.mark.parametrize(
+    ("graph", "texts", "why"),
+    [
+        (chain([Relu()], 4, 4), (ASSOCIATIVE,), "no rule lowers the predicted cost"),
+        (skewed_products(), (), "no rule lowers the predicted cost"),
+    ],
+    ids=["no-match", "no-rules"],
+)
+def test_without_a_gain_the_original_comes_back(
+    graph: Graph, texts: tuple[str, ...], why: str, costs: MemoryCostStore
+) -> None:
+    content = model_of(graph)
+    model = lift(load_model(content))
+    result = run(model, costs, texts)
+    assert (result.report.returned, result.report.why) == ("original", why)
+    assert result.graph is model.graph
+    assert lower(model, result.graph, result.plan).to_bytes() == content
+
+
+def test_a_false_rule_is_caught_by_the_check(costs: MemoryCostStore) -> None:
+    false = "matmul(matmul(x, y), z) => matmul(add(x, x), matmul(y, z))"
+    result = run(lifted(skewed_products()), costs, (false,))
+    assert result.report.returned == "original"
+    assert result.report.why.startswith("not equal: output output_0: an element differs")
+    assert not result.report.equivalence.passed
+    assert result.trace == ()
+
+
+def test_a_predicted_gain_that_is_none_is_refused() -> None:
+    class Wishful(MemoryCostStore):
+        """Claims that whatever has no price yet is free once the original is priced."""
+
+        def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:
+            found = super().get_many(list(keys))
+            return found if len(self) < 5 else {key: 0.0 for key in keys if not key.endswith("blocked")}
+
+    b = Builder()
+    x = b.add(Matmul(), b.input("x", 256, 256), b.weight(256, 4))
+    graph = b.graph(b.add(Relu(), b.add(Matmul(), x, b.input("y", 4, 256))))
+    result = run(lifted(graph), Wishful(), ("matmul(matmul(x, y), z) => matmul(x, matmul(y, z))",))
+    assert result.report.cost.after <= result.report.cost.before
+    assert result.report.returned == "original"
+    assert result.report.why.startswith("equal, but not certainly faster: measured 0.")
+
+
+def test_excluded_rules_and_kept_nodes_are_respected(costs: MemoryCostStore) -> None:
+    model = lifted(skewed_products())
+    name = model.source.proto.graph.node[0].name
+    assert name
+    rule = rules(ASSOCIATIVE)[0].rule_id
+    assert run(model, costs, exclude_rules=(rule,)).report.returned == "original"
+    assert run(model, costs, keep=(name,)).report.returned == "original"
+    with pytest.raises(InvalidOptionError, match="the model has no node called 'nobody'"):
+        run(model, costs, keep=("nobody",))
+
+
+@pytest.mark.parametrize("objective", ["flops", "memory"])
+def test_other_objectives(objective: str, costs: MemoryCostStore) -> None:
+    report = run(lifted(skewed_products()), costs, objective=objective).report
+    assert report.cost.unit == {"flops": "flops", "memory": "bytes"}[objective]
+    assert report.cost.source == "analytic"
+    assert report.cost.after < report.cost.before
+
+
+def test_the_budget_is_the_whole_wall_time() -> None:
+    started = time.monotonic()
+    run(lifted(dense_blocks(20, 32, 14)), MemoryCostStore(), ALL, budget=3.0)
+    assert time.monotonic() - started < 2 * 3.0
+
+
+def test_progress_and_cancelling(costs: MemoryCostStore) -> None:
+    told: list[Progress] = []
+    model = lifted(skewed_products())
+    Journey(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), costs, told.append).run()
+    assert list(dict.fromkeys(p.phase for p in told)) == [
+        "pricing",
+        "search",
+        "check",
+        "timing",
+    ]
+    cancel = CancelToken()
+    cancel.cancel()
+    result = Journey(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), costs, None, cancel).run()
+    assert (result.report.returned, result.report.search.stopped_by) == ("original", "cancelled")
+
+
+def test_open_dimensions_control_flow_and_unknown_types_go_through(costs: MemoryCostStore) -> None:
+    branch = [
+        helper.make_graph(
+            [helper.make_node(op, ["z"], [op])], op, [], [helper.make_tensor_value_info(op, 1, None)]
+        )
+        for op in ("Relu", "Neg")
+    ]
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
+            helper.make_node("MatMul", ["y", "v"], ["z"], name="second"),
+            helper.make_node("If", ["flag"], ["out"], then_branch=branch[0], else_branch=branch[1]),
+        ],
+        "open",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64]),
+            helper.make_tensor_value_info("flag", TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["n", 8])],
+        [
+            onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w"),
+            onnx.numpy_helper.from_array(np.ones((64, 8), np.float32), "v"),
+        ],
+    )
+    for branch_graph in branch:
+        branch_graph.output[0].CopyFrom(
+            helper.make_tensor_value_info(branch_graph.output[0].name, TensorProto.FLOAT, ["n", 8])
+        )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = lift(load_model(proto))
+    report = run(model, costs, dims={"n": 32}).report
+    assert report.trace or report.returned == "original"
+    assert report.equivalence.passed
+    with pytest.raises(InvalidOptionError, match="no dimension 'm'"):
+        run(model, costs, dims={"m": 32})
+
+
+def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(MemoryCostStore):
+        def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:
+            raise KeyError("the disk is gone")
+
+    model = lifted(skewed_products())
+    result = optimize(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), Broken())
+    assert result.report.returned == "original"
+    assert result.report.why == "internal error, please report it: KeyError: 'the disk is gone'"
+    assert "optimizing" in caplog.text
+    with pytest.raises(KeyError):
+        run(model, Broken())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "beauty"}, "objective: expected one of latency, flops, memory, got 'beauty'"),
+        ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
+        ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
+        ({"threads": 0}, "threads: expected at least 1, got 0"),
+        ({"search": "oracle"}, "search: expected one of backtracking, got 'oracle'"),
+        ({"max_candidates": -1}, "max-candidates: expected at least 0, got -1"),
+    ],
+)
+def test_options_are_checked(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        Options(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "report", [{}, {"schema": 2}, {"schema": 1, "trace": 3}, {"schema": 1, "trace": [{"kind": "layout"}]}]
+)
+def test_what_is_no_report_is_refused(report: dict[str, object]) -> None:
+    with pytest.raises(InvalidFileError):
+        recorded_trace(report)
+
+
+def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -> None:
+    proto = onnx.load_from_string(model_of(skewed_products()))
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    model = lift(load_model(path))
+    result = run(model, costs)
+    assert result.report.returned == "optimized"

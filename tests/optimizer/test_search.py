@@ -1,0 +1,161 @@
+"""Searching, stopping, replaying."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+
+import pytest
+
+from optimizer.cost import GraphCost, Sizes, Traffic
+from optimizer.search import (
+    Backtracking,
+    CancelToken,
+    Limits,
+    Progress,
+    RuleSet,
+    SearchResult,
+    Watch,
+    replay,
+    without_rules,
+)
+from superopt.errors import InvalidFileError, UnprovedRuleError
+from superopt.ir import Graph, NodeId
+from superopt.ops.activation import Relu, Tanh
+from superopt.ops.affine import Affine
+from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.matrix import Matmul
+from superopt.rewriting import Substitution
+from tests.optimizer.graphs import Builder, chain, dense_blocks, shared_products
+from tests.optimizer.rules import (
+    ALL,
+    ASSOCIATIVE,
+    BIAS_INTO_AFFINE,
+    IDEMPOTENT,
+    IDENTITY,
+    SCALE_INTO_AFFINE,
+    SUM_OF_PRODUCTS,
+    rules,
+)
+
+
+def search(
+    graph: Graph,
+    substitutions: tuple[Substitution, ...],
+    *,
+    protected: tuple[NodeId, ...] = (),
+    watch: Watch | None = None,
+    **limits: float,
+) -> SearchResult:
+    cost = GraphCost.of(graph, Traffic(), Sizes(graph, {}))
+    found = Limits(deadline=time.monotonic() + 20)
+    for name, value in limits.items():
+        found = replace(found, **{name: value})
+    return Backtracking().run(cost, RuleSet(substitutions, protected), watch or Watch(found))
+
+
+def names(graph: Graph) -> str:
+    return " ".join(graph.nodes[n].operator.name for n in graph.order if n not in graph.weight_only)
+
+
+def test_a_rule_is_applied_where_it_pays() -> None:
+    result = search(chain([Relu(), Relu(), Tanh(), Relu()], 4, 4), rules(IDEMPOTENT))
+    assert names(result.best.graph) == "input relu tanh relu"
+    assert result.stopped_by == "exhausted"
+    assert result.matched == {rules(IDEMPOTENT)[0].rule_id: 1}
+
+
+def test_sixty_blocks_take_one_macro_step_per_rule() -> None:
+    result = search(dense_blocks(60, 4, 4), rules(SCALE_INTO_AFFINE, BIAS_INTO_AFFINE))
+    assert names(result.best.graph) == "input" + 60 * " affine relu conv add"
+    assert result.stopped_by == "exhausted"
+    assert len(result.trace) == 120
+    assert result.candidates < 1000
+
+
+def test_a_costlier_step_on_the_way_is_taken_within_alpha() -> None:
+    b = Builder()
+    x, y, z = (b.input(name, 4, 4) for name in "xyz")
+    first, second = b.add(Multiply(), x, y), b.add(Multiply(), x, z)
+    product = b.add(Matmul(), b.add(Add(), first, second), b.weight(4, 400))
+    graph = b.graph(b.add(Matmul(), product, b.weight(400, 2)))
+    result = search(graph, rules(SUM_OF_PRODUCTS, ASSOCIATIVE))
+    assert names(result.best.graph) == "input input input add mul matmul"
+
+
+def test_it_ends_by_exhaustion_candidates_patience_budget_or_cancel() -> None:
+    graph = shared_products(4)
+    substitutions = rules(*ALL)
+    assert search(graph, substitutions, max_candidates=7).candidates == 7
+    assert search(graph, substitutions, max_candidates=7).stopped_by == "max_candidates"
+    assert search(graph, substitutions, patience=5, alpha=2.0).stopped_by == "patience"
+    assert search(graph, substitutions, deadline=0.0).stopped_by == "budget"
+    cancel = CancelToken()
+    cancel.cancel()
+    watch = Watch(Limits(deadline=time.monotonic() + 20), cancel)
+    result = search(graph, substitutions, watch=watch)
+    assert result.stopped_by == "cancelled"
+    assert result.trace == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
+    graph = shared_products(5)
+    runs = [search(graph, rules(*ALL), seed=seed, max_candidates=400, alpha=1.2) for _ in range(2)]
+    assert runs[0].trace == runs[1].trace
+    assert runs[0].candidates == runs[1].candidates
+
+
+def test_progress_is_told_with_the_best_cost_so_far() -> None:
+    told: list[Progress] = []
+    watch = Watch(Limits(deadline=time.monotonic() + 20), report=told.append, report_interval=0.0)
+    result = search(dense_blocks(4), rules(*ALL), watch=watch)
+    costs = [progress.best_cost for progress in told]
+    assert all(after <= before for before, after in itertools.pairwise(costs))
+    assert told[-1].candidates == result.candidates
+    assert result.curve[0][1] > result.curve[-1][1] == result.best.total
+
+
+def test_replay_gives_the_same_graph_with_the_same_ids() -> None:
+    for graph in (dense_blocks(5), dense_blocks(2, 8, 4)):
+        result = search(graph, rules(*ALL), max_candidates=500)
+        again = replay(graph, result.trace, rules(*ALL))
+        assert result.trace
+        assert again.nodes == result.best.graph.nodes
+        assert again.outputs == result.best.graph.outputs
+        assert again.next_id == result.best.graph.next_id
+
+
+def test_replay_refuses_what_is_not_verified_or_does_not_apply() -> None:
+    graph = dense_blocks(2)
+    trace = search(graph, rules(*ALL)).trace
+    with pytest.raises(UnprovedRuleError, match="is not among the verified rules"):
+        replay(graph, trace, rules(IDENTITY))
+    with pytest.raises(InvalidFileError, match=r"step 1: rule .* does not apply at nodes"):
+        replay(graph, [replace(trace[0], site=(NodeId(1), NodeId(2)))], rules(*ALL))
+    with pytest.raises(InvalidFileError):
+        replay(graph, [replace(trace[0], choice=9)], rules(*ALL))
+
+
+def test_protected_nodes_are_left_alone() -> None:
+    graph = dense_blocks(2)
+    first = next(node.id for node in graph if isinstance(node.operator, Affine))
+    result = search(graph, rules(*ALL), protected=(first,))
+    assert first in result.best.graph.nodes
+    assert names(result.best.graph) == (
+        "input affine channel_scale bias_add relu conv add affine relu conv add"
+    )
+
+
+def test_a_trace_without_one_rule_keeps_what_does_not_need_it() -> None:
+    graph = dense_blocks(3)
+    scale, bias = rules(SCALE_INTO_AFFINE, BIAS_INTO_AFFINE)
+    result = search(graph, (scale, bias))
+    start = GraphCost.of(graph, Traffic(), Sizes(graph, {}))
+    cost, trace = without_rules(start, result.trace, (scale, bias), {bias.rule_id})
+    assert names(cost.graph) == "input" + 3 * " affine bias_add relu conv add"
+    assert {step.rule for step in trace} == {scale.rule_id}
+    assert cost.total == cost.refreshed().total == trace[-1].cost_after
+    assert replay(graph, trace, (scale, bias)).nodes == cost.graph.nodes
+    assert without_rules(start, result.trace, (scale, bias), {scale.rule_id})[1] == ()
