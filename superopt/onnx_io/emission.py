@@ -16,11 +16,11 @@ from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, W
 from superopt.ops import Operator, attributes_of
 from superopt.ops.activation import Gelu, HardSwish, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
-from superopt.ops.convolution import Conv, Enlarge
+from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.shape import Broadcast, Concat, Ones, Reshape, Split
+from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Add: emit_elementwise.pointwise,
@@ -35,12 +35,14 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Conv: emit_layers.conv,
     Divide: emit_elementwise.pointwise,
     Enlarge: emit_layers.enlarge,
+    Full: emit_shape.filled,
     Gelu: emit_elementwise.gelu,
     HardSwish: emit_elementwise.hard_swish,
+    KernelResponse: emit_layers.kernel_response,
     Matmul: emit_layers.matmul,
     MaxPool: emit_layers.max_pool,
     Multiply: emit_elementwise.pointwise,
-    Ones: emit_shape.ones,
+    Ones: emit_shape.filled,
     Power: emit_elementwise.power,
     Reshape: emit_shape.reshape,
     Scale: emit_elementwise.scale,
@@ -70,8 +72,8 @@ def _by_form(emission: Emission, node: Node) -> Recipe:
         raise UnsupportedError(f"{operator.name} has no ONNX form")
     if emission.opset < form.since:
         raise UnsupportedError(
-            f"{operator.name}: ONNX has {form.op_type} from operator set {form.since} on, "
-            f"the model imports {emission.opset}"
+            f"{operator.name}: operator set {emission.opset} has no {form.op_type} of that meaning, "
+            f"which came with {form.since}"
         )
     schema = onnx.defs.get_schema(form.op_type, emission.opset, "")
     values = attributes_of(operator)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io.emit_shape import RuntimeShape
+from superopt.onnx_io.emit_shape import RuntimeShape, repeated_number
 from superopt.onnx_io.protos import dtype_of
-from superopt.onnx_io.recipes import Emission, Operand, Recipe, Writer, real
+from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.ops.activation import Gelu, HardSwish, Softmax
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
@@ -27,13 +28,24 @@ def number(writer: Writer, value: float, element: ElementType) -> str:
     return writer.constant(np.asarray(value).astype(dtype_of(element)), "number")
 
 
-def before_broadcast(emission: Emission, value: Value) -> Value:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one side of an operator reads, and its shape."""
+
+    operand: Operand | Number
+    shape: tuple[Dimension, ...]
+
+
+def before_broadcast(emission: Emission, value: Value, rank: int | None) -> Part:
     """What a broadcast repeats, or the value itself."""
     node = emission.graph[emission.resolve(value).node]
     while isinstance(node.operator, Broadcast):
         value = node.inputs[0]
         node = emission.graph[emission.resolve(value).node]
-    return value
+    repeated = repeated_number(node.operator)
+    if repeated is not None:
+        return Part(repeated, ())
+    return Part(Operand(value, rank=rank), emission.type(value).shape)
 
 
 def covers(shapes: list[tuple[Dimension, ...]], target: tuple[Dimension, ...]) -> bool:
@@ -45,20 +57,21 @@ def covers(shapes: list[tuple[Dimension, ...]], target: tuple[Dimension, ...]) -
 
 
 def without_broadcasts(
-    emission: Emission, operands: tuple[Value, Value], target: tuple[Dimension, ...], trailing: int = 0
-) -> tuple[Value, Value]:
+    emission: Emission, operands: Sequence[Value], target: tuple[Dimension, ...], trailing: int = 0
+) -> tuple[Operand | Number, ...]:
     """The operands before broadcasting, as far as ONNX's implicit one gives the target again.
 
     The last ``trailing`` axes take no part in broadcasting (the matrices of a product).
     """
-    stripped = (before_broadcast(emission, operands[0]), before_broadcast(emission, operands[1]))
-    for choice in (stripped, (stripped[0], operands[1]), (operands[0], stripped[1])):
-        shapes = [emission.type(value).shape for value in choice]
-        if trailing and any(len(shape) < trailing for shape in shapes):
-            continue
-        if covers([shape[: len(shape) - trailing] for shape in shapes], target):
-            return choice
-    return operands
+    rank = None if trailing else len(target)
+    whole = [Part(Operand(value, rank=rank), emission.type(value).shape) for value in operands]
+    bare = [before_broadcast(emission, value, rank) for value in operands]
+    for choice in (bare, (bare[0], whole[1]), (whole[0], bare[1])):
+        if all(len(part.shape) >= trailing for part in choice):
+            shapes = [part.shape[: len(part.shape) - trailing] for part in choice]
+            if covers(shapes, target):
+                return tuple(part.operand for part in choice)
+    return tuple(part.operand for part in whole)
 
 
 def pointwise(emission: Emission, node: Node) -> Recipe:
@@ -66,12 +79,12 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
     assert isinstance(node.operator, Operator)
     op_type = BINARY[type(node.operator)]
     target = emission.type(node.value).shape
-    left, right = without_broadcasts(emission, (node.inputs[0], node.inputs[1]), target)
+    parts = without_broadcasts(emission, node.inputs, target)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node(op_type, operands, outputs)
 
-    return Recipe(node.values, (Operand(left, rank=len(target)), Operand(right, rank=len(target))), write)
+    return Recipe(node.values, parts, write)
 
 
 def scale(emission: Emission, node: Node) -> Recipe:
@@ -126,7 +139,7 @@ def per_channel(emission: Emission, node: Node, op_type: str) -> Recipe:
 def power(emission: Emission, node: Node) -> Recipe:
     """Pow with a constant exponent."""
     assert isinstance(node.operator, Power)
-    element, exponent = emission.type(node.value).element, real(node.operator.exponent)
+    element, exponent = emission.type(node.value).element, float(node.operator.exponent)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Pow", [operands[0], number(writer, exponent, element)], outputs)
@@ -143,7 +156,7 @@ def hard_swish(_emission: Emission, node: Node) -> Recipe:
             writer.node("HardSwish", operands, outputs)
             return
         gate = writer.temporary("gate")
-        writer.node("HardSigmoid", operands, [gate], {"alpha": real(Fraction(1, 6)), "beta": 0.5})
+        writer.node("HardSigmoid", operands, [gate], {"alpha": 1 / 6, "beta": 0.5})
         writer.node("Mul", [operands[0], gate], outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)

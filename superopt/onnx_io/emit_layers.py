@@ -11,7 +11,7 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of
-from superopt.ops.convolution import Conv, Enlarge
+from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool, Pool
 from superopt.ops.windows import Padding
@@ -23,12 +23,12 @@ def matmul(emission: Emission, node: Node) -> Recipe:
     """MatMul; batch dimensions broadcast by themselves."""
     assert isinstance(node.operator, Matmul)
     target = emission.type(node.value).shape[:-2]
-    left, right = without_broadcasts(emission, (node.inputs[0], node.inputs[1]), target, trailing=2)
+    parts = without_broadcasts(emission, node.inputs, target, trailing=2)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("MatMul", operands, outputs)
 
-    return Recipe(node.values, (Operand(left), Operand(right)), write)
+    return Recipe(node.values, parts, write)
 
 
 def bias_add(emission: Emission, node: Node) -> Recipe:
@@ -207,5 +207,26 @@ def batch_norm_shift(_emission: Emission, node: Node) -> Recipe:
         product = writer.temporary("product")
         writer.node("Mul", [names[2], names[0]], [product])
         writer.node("Sub", [names[1], product], outputs)
+
+    return Recipe(node.values, tuple(Operand(value) for value in node.inputs), write)
+
+
+def kernel_response(emission: Emission, node: Node) -> Recipe:
+    """The convolution of an image that is as large as the kernel, for kernels computed at run time."""
+    assert isinstance(node.operator, KernelResponse)
+    weight, vector = (emission.type(value) for value in node.inputs)
+    kernel = (known("kernel_response", weight.shape[2]), known("kernel_response", weight.shape[3]))
+    channels = known("kernel_response", vector.shape[0])
+    groups = channels // known("kernel_response", weight.shape[1])
+
+    def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        column, image, answer = (writer.temporary(hint) for hint in ("column", "image", "answer"))
+        one_pixel = writer.constant(np.array([1, channels, 1, 1], np.int64), "shape")
+        size = writer.constant(np.array([1, channels, *kernel], np.int64), "shape")
+        flat = writer.constant(np.array([-1], np.int64), "shape")
+        writer.node("Reshape", [names[1], one_pixel], [column])
+        writer.node("Expand", [column, size], [image])
+        writer.node("Conv", [image, names[0]], [answer], {"group": groups, "kernel_shape": kernel})
+        writer.node("Reshape", [answer, flat], outputs)
 
     return Recipe(node.values, tuple(Operand(value) for value in node.inputs), write)

@@ -8,11 +8,12 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Atom, Dimension, FloorDivision, symbols_of
-from superopt.ir.graph import Node, Value
-from superopt.onnx_io.recipes import Emission, Operand, Recipe, Writer
+from superopt.ir.graph import GraphOperator, Node, Value
+from superopt.ir.types import ElementType
+from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.ops.base import axis_of
 from superopt.ops.matrix import Transpose
-from superopt.ops.shape import Broadcast, Concat, Ones, Reshape, Split
+from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 
 
 class RuntimeShape:
@@ -124,16 +125,28 @@ def broadcast(emission: Emission, node: Node) -> Recipe:
     return Recipe(node.values, (Operand(node.inputs[0]), *shape.operands), write)
 
 
-def ones(emission: Emission, node: Node) -> Recipe:
-    """A 1 expanded, for shapes that are too large or unknown to be stored."""
-    assert isinstance(node.operator, Ones)
+def repeated_number(operator: GraphOperator) -> Number | None:
+    """The number that a tensor of one number repeats."""
+    match operator:
+        case Ones():
+            return Number(1, ElementType.FLOAT)
+        case Full():
+            return Number(operator.value, ElementType.FLOAT)
+        case _:
+            return None
+
+
+def filled(emission: Emission, node: Node) -> Recipe:
+    """A number expanded, for shapes that are too large to be stored or not known."""
+    assert isinstance(node.operator, Ones | Full)
+    number = repeated_number(node.operator)
+    assert number is not None, "the operator fills a tensor"
     shape = _expansion(emission, node, (), node.operator.shape)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        one = writer.constant(np.ones((), np.float32), "one")
-        writer.node("Expand", [one, shape.write(writer, operands)], outputs)
+        writer.node("Expand", [operands[0], shape.write(writer, operands[1:])], outputs)
 
-    return Recipe(node.values, shape.operands, write)
+    return Recipe(node.values, (number, *shape.operands), write)
 
 
 def transpose(emission: Emission, node: Node) -> Recipe:

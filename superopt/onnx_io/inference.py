@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.onnx_io.external import bytes_of, is_external
-from superopt.onnx_io.protos import copy_without_graph, element_type
+from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, element_type
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which large tensors of the main graph are graph inputs: small, and it types alike."""
     copy = copy_without_graph(model)
     copy.ClearField("training_info")
+    for entry in copy.opset_import:
+        entry.domain = "" if entry.domain in STANDARD_DOMAINS else entry.domain
     graph = copy.graph
     graph.name = model.graph.name or "graph"
     graph.input.extend(model.graph.input)
@@ -49,9 +51,17 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         large = _large_constant(node)
         if large is None:
             graph.node.append(node)
+            if node.domain:
+                _spell_standard_domain(graph.node[-1])
         else:
             graph.input.append(_declaration(node.output[0], large))
     return copy
+
+
+def _spell_standard_domain(node: onnx.NodeProto) -> None:
+    """The checker takes ``ai.onnx`` for the standard domain in imports, but not in nodes."""
+    if node.domain in STANDARD_DOMAINS:
+        node.domain = ""
 
 
 def _large_constant(node: onnx.NodeProto) -> TensorProto | None:

@@ -127,6 +127,11 @@ def _conv(site: Site) -> tuple[Value, ...]:
     return (result,)
 
 
+def _is_filled(site: Site, slot: int, number: int) -> bool:
+    content = site.constant(slot)
+    return content is not None and bool((content == number).all())
+
+
 def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
     if site.integer("training_mode", 0) or len([name for name in site.node.output if name]) > 1:
         raise NotLiftedError("it is in training mode")
@@ -134,11 +139,13 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
         raise NotLiftedError("its statistics are not per channel")
     if site.type(0).rank < 2:
         raise NotLiftedError("the input has no channels")
+    epsilon = site.fraction("epsilon", Fraction(1, 100000))
+    if epsilon == 0 and _is_filled(site, 3, 0) and _is_filled(site, 4, 1):
+        return (site.add(Affine(axis=1), site.value(0), site.value(1), site.value(2)),)
     if not all(site.is_weight(slot) for slot in range(1, 5)):
         raise NotLiftedError("its statistics are computed at run time")
     for slot in range(1, 5):
         site.type(slot)
-    epsilon = site.fraction("epsilon", Fraction(1, 100000))
     factor = site.add(BatchNormScale(epsilon), site.value(1), site.value(4))
     term = site.add(BatchNormShift(), factor, site.value(2), site.value(3))
     return (site.add(Affine(axis=1), site.value(0), factor, term),)

@@ -17,7 +17,6 @@ from superopt.onnx_io.kept import kept_nodes
 from superopt.onnx_io.lifting import LiftedModel
 from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
-    STANDARD_DOMAINS,
     captured_names,
     copy_without_graph,
     names_within,
@@ -75,7 +74,6 @@ def _original(lifted: LiftedModel, graph: Graph) -> Original:
         stored={label: index for label, index in stored.items() if label not in source.overridable},
         taken=frozenset(names_within(source.proto.graph)),
         dead=tuple(index for index, node in enumerate(nodes) if read.isdisjoint(node.output)),
-        domain=next(o.domain for o in source.proto.opset_import if o.domain in STANDARD_DOMAINS),
     )
 
 

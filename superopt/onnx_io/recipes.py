@@ -12,7 +12,7 @@ from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension, as_symbol
 from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.folding import folded_bytes
 from superopt.ops import Operator
 from superopt.ops.elementwise import Identity
@@ -60,6 +60,14 @@ class Operand:
     rank: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A 0-d constant that a recipe reads in place of a tensor that repeats it."""
+
+    value: Fraction | int
+    element: ElementType
+
+
 Write: TypeAlias = "Callable[[Writer, tuple[str, ...], tuple[str, ...]], None]"
 
 
@@ -71,7 +79,7 @@ class Recipe:
     """
 
     defines: tuple[Value, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand | Number, ...]
     write: Write
 
 
@@ -169,8 +177,3 @@ def known(where: str, dimension: Dimension) -> int:
     if not isinstance(dimension, int):
         raise UnsupportedError(f"{where}: ONNX needs a known size here, got {dimension}")
     return dimension
-
-
-def real(number: Fraction | int | float) -> float:
-    """A number as ONNX stores it."""
-    return float(number)

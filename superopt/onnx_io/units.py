@@ -18,8 +18,7 @@ class Original:
     """What the graph came from: its ONNX nodes, those that stay, and the names that things have.
 
     ``stored`` are the constants that can be read by their label: initialisers (None) and Constant nodes
-    (their index). ``dead`` are nodes that nothing ever read; they stay. ``domain`` is how the model spells
-    the domain of the standard operators.
+    (their index). ``dead`` are nodes that nothing ever read; they stay.
     """
 
     nodes: Sequence[onnx.NodeProto] = ()
@@ -28,7 +27,6 @@ class Original:
     stored: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     taken: frozenset[str] = frozenset()
     dead: tuple[int, ...] = ()
-    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

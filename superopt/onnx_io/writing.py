@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
+import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
@@ -14,8 +16,8 @@ from superopt.onnx_io.emission import recipe
 from superopt.onnx_io.emit_shape import outer_split
 from superopt.onnx_io.folding import Folder
 from superopt.onnx_io.kept import KeptNode
-from superopt.onnx_io.protos import captured_names
-from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe
+from superopt.onnx_io.protos import captured_names, dtype_of
+from superopt.onnx_io.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.units import Copy, Original, Stored, Unit, Written
 from superopt.ops import Opaque
 from superopt.ops.elementwise import Identity
@@ -120,6 +122,8 @@ class GraphWriter(Emission):
             yield from self._behind(unit.value)
         elif isinstance(unit, Recipe):
             for operand in unit.operands:
+                if isinstance(operand, Number):
+                    continue
                 value = self.resolve(operand.value)
                 if self.is_constant(value):
                     yield from self._behind_label(self._stored_label(operand))
@@ -279,7 +283,9 @@ class GraphWriter(Emission):
     def _name(self, value: Value) -> str:
         return self._operand_name(Operand(value)) if self._unit_of(value) is None else self._names[value]
 
-    def _operand_name(self, operand: Operand) -> str:
+    def _operand_name(self, operand: Operand | Number) -> str:
+        if isinstance(operand, Number):
+            return self.constant(np.asarray(float(operand.value)).astype(dtype_of(operand.element)), "number")
         value = self.resolve(operand.value)
         if not self.is_constant(value):
             return self._names[value]
@@ -314,10 +320,10 @@ class GraphWriter(Emission):
     ) -> None:
         """One ONNX node, named after the graph node that is being written."""
         self._touched = True
+        if not _exists(op_type, self.opset):
+            raise UnsupportedError(f"{self._current}: operator set {self.opset} has no {op_type}")
         name = self._fresh(self._current) if self._current not in outputs else self._current
-        proto = helper.make_node(
-            op_type, list(inputs), list(outputs), name=name, domain=self._original.domain
-        )
+        proto = helper.make_node(op_type, list(inputs), list(outputs), name=name)
         for key, value in sorted((attributes or {}).items()):
             proto.attribute.append(helper.make_attribute(key, value))
         self._nodes.append(proto)
@@ -336,6 +342,14 @@ class GraphWriter(Emission):
     def temporary(self, hint: str) -> str:
         """A fresh tensor name below that of the node that is being written."""
         return self._fresh(f"{self._current}/{hint}")
+
+
+@cache
+def _exists(op_type: str, opset: int) -> bool:
+    return any(
+        schema.name == op_type and not schema.domain and schema.since_version <= opset
+        for schema in onnx.defs.get_all_schemas_with_history()
+    )
 
 
 def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:

@@ -20,7 +20,7 @@ Transform = Callable[[bytes], bytes]
 
 NEWEST_IR = 13
 NEWEST_OPSET = 26
-"""What the pinned ONNX Runtime reads; the suite of a newer onnx writes newer versions of the same operators."""
+"""What the pinned ONNX Runtime reads; the suite of a newer onnx writes newer versions."""
 
 
 BYTES: dict[str, int] = {
@@ -59,9 +59,9 @@ class Session(BackendRep):
         names = [given.name for given in self._session.get_inputs()]
         arrays = [np.asarray(value) if np.isscalar(value) else value for value in inputs]
         elements = {given.type for given in (*self._session.get_inputs(), *self._session.get_outputs())}
-        if any("bfloat16" in element or "float8" in element for element in elements):
-            if all(isinstance(array, np.ndarray) for array in arrays):
-                return self._run_by_bytes(dict(zip(names, arrays, strict=False)))
+        by_bytes = any("bfloat16" in element or "float8" in element for element in elements)
+        if by_bytes and all(isinstance(array, np.ndarray) for array in arrays):
+            return self._run_by_bytes(dict(zip(names, arrays, strict=False)))
         outputs = self._session.run(None, dict(zip(names, arrays, strict=False)))
         return tuple(np.asarray(output) if np.isscalar(output) else output for output in outputs)
 
@@ -87,7 +87,7 @@ def _from_runtime(value: onnxruntime.OrtValue) -> np.ndarray:
 
 
 class TransformingBackend(Backend):
-    """Runs every model through ``transform`` first; the suite takes the class, so the class holds the state."""
+    """Runs every model through ``transform`` first; the suite takes a class, which holds the state."""
 
     transform: ClassVar[Transform] = bytes
 

@@ -9,8 +9,10 @@ from superopt.ir import Graph, Node, Plan, Weight
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.ops import Opaque
 
+Rewriting = Callable[[bytes], bytes]
 
-def touched(graph: Graph, which: Callable[[Node], bool] = lambda node: True) -> Graph:
+
+def touched(graph: Graph, which: Callable[[Node], bool] = lambda _: True) -> Graph:
     """The graph with chosen nodes claiming to come from no ONNX node, so that they are written anew."""
     nodes = {
         node.id: replace(node, origin=None)
@@ -43,4 +45,4 @@ def written_as_it_was(model: bytes) -> bytes:
 
 def same(lifted: LiftedModel) -> Graph:
     """Another graph equal to the lifted one."""
-    return touched(lifted.graph, lambda node: False)
+    return touched(lifted.graph, lambda _: False)

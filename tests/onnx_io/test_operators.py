@@ -1,0 +1,179 @@
+"""Every registered operator means what ONNX Runtime computes for the nodes that it is written as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import onnx
+import pytest
+
+from superopt.domains.floats import FloatDomain
+from superopt.errors import UnsupportedError
+from superopt.ir import ElementType, Graph, Input, TensorType
+from superopt.ir.text import format_operator
+from superopt.onnx_io import build_model, lift, load_model
+from superopt.ops import OPERATORS, Operator
+from superopt.ops.activation import Erf, Gelu, HardSigmoid, HardSwish, Relu, Sigmoid, Softmax, Tanh
+from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.convolution import (
+    AveragePoolKernel,
+    BandKernel,
+    Conv,
+    Enlarge,
+    IdentityKernel,
+    KernelResponse,
+)
+from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
+from superopt.ops.normalization import LocalResponseNormalization
+from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
+from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
+from tests.onnx_io.kit import session
+
+Shape = tuple[int, ...]
+IMAGE: Shape = (2, 4, 7, 6)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator at input shapes; ``positive`` where it is defined for positive numbers only."""
+
+    operator: Operator
+    shapes: tuple[Shape, ...]
+    positive: bool = False
+
+    def __str__(self) -> str:
+        return f"{format_operator(self.operator)} {' '.join('x'.join(map(str, s)) for s in self.shapes)}"
+
+
+def convolutions() -> Iterator[Case]:
+    for padding in ("valid", "same", "same_upper", "same_lower", (1, 0, 2, 1)):
+        for stride in ((1, 1), (2, 1), (3, 2)):
+            yield Case(Conv(stride=stride, padding=padding), (IMAGE, (6, 4, 3, 3)))
+    for activation in ("relu", "sigmoid", "tanh"):
+        yield Case(Conv(activation=activation), (IMAGE, (6, 4, 3, 1)))
+    yield Case(Conv(padding="same", dilation=(2, 1)), (IMAGE, (4, 2, 3, 5)))
+    yield Case(Conv(padding="same_lower"), (IMAGE, (8, 1, 2, 4)))
+
+
+def poolings() -> Iterator[Case]:
+    for padding in ("valid", "same", "same_upper", "same_lower", (1, 0, 2, 1)):
+        for stride in ((1, 1), (2, 3)):
+            for counted in (0, 1):
+                yield Case(AveragePool((3, 3), stride, padding, counted), (IMAGE,))
+            yield Case(MaxPool((3, 3), stride, padding), (IMAGE,))
+    yield Case(MaxPool((2, 4), (2, 2), "same_upper"), (IMAGE,))
+
+
+CASES = (
+    *(Case(operator, ((2, 3), (2, 3))) for operator in (Add(), Subtract(), Multiply(), Divide())),
+    *(Case(operator, ((), ())) for operator in (Add(), Multiply())),
+    Case(Scale(), ((2, 3), ())),
+    Case(Identity(), ((2, 3),)),
+    Case(Sqrt(), ((2, 3),), positive=True),
+    *(
+        Case(Power(exponent), ((2, 3),), positive=True)
+        for exponent in (2, 3, -1, Fraction(1, 2), Fraction(-3, 4))
+    ),
+    *(
+        Case(operator, (IMAGE,))
+        for operator in (Relu(), Sigmoid(), Tanh(), HardSigmoid(), HardSwish(), Erf())
+    ),
+    Case(HardSigmoid(Fraction(1, 3), Fraction(1, 7)), ((5,),)),
+    Case(Gelu(), ((4, 5),)),
+    Case(Gelu("tanh"), ((4, 5),)),
+    *(Case(Softmax(axis), ((2, 3, 4),)) for axis in (0, 1, 2, -1, -2)),
+    *(Case(Affine(axis), (IMAGE, (IMAGE[axis],), (IMAGE[axis],))) for axis in (0, 1, 3, -1)),
+    Case(Affine(1), ((5, 3), (3,), (3,))),
+    Case(Affine(0), ((5,), (5,), (5,))),
+    *(Case(ChannelScale(axis), (IMAGE, (IMAGE[axis],))) for axis in (0, 1, -2, -1)),
+    *(Case(BiasAdd(axis), (IMAGE, (IMAGE[axis],))) for axis in (0, 1, -2, -1)),
+    Case(BatchNormScale(Fraction(1, 100)), ((4,), (4,)), positive=True),
+    Case(BatchNormShift(), ((4,), (4,), (4,))),
+    *(Case(Matmul(), shapes) for shapes in (((2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4)), ((5, 2, 3), (3, 4)))),
+    Case(Matmul(), ((2, 3), (5, 3, 4))),
+    Case(Transpose(), (IMAGE,)),
+    Case(Transpose((2, 0, 1)), ((2, 3, 4),)),
+    Case(IdentityMatrix(3), ()),
+    *convolutions(),
+    Case(Enlarge((5, 3)), ((2, 3, 3, 1),)),
+    Case(AveragePoolKernel((2, 3), 4), ()),
+    Case(IdentityKernel((3, 1), 4), ()),
+    Case(BandKernel(3, Fraction(1, 2), 5), ()),
+    Case(KernelResponse(), ((6, 2, 3, 3), (4,))),
+    *poolings(),
+    *(Case(LocalResponseNormalization(size), (IMAGE,)) for size in (1, 3, 5)),
+    Case(LocalResponseNormalization(3, Fraction(1, 5), Fraction(1, 2), 2), (IMAGE,)),
+    Case(GlobalAveragePool(), (IMAGE,)),
+    *(Case(Concat(axis), ((2, 3, 1), (2, 3, 1))) for axis in (0, 2, -2)),
+    Case(Concat(1), ((2, 3), (2, 1), (2, 4))),
+    Case(Split(1, (1, 2, 3)), ((2, 6),)),
+    Case(Split(-2, (4, 1)), ((5, 2),)),
+    Case(Reshape((3, 2)), ((2, 3),)),
+    Case(Reshape(()), ((1, 1),)),
+    Case(Broadcast((5, 2, 3)), ((2, 1),)),
+    Case(Ones((2, 3)), ()),
+    Case(Full(Fraction(1, 3), (2, 3)), ()),
+)
+
+OLDEST = {"broadcast": 8, "kernel_response": 8, "erf": 9, "gelu": 9}
+"""Operator sets below which ONNX has no way to write an operator."""
+
+IN_RULES_ONLY = {"split0", "split1"}
+
+
+def graph_of(case: Case) -> Graph:
+    editor = Graph.empty().edit()
+    inputs = [
+        editor.add(Input(f"x{index}", TensorType(ElementType.FLOAT, shape))).value
+        for index, shape in enumerate(case.shapes)
+    ]
+    editor.set_outputs(editor.add(case.operator, inputs).values)
+    return editor.build()
+
+
+def inputs_of(case: Case) -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    arrays = [np.asarray(generator.normal(size=shape) * 2, np.float32) for shape in case.shapes]
+    return [np.abs(array) + np.float32(0.1) for array in arrays] if case.positive else arrays
+
+
+def test_every_registered_operator_is_tried() -> None:
+    assert {case.operator.name for case in CASES} | IN_RULES_ONLY == set(OPERATORS)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("opset", [7, 9, 13, 17, 21])
+def test_onnx_runtime_computes_what_the_operator_means(case: Case, opset: int) -> None:
+    if opset < OLDEST.get(case.operator.name, 7) and case.operator != Gelu("tanh"):
+        with pytest.raises(UnsupportedError, match=f"operator set {opset}"):
+            build_model(graph_of(case), {}, opset)
+        return
+    built = build_model(graph_of(case), {}, opset)
+    onnx.checker.check_model(built, full_check=True)
+    arrays = inputs_of(case)
+    given = {f"x{index}": array for index, array in enumerate(arrays)}
+    got = session(built).run(None, given)
+    expected = case.operator.evaluate(
+        FloatDomain(), *(array.astype(np.float64)[np.newaxis] for array in arrays)
+    )
+    assert len(got) == len(expected)
+    for ours, theirs in zip(expected, got, strict=True):
+        assert theirs.shape == ours.shape[1:]
+        np.testing.assert_allclose(theirs, ours[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.operator.name != "enlarge"], ids=str)
+def test_lifting_reads_what_was_written(case: Case) -> None:
+    """The same operator comes back, or operators that are lifted to the same once more."""
+    if not case.shapes:
+        pytest.skip("a constant becomes an initialiser")
+    built = build_model(graph_of(case), {}, 21)
+    lifted = lift(load_model(built))
+    assert lifted.opaque == ()
+    again = lift(load_model(build_model(lifted.graph, lifted.weight, 21)))
+    names = [[node.operator.name for node in graph] for graph in (lifted.graph, again.graph)]
+    assert names[0] == names[1]
