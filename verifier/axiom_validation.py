@@ -47,6 +47,8 @@ def validate_axiom(
         failure = f"expected at least {LEAST_INSTANCES} well-typed instances, found {count}"
     if failure is not None:
         return AxiomValidation(axiom.name, valid=False, instances=count, symbolic=0, reason=failure)
+    if symbolic_instances <= 0:
+        return AxiomValidation(axiom.name, valid=True, instances=count, symbolic=0, reason="")
     validation = validate(axiom, symbolic_instances)
     different = (validation.failure or "").endswith(DIFFERENT)
     return AxiomValidation(

@@ -78,12 +78,7 @@ class InstanceSampler:
         )
         self._applications = self._orders[0]
         self._names = variables(*self._terms)
-        self._kernels = frozenset(
-            f"{term.inputs[1].name}.{axis}"
-            for term in self._applications
-            if term.operator == "conv" and len(term.inputs) == 2 and isinstance(term.inputs[1], Variable)
-            for axis in (2, 3)
-        )
+        self._kernels = frozenset(_kernel_symbols(self._applications))
         self._impossible: set[tuple[object, ...]] = set()
         self._tries = 0
 
@@ -104,7 +99,7 @@ class InstanceSampler:
         """Instances whose tensors have at most ``largest`` elements and whose conditions hold."""
         for scheme in self.schemes(schemes):
             found = 0
-            for _ in range(6 * per_scheme):
+            for _ in range(10 * per_scheme):
                 instance = self.concretise(scheme, largest)
                 found += instance is not None
                 if instance is not None:
@@ -283,6 +278,16 @@ class InstanceSampler:
             return None
         solved = {name: type_.substitute(typing.assignment) for name, type_ in imposed.items()}
         return Scheme(solved, attributes, typing)
+
+
+def _kernel_symbols(terms: Sequence[Application]) -> Iterator[str]:
+    """The symbols of sizes of kernels among the variables, which are chosen smaller than images."""
+    for term in terms:
+        kernel = {"conv": 1, "enlarge": 0, "kernel_response": 0}.get(term.operator)
+        if kernel is None or kernel >= len(term.inputs):
+            continue
+        for name in variables(term.inputs[kernel]):
+            yield from (f"{name}.2", f"{name}.3")
 
 
 def _variable_inputs(term: Application) -> list[str]:

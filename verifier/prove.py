@@ -30,6 +30,9 @@ _ATTEMPTS = (
     (2, Strategy.PATTERNS),
     (1, Strategy.MODELS),
 )
+UNCONDITIONAL_INSTANCES = 6
+"""Under how many instances a chain is checked; one with conditional axioms is checked under all of them."""
+
 _RESTARTS = 3
 _REPAIRS = 12
 
@@ -120,7 +123,9 @@ def _checked(
     grounded = {step: instantiated(axioms[step.axiom], step) for step in steps}
     needed: dict[Step, None] = {}
     chosen: tuple[Step, ...] | None = None
-    for instance in instances:
+    for number, instance in enumerate(instances):
+        if number >= UNCONDITIONAL_INSTANCES and not any(axioms[step.axiom].conditions for step in needed):
+            break
         checker = ChainChecker(goal, axioms, instance)
         struck: dict[Step, None] = {}
         for _ in range(_REPAIRS):

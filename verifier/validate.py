@@ -55,6 +55,8 @@ def validate(
 
 def small_instances(equation: Equation, count: int, schemes: int) -> Iterator[Instance]:
     """Up to ``count`` instances with few elements, those with different ranks and attributes first."""
+    if count <= 0:
+        return
     sampler = InstanceSampler(equation, seed_of(equation, 7))
     seen: set[object] = set()
     spare: list[Instance] = []
@@ -96,7 +98,7 @@ def check_symbolically(equation: Equation, instance: Instance, milliseconds: int
             return "different types"
         for index in np.ndindex(left.shape):
             difference = z3.simplify(
-                _real(left[index], context) - _real(right[index], context), som=True, blast_distinct=True
+                _real(left[index], context) - _real(right[index], context), som=True, sort_sums=True
             )
             if not isinstance(difference, z3.RatNumRef):
                 open_questions.append(difference)

@@ -13,7 +13,7 @@ from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
 from verifier.hashes import operators_hash, verifier_hash
 from verifier.instances import Instance
-from verifier.prove import PROVER, Proof, prove, prover_version
+from verifier.prove import PROVER, UNCONDITIONAL_INSTANCES, Proof, prove, prover_version
 from verifier.refute import Effort, Refutation, refute
 from verifier.solver import Limits
 from verifier.validate import validate
@@ -36,7 +36,6 @@ class Options:
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
     least_instances: int = 3
-    instances_for_proof: int = 6
     instances_to_validate: int = 2
 
 
@@ -150,13 +149,15 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    instances = representative(refutation.instances, options.instances_for_proof)
+    instances = representative(refutation.instances, UNCONDITIONAL_INSTANCES)
+    chosen = {id(instance) for instance in instances}
+    instances = (*instances, *(each for each in refutation.instances if id(each) not in chosen))
     proof = prove(equation, axioms.equations, instances, options.limits)
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
         )
-    validation = validate(equation, options.instances_to_validate)
+    validation = validate(equation, max(1, options.instances_to_validate))
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
@@ -169,7 +170,8 @@ def representative(instances: Sequence[Instance], count: int) -> tuple[Instance,
     for instance in sorted(instances, key=_total_elements, reverse=True):
         by_kind.setdefault(tuple(type_.rank for _, type_ in sorted(instance.types.items())), instance)
     kinds = list(by_kind.values())
-    others = [instance for instance in instances if instance not in kinds]
+    known = {id(instance) for instance in kinds}
+    others = [instance for instance in instances if id(instance) not in known]
     stride = max(1, len(others) // max(1, count))
     return tuple([*kinds[:count], *others[::stride]][:count])
 

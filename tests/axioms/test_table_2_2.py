@@ -1,5 +1,7 @@
 """Table 2.2 of the dissertation: each of its 43 properties is an axiom here, or follows from the axioms."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import pytest

@@ -1,9 +1,11 @@
 """Small changes to an equation, most of which make it wrong."""
 
+# ruff: noqa: ARG001 (every kind of change has the same signature)
+
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from superopt.ir.terms import Application, Equation, Term, Variable, applications, variables
@@ -42,7 +44,7 @@ def _mutate(equation: Equation, generator: random.Random) -> Equation | None:
         return None
     victim = generator.choice(nodes)
     change = generator.choice((_swap_inputs, _other_operator, _other_value, _drop, _wrap, _other_input))
-    replacement = change(victim, equation, generator)
+    replacement = change(victim, variables(*equation.left), generator)
     if replacement is None:
         return None
     right = tuple(_replaced(term, victim, replacement) for term in equation.right)
@@ -51,10 +53,11 @@ def _mutate(equation: Equation, generator: random.Random) -> Equation | None:
     return replace(equation, right=right)
 
 
-Change = Callable[[Application, Equation, random.Random], "Term | None"]
-
-
-def _swap_inputs(victim: Application, equation: Equation, generator: random.Random) -> Term | None:
+def _swap_inputs(
+    victim: Application,
+    names: Sequence[str],
+    generator: random.Random,
+) -> Term | None:
     inputs = list(victim.inputs)
     if len(inputs) < 2:
         return None
@@ -62,18 +65,26 @@ def _swap_inputs(victim: Application, equation: Equation, generator: random.Rand
     return replace(victim, inputs=tuple(inputs))
 
 
-def _other_operator(victim: Application, equation: Equation, generator: random.Random) -> Term | None:
+def _other_operator(
+    victim: Application,
+    names: Sequence[str],
+    generator: random.Random,
+) -> Term | None:
     other = _OTHER_OPERATOR.get(victim.operator)
     return None if other is None else application(other, dict(victim.attributes), *victim.inputs)
 
 
-def _other_value(victim: Application, equation: Equation, generator: random.Random) -> Term | None:
+def _other_value(
+    victim: Application,
+    names: Sequence[str],
+    generator: random.Random,
+) -> Term | None:
     options = [name for name in _OTHER_VALUE if _accepts(victim, name)]
     if not options:
         return None
     name = generator.choice(options)
     values = dict(victim.attributes) | {name: generator.choice(_OTHER_VALUE[name])}
-    return application(victim.operator, values, *victim.inputs)  # pyright: ignore
+    return application(victim.operator, values, *victim.inputs)  # pyright: ignore[reportArgumentType]
 
 
 def _accepts(victim: Application, name: str) -> bool:
@@ -82,18 +93,29 @@ def _accepts(victim: Application, name: str) -> bool:
     )
 
 
-def _drop(victim: Application, equation: Equation, generator: random.Random) -> Term | None:
+def _drop(
+    victim: Application,
+    names: Sequence[str],
+    generator: random.Random,
+) -> Term | None:
     return victim.inputs[0] if victim.operator in _DROPPED else None
 
 
-def _wrap(victim: Application, equation: Equation, generator: random.Random) -> Term | None:
+def _wrap(
+    victim: Application,
+    names: Sequence[str],
+    generator: random.Random,
+) -> Term | None:
     return application(generator.choice(("relu", "transpose", "sigmoid")), {}, victim)
 
 
-def _other_input(victim: Application, equation: Equation, generator: random.Random) -> Term | None:
+def _other_input(
+    victim: Application,
+    names: Sequence[str],
+    generator: random.Random,
+) -> Term | None:
     if not victim.inputs:
         return None
-    names = variables(*equation.left)
     inputs = list(victim.inputs)
     inputs[generator.randrange(len(inputs))] = Variable(generator.choice(names))
     return replace(victim, inputs=tuple(inputs))

@@ -1,5 +1,7 @@
 """Rules that are right and rules that are wrong, as text."""
 
+# ruff: noqa: E501
+
 RIGHT = """
 matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)
 add(matmul(x, y), matmul(x, z)) => matmul(x, add(y, z))

@@ -1,5 +1,7 @@
 """Every axiom agrees with what operators do, and a wrong one that is planted is found."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import pytest
@@ -10,7 +12,7 @@ from superopt.ir.terms import Equation
 from verifier.axiom_validation import validate_axiom, validate_axioms
 from verifier.refute import Effort
 
-SMALL = Effort(schemes=6, per_scheme=2, stack=2)
+SMALL = Effort(schemes=8, per_scheme=2, stack=2)
 
 PLANTED = {
     "activation is not linear (the dissertation's own example)": (

@@ -61,7 +61,7 @@ def test_a_changed_axiom_makes_exactly_its_rules_stale() -> None:
     ],
 )
 def test_reasons(change: dict[str, str], reason: str) -> None:
-    rule = replace(_stored("add(relu(x), y) => add(y, relu(x))"), **change)  # pyright: ignore
+    rule = replace(_stored("add(relu(x), y) => add(y, relu(x))"), **change)  # pyright: ignore[reportArgumentType]
     assert judge(rule, current_state(AXIOMS)).reason == reason
 
 

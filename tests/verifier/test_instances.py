@@ -28,7 +28,7 @@ def test_convolutions_are_grouped_now_and_then() -> None:
     instances = _instances(
         "relu(conv[stride=s, padding=p](x, w)) = conv[stride=s, padding=p, activation=relu](x, w)"
     )
-    groups = {i.types["x"].shape[1] // i.types["w"].shape[1] for i in instances}  # pyright: ignore
+    groups = {i.types["x"].shape[1] // i.types["w"].shape[1] for i in instances}  # pyright: ignore[reportArgumentType]
     assert groups >= {1, 2, 3}
     assert {i.attributes["p"] for i in instances} >= {"valid", "same", "same_upper", "same_lower"}
 
@@ -63,7 +63,7 @@ def test_batched_and_plain_matrices_meet() -> None:
 def test_conditions_hold_in_every_instance(text: str, met: object) -> None:
     instances = _instances(text)
     assert instances
-    assert all(met(instance.types) for instance in instances)  # pyright: ignore
+    assert all(met(instance.types) for instance in instances)  # pyright: ignore[reportArgumentType]
 
 
 def test_an_equation_without_types_has_no_instance() -> None:

@@ -1,5 +1,7 @@
 """Mutants of proved rules: one is accepted only if evaluation over all small shapes agrees with it."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import itertools
@@ -21,8 +23,8 @@ from verifier import Options, Status, verify
 from verifier.refute import Effort
 from verifier.solver import Limits
 
-QUICK = Options(Effort(schemes=10, per_scheme=2, stack=2), Limits(milliseconds=500), instances_for_proof=3)
-PER_RULE = 11
+QUICK = Options(Effort(schemes=10, per_scheme=2, stack=2), Limits(milliseconds=250))
+PER_RULE = 9
 SHAPES = {
     0: [()],
     1: [(1,), (2,), (3,)],
@@ -37,7 +39,7 @@ def _agrees_on_all_small_shapes(equation: Equation) -> bool:
     """Brute force that shares nothing with the verifier's sampling; needs one well-typed instance at least."""
     names = variables(*equation.left, *equation.right)
     open_names = sorted(attribute_variables(*equation.left, *equation.right))
-    ranks = [[rank for rank in (2, 4, 1, 0)] for _ in names]
+    ranks = [(2, 4, 1, 0) for _ in names]
     generator = np.random.default_rng(0)
     agreed = 0
     for chosen in itertools.product(*ranks):
@@ -75,7 +77,7 @@ def _agrees(
     if [typing.types[t] for t in sides[:half]] != [typing.types[t] for t in sides[half:]]:
         return False
     domain = PrimeFieldDomain()
-    arrays = {n: domain.random(generator, 2, t.shape) for n, t in types.items()}  # pyright: ignore
+    arrays = {n: domain.random(generator, 2, t.shape) for n, t in types.items()}  # pyright: ignore[reportArgumentType]
     with np.errstate(all="ignore"):
         values = evaluate_terms(sides, typing, domain, arrays)
     return all(

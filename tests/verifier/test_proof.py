@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
+from verifier import Status, verify
 from verifier.chain import ChainChecker, instantiated
 from verifier.congruence import Congruence
-from verifier.instances import Instance
+from verifier.instances import Instance, InstanceSampler
 from verifier.prove import Proof, prove
 from verifier.refute import Effort, refute
 from verifier.smtlib import Vocabulary, axiom_command, relevant
@@ -27,38 +26,37 @@ def test_steps_are_instances_of_axioms() -> None:
         "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))", load_axioms()
     )
     by_name = load_axioms().by_name
-    assert [f"{s.axiom}: {format_equation(instantiated(by_name[s.axiom], s))}" for s in proof.steps] == [
-        "matmul-over-add-right: matmul(x, add(matmul(y, z), w)) = add(matmul(x, matmul(y, z)), matmul(x, w))",
+    steps = sorted(f"{s.axiom}: {format_equation(instantiated(by_name[s.axiom], s))}" for s in proof.steps)
+    assert steps == [
         "matmul-associative: matmul(x, matmul(y, z)) = matmul(matmul(x, y), z)",
-    ] or sorted(proof.axioms_used) == ["matmul-associative", "matmul-over-add-right"]
+        "matmul-over-add-right: matmul(x, add(matmul(y, z), w)) = add(matmul(x, matmul(y, z)), matmul(x, w))",
+    ]
 
 
 def test_an_inconsistent_axiom_proves_nothing_that_is_typed() -> None:
-    """Associativity of concat with halves whose size is not written down says x = concat(x, y)."""
+    """Associativity of concat, with halves whose size is not written down, says x = concat(x, y).
+
+    The goal is well-typed on both sides, of one type, and false.
+    """
     associative = parse_equation(
-        "concat-associative: concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"
+        "concat-associative: "
+        "concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"
     )
     planted = load_axioms().with_equations(associative)
     goal = parse_equation(
-        "add(split0[axis=0](concat[axis=0](x, concat[axis=0](y, z))), w) = add(concat[axis=0](x, y), w)"
+        "global_avgpool(split0[axis=2](concat[axis=2](x, concat[axis=2](y, z))))"
+        " = global_avgpool(concat[axis=2](x, y))"
     )
-    shapeless = ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, Limits())
-    assert shapeless.proved
-    n = TensorType(ElementType.FLOAT, (2,))
-    types = {"x": n, "y": n, "z": n, "w": n}
-    with pytest.raises(Exception, match="must be equal"):
-        type_equation(goal, types)
-    for step in shapeless.steps:
-        if step.axiom == "split0-of-concat":
-            grounded = format_equation(instantiated(planted.by_name[step.axiom], step))
-            if "split0[axis=0](concat[axis=0](concat[axis=0](x, y), z))" in grounded:
-                break
-    else:
-        pytest.fail("expected the false step among those of the solver")
+    instances = list(InstanceSampler(goal, 1).instances(8, 2))
+    assert instances
+    assert ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, Limits()).proved
+    proof = prove(goal, planted.equations, instances, Limits(milliseconds=500))
+    assert not proof.proved
+    assert verify(goal, planted).status is Status.REFUTED
 
 
 def test_a_constant_of_two_shapes_is_not_one_constant() -> None:
-    """Shapeless, ones() is one symbol: mul(x, ones) = x and full = ones would make constants of all shapes equal."""
+    """Shapeless, ones() is one symbol; typed, the ones of a scalar are not those of a matrix."""
     axioms = axioms_from_text(
         {"f": "by-ones: mul(x, ones()) = x\nwrong-at-other-ranks: scale(x, ones()) = mul(x, ones())"}
     )
@@ -69,7 +67,8 @@ def test_a_constant_of_two_shapes_is_not_one_constant() -> None:
 def test_a_conditional_axiom_is_used_only_where_its_condition_holds() -> None:
     axioms = axioms_from_text(
         {
-            "f": "square: transpose(x) = relu(x) where dim(x, -1) = dim(x, -2)\nidempotent: relu(relu(x)) = relu(x)"
+            "f": "square: transpose(x) = relu(x) where dim(x, -1) = dim(x, -2)\n"
+            "idempotent: relu(relu(x)) = relu(x)"
         }
     )
     goal = parse_equation("relu(transpose(x)) = transpose(x)")

@@ -1,4 +1,4 @@
-"""Verdicts: right rules are verified, wrong ones refuted with a counterexample, everything else is unproved."""
+"""Verdicts: right rules are verified, wrong ones refuted by a counterexample, everything else is unproved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifier.refute import Effort
 from verifier.smtlib import relevant
 from verifier.solver import Limits, Strategy, ask
 
-QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2), instances_for_proof=4)
+QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2))
 
 
 @pytest.mark.parametrize("text", RIGHT)
