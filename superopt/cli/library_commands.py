@@ -29,6 +29,11 @@ class FileFormat(StrEnum):
     TEXT = "text"
 
 
+def register(parent: typer.Typer) -> None:
+    """Adds the commands."""
+    parent.add_typer(app, name="library")
+
+
 @app.command("generate")
 def generate(
     preset: Annotated[

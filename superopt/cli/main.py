@@ -9,27 +9,30 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 import typer
 from typer.exceptions import TyperException
 
-from superopt.cli import (
-    library_commands,
-    model_commands,
-    optimize_commands,
-    rule_commands,
-    service_commands,
-    zoo_commands,
-)
 from superopt.errors import SuperoptError
 
 BAD_USAGE = 2
 INTERRUPTED = 130
 
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "optimize_commands": ("optimize", "replay"),
+    "model_commands": ("inspect", "check"),
+    "rule_commands": ("prove", "gate", "axioms"),
+    "zoo_commands": ("zoo",),
+    "library_commands": ("library",),
+    "service_commands": ("serve", "worker", "keys", "db"),
+}
+"""Which module has which commands: a command loads only its own module, and so only the rooms it needs."""
 
-def build_app() -> typer.Typer:
-    """The whole command line."""
+
+def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
+    """The command line; only the module of the command in ``arguments``, if there is such a command."""
     app = typer.Typer(
         name="superopt",
         help="Optimise ONNX models with proved graph rewrites and measured costs.",
@@ -38,12 +41,9 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    optimize_commands.register(app)
-    model_commands.register(app)
-    rule_commands.register(app)
-    app.add_typer(zoo_commands.app, name="zoo")
-    app.add_typer(library_commands.app, name="library")
-    service_commands.register(app)
+    wanted = [module for module, commands in MODULES.items() if arguments and arguments[0] in commands]
+    for module in wanted or MODULES:
+        import_module(f"superopt.cli.{module}").register(app)
     return app
 
 
@@ -56,7 +56,7 @@ def run(arguments: list[str]) -> int:
     """Runs one command; returns its exit code, never raises for what a user did wrong."""
     as_json = "--json" in arguments
     try:
-        result = build_app()(arguments, prog_name="superopt", standalone_mode=False)
+        result = build_app(arguments)(arguments, prog_name="superopt", standalone_mode=False)
         sys.stdout.flush()
     except TyperException as error:
         message = getattr(error, "format_message", error.__str__)()

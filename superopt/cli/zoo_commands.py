@@ -14,6 +14,11 @@ from superopt.files import write_atomically
 app = typer.Typer(help="The papers' benchmark networks.", no_args_is_help=True)
 
 
+def register(parent: typer.Typer) -> None:
+    """Adds the commands."""
+    parent.add_typer(app, name="zoo")
+
+
 @app.command("list")
 def list_networks(as_json: JsonOption = False) -> None:
     """List the networks that can be built."""
