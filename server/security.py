@@ -24,6 +24,7 @@ def require(scope: Scope) -> Callable[[Request], str]:
 
     def owner(request: Request) -> str:
         _refuse_cross_site(request)
+        _refuse_control_characters(request)
         keys = state_of(request).database.keys
         if not keys.any_made():
             _refuse_remote(request)
@@ -69,6 +70,14 @@ def _refuse_cross_site(request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         raise Problem(ProblemType.CROSS_SITE, f"requests from {origin} are not served")
+
+
+def _refuse_control_characters(request: Request) -> None:
+    """PostgreSQL cannot even compare with a text that holds NUL."""
+    if any(
+        "\0" in text for text in (request.url.path, request.scope["path"], *request.query_params.values())
+    ):
+        raise Problem(ProblemType.BAD_REQUEST, "the address holds a NUL character")
 
 
 def is_loopback(host: str) -> bool:

@@ -17,6 +17,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect
 
 from server.locations import check_locations, display_name
 from server.problem_types import ProblemType
@@ -70,13 +71,16 @@ class Upload:
                 "on_end": self._on_end,
             },
         )
-        self._refuse_size(int(request.headers.get("content-length") or 0))
+        announced = request.headers.get("content-length", "")
+        self._refuse_size(int(announced) if re.fullmatch("[0-9]{1,18}", announced) else 0)
         try:
             async for chunk in _batches(request):
                 self._received += len(chunk)
                 self._refuse_size(self._received)
                 await run_in_threadpool(parser.write, chunk)
             parser.finalize()
+        except ClientDisconnect as error:
+            raise Problem(ProblemType.UPLOAD, "the request ended too early") from error
         except FormParserError as error:
             raise Problem(ProblemType.UPLOAD, f"the multipart body is damaged: {error}") from error
         self._check()

@@ -53,8 +53,17 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     output.mkdir()
     optimize_file = cast("OptimizeFile", resolve(str(arguments["optimize_file"])))
     report = optimize_file(model, output / "model.onnx", options, str(arguments["database_url"]), progress)
-    (directory / REPORT).write_text(json.dumps(report, indent=1, allow_nan=False), encoding="utf-8")
+    named = _with_model_name(report, str(arguments["model_name"]))
+    (directory / REPORT).write_text(json.dumps(named, indent=1, allow_nan=False), encoding="utf-8")
     return {"result": str(_packed(output).relative_to(directory))}
+
+
+def _with_model_name(report: JsonObject, name: str) -> JsonObject:
+    """The report with the name that people gave the model, not that of the file here."""
+    about = report.get("model")
+    if not isinstance(about, dict):
+        return report
+    return {**report, "model": {**cast("JsonObject", about), "name": name}}
 
 
 def _packed(output: Path) -> Path:

@@ -93,12 +93,14 @@ class _Task:
         self._stop = stop
         self._lease = lease
         self._reported = self._alive = time.monotonic()
+        self._unreported: JsonObject | None = None
 
     def run(self) -> Job:
         directory = self._database.blobs.work_directory(self._lease.token)
         self._lay_out(directory / "input")
         arguments: JsonObject = {
             "directory": str(directory),
+            "model_name": self._lease.job.model_name,
             "options": self._options(directory / "input"),
             "database_url": self._database.url,
             "max_model_nodes": self._settings.max_model_nodes,
@@ -154,10 +156,16 @@ class _Task:
         return tuple(files)
 
     def _on_progress(self, progress: JsonObject) -> None:
+        self._unreported = progress
+        self._report()
+
+    def _report(self) -> None:
+        """Records the latest progress, unless there is none or the one before was recorded just now."""
         now = time.monotonic()
-        if now - self._reported < _PROGRESS_SECONDS:
+        progress = self._unreported
+        if progress is None or now - self._reported < _PROGRESS_SECONDS:
             return
-        self._reported = now
+        self._reported, self._unreported = now, None
         try:
             self._queue.report_progress(self._lease, progress)
             self._alive = now
@@ -168,6 +176,7 @@ class _Task:
         """Whether the job shall go on; gives signs of life. Raises LeaseLostError."""
         if self._stop.is_set():
             return False
+        self._report()
         now = time.monotonic()
         try:
             if now - self._alive > self._settings.heartbeat_seconds:

@@ -33,7 +33,7 @@ def test_a_model_goes_in_and_comes_out(http: Http, model: bytes, work: Work) -> 
     work()
     done = http("GET", accepted["links"]["self"]).json()
     assert (done["state"], done["attempts"], done["error"]) == ("succeeded", 1, None)
-    assert done["progress"]["stage"] == "search"
+    assert done["progress"] == {"stage": "search", "candidates": 2}
     result = http("GET", done["links"]["model"])
     assert result.content == model
     assert 'filename="net-optimized.onnx"' in result.headers["content-disposition"]
@@ -45,6 +45,7 @@ def test_a_model_goes_in_and_comes_out(http: Http, model: bytes, work: Work) -> 
         "schema": 1,
         "options": {"budget": 5, "dim": {"batch": 8}, "cluster": report.json()["options"]["cluster"]},
         "database": True,
+        "model": {"name": "net.onnx"},
         "returned": "original",
         "cluster": "name: two",
     }

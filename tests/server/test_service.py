@@ -217,3 +217,32 @@ def test_settings_come_from_the_environment() -> None:
     assert Settings.from_environment(changed.to_environment()) == changed
     with pytest.raises(InvalidOptionError, match=r"SUPEROPT_MAX_QUEUED_JOBS: .* got 'many'"):
         Settings.from_environment({"SUPEROPT_MAX_QUEUED_JOBS": "many"})
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/v1/optimizations/%00", (400, "bad-request")),
+        ("/v1/substitutions?q=%00", (400, "bad-request")),
+        ("/v1/optimizations/%2e%2e%2f%2e%2e%2fetc%2fpasswd", (404, "not-found")),
+        ("/v1/optimizations/" + "x" * 5000, (404, "not-found")),
+        ("/v1/substitutions?limit=1e3", (422, "invalid-parameters")),
+        ("/v1/substitutions?q=%ff%fe", None),
+    ],
+)
+def test_strange_addresses(http: Http, path: str, expected: tuple[int, str] | None) -> None:
+    response = http("GET", path)
+    if expected is None:
+        assert response.status_code == 200
+    else:
+        assert problem(response) == expected
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"equation": "\\ud800"}', b'{"equation": "relu(\\u0000)"}', b"\xff", b"["]
+)
+def test_strange_bodies(http: Http, body: bytes) -> None:
+    response = http(
+        "POST", "/v1/substitutions/prove", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert problem(response)[0] in (400, 422)

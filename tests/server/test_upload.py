@@ -110,6 +110,7 @@ def test_a_body_that_is_not_what_is_expected(
         ('{"alpha": 0.5}', "options: alpha: "),
         ('{"target": "/etc/passwd"}', "options: target: "),
         ('{"dim": {"batch": 0}}', "options: dim.batch: "),
+        ('{"keep": ["\\ud800"]}', "options: keep.0: "),
         ('{"objective": "beauty"}', "options: objective: "),
         ("[" * 100_000, "options: "),
     ],

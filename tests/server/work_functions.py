@@ -26,7 +26,13 @@ def copy(model_path: Path, output_path: Path, options: Json, database_url: str, 
     sys.stdout.write("a library prints this\n")
     shutil.copyfile(model_path, output_path)
     cluster = options.get("cluster")
-    report = {"schema": 1, "options": dict(options), "database": bool(database_url), "returned": "original"}
+    report: dict[str, object] = {
+        "schema": 1,
+        "options": dict(options),
+        "database": bool(database_url),
+        "returned": "original",
+    }
+    report["model"] = {"name": model_path.name}
     return report | ({"cluster": Path(str(cluster)).read_text()} if cluster else {})
 
 

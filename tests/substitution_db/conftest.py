@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,16 +23,14 @@ if shutil.which("initdb") and shutil.which("pg_ctl") and importlib.util.find_spe
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """A PostgreSQL of our own on a Unix socket; its URL lacks the name of a database."""
-    directory = tmp_path_factory.mktemp("postgres")
+    directory = Path(tempfile.mkdtemp(prefix="superopt-postgres-"))
     data = directory / "data"
     user: dict[str, str] = {}
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         user = {"user": "postgres"}
         shutil.chown(directory, "postgres")
-        for parent in (directory.parent, *directory.parent.parents):
-            parent.chmod(parent.stat().st_mode | 0o111)
     initialise = ["initdb", "-D", str(data), "-A", "trust", "-U", "postgres", "--no-sync"]
     subprocess.run(initialise, check=True, capture_output=True, cwd=directory, **user)
     options = f"-k {directory} -c listen_addresses='' -c fsync=off"
@@ -51,6 +50,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         **user,
     )
+    shutil.rmtree(directory)
 
 
 @pytest.fixture(params=BACKENDS)
