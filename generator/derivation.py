@@ -88,6 +88,7 @@ class Theory:
         self._nodes: dict[tuple[str, str, Attributes, tuple[int, ...]], Node] = {}
         self._forward = _Side()
         self._backward = _Side()
+        self._smaller = _Side()
         self._merges: list[Merge] = []
         self._limit = limit
 
@@ -99,16 +100,20 @@ class Theory:
                 self._merges.append(merge)
             return
         left, right = self._interned(source[0]), self._interned(target[0])
-        self._add(left, right)
+        self._add(left, right, backward=backward)
         if backward:
-            self._add(right, left)
+            self._add(right, left, backward=True)
 
-    def derives(self, source: Term, target: Term, steps: int = 2) -> bool:
-        """Whether source rewrites in at most ``2 * steps`` steps to target, or to what target simplifies to.
+    def derives(self, source: Term, target: Term, steps: int = 4) -> bool:
+        """Whether source rewrites in at most that many steps to target, or to what target simplifies to.
 
         No term in between is larger than the larger one of both by more than SLACK operators, written as trees.
         """
         return self._derives(self._interned(source), self._interned(target), steps)
+
+    def simplifies(self, term: Term) -> bool:
+        """Whether an equation that only makes terms smaller applies anywhere in the term."""
+        return bool(self._neighbours(self._interned(term), self._smaller))
 
     def derives_merge(self, source: Outputs, target: Outputs) -> bool:
         """Whether a known merge, after a step on each output and before some on the whole, gives this one."""
@@ -123,7 +128,7 @@ class Theory:
                 binding = Binding()
                 if _matches(known.sources[0], left, binding) and _matches(known.sources[1], right, binding):
                     whole = self._instantiated(known.whole, binding)
-                    if whole is asked.whole or self._derives(whole, asked.whole, 2):
+                    if whole is asked.whole or self._derives(whole, asked.whole, 4):
                         return True
         return False
 
@@ -136,7 +141,7 @@ class Theory:
                         known[other] = None
         return list(known)
 
-    def _add(self, a: Node, b: Node) -> None:
+    def _add(self, a: Node, b: Node, *, backward: bool) -> None:
         if not a.operator:
             return
         self._forward.add(a, b)
@@ -144,6 +149,8 @@ class Theory:
             self._backward.add(b, a)
         if b.size < a.size:
             self._backward.add(a, b)
+            if not backward:
+                self._smaller.add(a, b)
 
     def _merge(self, source: Outputs, target: Outputs) -> Merge | None:
         wholes = [t for t in target if isinstance(t, Application) and t.operator in HALVES]
@@ -157,11 +164,11 @@ class Theory:
         size = max(source.size, target.size) + SLACK
         ahead, behind = {source}, {target}
         front, back = [source], [target]
-        for _ in range(steps):
-            front = self._expanded(front, ahead, self._forward, size)
-            if not ahead.isdisjoint(behind):
-                return True
-            back = self._expanded(back, behind, self._backward, size)
+        for step in range(steps):
+            if step % 2 == 0:
+                front = self._expanded(front, ahead, self._forward, size)
+            else:
+                back = self._expanded(back, behind, self._backward, size)
             if not ahead.isdisjoint(behind):
                 return True
         return False

@@ -19,6 +19,11 @@ from superopt.ir.terms import Direction, Equation, Term, Variable, operator_coun
 from superopt.rewriting import why_unusable
 
 
+SMALL = 2
+"""An equation with a side of so few operators is kept unless one step derives it, or a rule makes a
+side smaller: a search gets there at once, and does not have to pass through graphs that cost more than both ends."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An equation worth proving; ``generalizations`` ends with it, most general first; ``shapes`` type it."""
@@ -155,8 +160,10 @@ def _derivable(theory: Theory, equation: Equation) -> bool:
     if len(full.left) > 1:
         return theory.derives_merge(full.left, full.right)
     (left,), (right,) = full.left, full.right
-    forward = theory.derives(left, right)
-    return forward and (equation.direction is not Direction.BOTH or theory.derives(right, left))
+    small = min(tree_size(left), tree_size(right)) <= SMALL
+    steps = 1 if small and not theory.simplifies(left) and not theory.simplifies(right) else 4
+    forward = theory.derives(left, right, steps)
+    return forward and (equation.direction is not Direction.BOTH or theory.derives(right, left, steps))
 
 
 def _explicit(equation: Equation) -> Equation:
