@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
-import tokenize
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
 from axioms import AxiomSet
 
-_MEANING = ("superopt.ops", "superopt.domains", "superopt.rewriting")
-_VERIFIER = ("verifier", "superopt.equations", "superopt.ir")
-_IRRELEVANT = frozenset((tokenize.COMMENT, tokenize.NL))
+ALL = frozenset[str]()
+_MEANING: Mapping[str, frozenset[str]] = {
+    "superopt.ops": ALL,
+    "superopt.domains": ALL,
+    "superopt.ir": frozenset(("dimensions.py", "types.py")),
+}
+_VERIFIER: Mapping[str, frozenset[str]] = {
+    "verifier": ALL,
+    "superopt.ir": frozenset(("terms.py",)),
+    "superopt.rewriting": frozenset(("conditions.py", "evaluation.py", "typing.py")),
+}
+_NO_PART_OF_A_VERDICT = frozenset(
+    ("verifier/axiom_validation.py", "verifier/gate.py", "verifier/__init__.py")
+)
 
 
 @dataclass(frozen=True)
@@ -33,30 +42,34 @@ def content_hashes(axioms: AxiomSet) -> ContentHashes:
 
 @functools.cache
 def operators_hash() -> str:
-    """Changes when the code that gives operators and numbers their meaning changes."""
+    """Changes when the code that gives operators, numbers and types their meaning changes."""
     return _hash_of_sources(_MEANING)
 
 
 @functools.cache
 def verifier_hash() -> str:
-    """Changes when the code that refutes, proves or validates changes."""
+    """Changes when the code that types, refutes, proves or validates changes."""
     return _hash_of_sources(_VERIFIER)
 
 
-def code_without_comments(source: str) -> str:
-    """The tokens that matter: comments and blank lines gone."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return "\n".join(f"{t.type} {t.string}" for t in tokens if t.type not in _IRRELEVANT)
+def code_lines(source: str) -> str:
+    """The source without blank lines and lines of comment; the same under every version of Python."""
+    lines = (line.rstrip() for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
 
 
-def _hash_of_sources(packages: Iterable[str]) -> str:
+def _hash_of_sources(packages: Mapping[str, frozenset[str]]) -> str:
     digest = hashlib.sha256()
-    for package in packages:
-        for name, source in _sources(package):
-            digest.update(f"{package}/{name}\n{code_without_comments(source)}\n".encode())
+    for name, source in _sources(packages):
+        digest.update(f"{name}\n{code_lines(source)}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def _sources(package: str) -> Iterable[tuple[str, str]]:
-    entries = sorted(resources.files(package).iterdir(), key=lambda entry: entry.name)
-    return [(entry.name, entry.read_text("utf-8")) for entry in entries if entry.name.endswith(".py")]
+def _sources(packages: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
+    for package, wanted in packages.items():
+        for entry in sorted(resources.files(package).iterdir(), key=lambda entry: entry.name):
+            name = f"{package}/{entry.name}"
+            if not entry.name.endswith(".py") or name in _NO_PART_OF_A_VERDICT:
+                continue
+            if wanted is ALL or entry.name in wanted:
+                yield name, entry.read_text("utf-8")
