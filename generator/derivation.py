@@ -16,6 +16,7 @@ Outputs: TypeAlias = "tuple[Term, ...]"
 
 SLACK = 1
 _OUTPUT_FORMS = 60
+_MOST_ORDERS = 32
 HALVES = ("split0", "split1")
 
 
@@ -90,6 +91,8 @@ class Theory:
         self._backward = _Side()
         self._smaller = _Side()
         self._merges: list[Merge] = []
+        self._commutative: set[tuple[str, Attributes]] = set()
+        self._ordered: dict[Node, frozenset[Node]] = {}
         self._limit = limit
 
     def add(self, source: Outputs, target: Outputs, *, backward: bool) -> None:
@@ -100,6 +103,9 @@ class Theory:
                 self._merges.append(merge)
             return
         left, right = self._interned(source[0]), self._interned(target[0])
+        if left.operator == right.operator and left.inputs == right.inputs[::-1] and left.size == 1:
+            self._commutative.add((left.operator, left.attributes))
+            self._ordered.clear()
         self._add(left, right, backward=backward)
         if backward:
             self._add(right, left, backward=True)
@@ -110,6 +116,14 @@ class Theory:
         No term in between is larger than the larger one of both by more than SLACK operators, written as trees.
         """
         return self._derives(self._interned(source), self._interned(target), steps)
+
+    def gives_at_once(self, source: Term, target: Term) -> bool:
+        """Whether one step leads from source to target when the order of commuting arguments does not matter."""
+        ends = self._orders(self._interned(target))
+        starts = self._orders(self._interned(source))
+        if not starts.isdisjoint(ends):
+            return True
+        return any(not ends.isdisjoint(self._neighbours(start, self._forward)) for start in starts)
 
     def simplifies(self, term: Term) -> bool:
         """Whether an equation that only makes terms smaller applies anywhere in the term."""
@@ -140,6 +154,23 @@ class Theory:
                     if other.size <= node.size + SLACK and len(known) < _OUTPUT_FORMS:
                         known[other] = None
         return list(known)
+
+    def _orders(self, node: Node) -> frozenset[Node]:
+        """The term with the arguments of commutative operators in any order, up to a bound."""
+        if not node.operator:
+            return frozenset((node,))
+        known = self._ordered.get(node)
+        if known is not None:
+            return known
+        found: dict[Node, None] = {}
+        for inputs in itertools.product(*(sorted(self._orders(child), key=_number) for child in node.inputs)):
+            found[self._node(node.operator, "", node.attributes, inputs)] = None
+            if (node.operator, node.attributes) in self._commutative:
+                found[self._node(node.operator, "", node.attributes, inputs[::-1])] = None
+            if len(found) >= _MOST_ORDERS:
+                break
+        self._ordered[node] = result = frozenset(found)
+        return result
 
     def _add(self, a: Node, b: Node, *, backward: bool) -> None:
         if not a.operator:

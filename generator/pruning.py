@@ -161,9 +161,10 @@ def _derivable(theory: Theory, equation: Equation) -> bool:
         return theory.derives_merge(full.left, full.right)
     (left,), (right,) = full.left, full.right
     small = min(tree_size(left), tree_size(right)) <= SMALL
-    steps = 1 if small and not theory.simplifies(left) and not theory.simplifies(right) else 4
-    forward = theory.derives(left, right, steps)
-    return forward and (equation.direction is not Direction.BOTH or theory.derives(right, left, steps))
+    derives = theory.derives
+    if small and not theory.simplifies(left) and not theory.simplifies(right):
+        derives = theory.gives_at_once
+    return derives(left, right) and (equation.direction is not Direction.BOTH or derives(right, left))
 
 
 def _explicit(equation: Equation) -> Equation:
