@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,11 +168,12 @@ class _DataFile:
         self._file.seek(start)
         length = 0
         for chunk in _chunks(content):
-            self._digest.update(chunk.data)
-            if chunk.any():
-                self._file.write(chunk.data)
-            else:
+            if _is_zero(chunk):
+                self._digest.update(f"{len(chunk)} zeros;".encode())
                 self._file.seek(len(chunk), os.SEEK_CUR)
+            else:
+                self._digest.update(chunk.data)
+                self._file.write(chunk.data)
             length += len(chunk)
         self.size = start + length
         self._digest.update(f"{start}:{length};".encode())
@@ -188,14 +191,41 @@ class _DataFile:
 
 
 def _chunks(content: onnx_ir.TensorProtocol) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    if isinstance(content, onnx_ir.ExternalTensor):
-        if not content.nbytes:
-            return
-        whole = np.memmap(content.path, np.uint8, "r", content.offset or 0, (content.nbytes,))
-    else:
+    """The bytes of a tensor piece by piece; a piece is valid until the next one is asked for."""
+    if not isinstance(content, onnx_ir.ExternalTensor):
         whole = np.frombuffer(content.tobytes(), np.uint8)
-    for start in range(0, len(whole), CHUNK):
-        yield np.asarray(whole[start : start + CHUNK])
+        yield from (whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK))
+        return
+    zeros = np.zeros(min(CHUNK, content.nbytes), np.uint8)
+    buffer = np.empty_like(zeros)
+    start = content.offset or 0
+    with Path(content.path).open("rb", buffering=0) as file:
+        for position in range(start, start + content.nbytes, CHUNK):
+            length = min(CHUNK, start + content.nbytes - position)
+            if _next_stored_byte(file.fileno(), position) >= position + length:
+                yield zeros[:length]
+                continue
+            file.seek(position)
+            got = 0
+            while got < length:
+                more = file.readinto(buffer[got:length].data)
+                if not more:
+                    raise OSError(f"{content.path} became shorter")
+                got += more
+            yield buffer[:length]
+
+
+def _next_stored_byte(descriptor: int, position: int) -> int:
+    """The first place from there on that is no hole of a sparse file."""
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        return sys.maxsize if error.errno == errno.ENXIO else position
+
+
+def _is_zero(chunk: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> bool:
+    whole = len(chunk) // 8 * 8
+    return not chunk[:whole].view(np.uint64).any() and not chunk[whole:].any()
 
 
 @contextmanager

@@ -100,12 +100,12 @@ def load_model(source: ModelSource) -> SourceModel:
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
-        return _checked(copy, None, Path(), "the model", in_file=False)
+        return _checked(copy, None, Path(), "the model", in_file=None)
     if isinstance(source, bytes):
-        return _checked(_parsed(source, "the model"), source, Path(), "the model", in_file=False)
+        return _checked(_parsed(source, "the model"), source, Path(), "the model", in_file=None)
     path = Path(source)
     content = _read(path)
-    return _checked(_parsed(content, str(path)), content, path.absolute().parent, str(path), in_file=True)
+    return _checked(_parsed(content, str(path)), content, path.absolute().parent, str(path), in_file=path)
 
 
 def _read(path: Path) -> bytes:
@@ -144,24 +144,27 @@ def _is_text(start: bytes) -> bool:
 
 
 def _checked(
-    proto: onnx.ModelProto, given: bytes | None, base: Path, name: str, *, in_file: bool
+    proto: onnx.ModelProto, given: bytes | None, base: Path, name: str, *, in_file: Path | None
 ) -> SourceModel:
     for tensor in tensors_in_model(proto):
         if not is_external(tensor):
             check_inline_data(tensor, name)
-        elif in_file:
+        elif in_file is not None:
             check_external_data(tensor, base, name)
         else:
             raise InvalidModelError(
                 f"{name} keeps tensor {tensor.name!r} in another file: give the path of the model"
             )
-    _check_graph(proto, name)
+    _check_graph(proto, name, in_file)
     tensors = {tensor.name: stored_tensor(tensor, base) for tensor in proto.graph.initializer}
     return SourceModel(proto, tensors, base, name, given)
 
 
-def _check_graph(proto: onnx.ModelProto, name: str) -> None:
-    """What the ONNX checker says of the model without its weights, and what it would say of those."""
+def _check_graph(proto: onnx.ModelProto, name: str, in_file: Path | None) -> None:
+    """What the ONNX checker says of the model without its weights, and what it would say of those.
+
+    Only where nodes themselves keep tensors in other files must it see the whole model with its path.
+    """
     names = [tensor.name for tensor in proto.graph.initializer]
     twice = next((tensor for tensor, times in Counter(names).items() if times > 1), None)
     if twice is not None:
@@ -174,8 +177,10 @@ def _check_graph(proto: onnx.ModelProto, name: str) -> None:
                 f"{min(missing)!r} must be a graph input too"
             )
     _refuse_cycles(proto.graph, name)
+    skeleton = without_weights(proto)
+    reads_files = in_file is not None and any(is_external(tensor) for tensor in tensors_in_model(skeleton))
     try:
-        onnx.checker.check_model(without_weights(proto))  # pyright: ignore[reportUnknownMemberType]
+        onnx.checker.check_model(str(in_file) if reads_files else skeleton)  # pyright: ignore[reportUnknownMemberType]
     except (onnx.checker.ValidationError, ValueError) as error:
         first = " ".join(str(error).split())
         raise InvalidModelError(f"{name} is no valid ONNX model: {first.split(' ==> Context')[0]}") from None
@@ -241,7 +246,7 @@ def _from_ir(model: onnx_ir.Model) -> SourceModel:
         raise InvalidModelError(
             f"the model keeps tensor {others[0].name!r} of a node in another file: give its path"
         )
-    _check_graph(proto, "the model")
+    _check_graph(proto, "the model", None)
     return SourceModel(proto, tensors, Path(), "the model")
 
 
