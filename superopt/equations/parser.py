@@ -31,6 +31,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME
+from superopt.ops.base import OPERATORS
 from superopt.ops.terms import application
 
 _ELEMENTS = "|".join(sorted(ELEMENT_TYPES_BY_SHORT_NAME))
@@ -135,6 +136,8 @@ class _Reader:
         name = str(tree.children[0])
         match tree.data:
             case "variable":
+                if name in OPERATORS:
+                    raise self._error(tree, f"{name} is an operator: write {name}(...), or rename the tensor")
                 return Variable(name)
             case "typed_variable":
                 self._declare(name, tree)

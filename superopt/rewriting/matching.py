@@ -101,9 +101,7 @@ def find_matches(
     return _first_spellings(found) if substitution.compares_paddings else found
 
 
-def _all_matches(
-    graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None
-) -> Iterator[Match]:
+def _all_matches(graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None) -> Iterator[Match]:
     finder = _Finder(graph, substitution)
     first = substitution.roots[0]
     name = _graph_name(first.operator)

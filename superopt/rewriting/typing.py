@@ -142,7 +142,8 @@ class _Unifier:
     def _type_of(self, term: Term, types: Mapping[Term, TensorType]) -> TensorType:
         found = types.get(term)
         if found is None:
-            raise IllTypedError(f"the type of {term} is not given")
+            name = term.name if isinstance(term, Variable) else term.operator
+            raise IllTypedError(f"the type of {name} is not given")
         return found
 
     def _explicit_attributes(self, term: Application) -> dict[str, object]:

@@ -14,6 +14,7 @@ from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.shape import Concat, Split
+from superopt.ops.windows import Padding
 from tests.rewriting.graphs import f32
 
 Make = Callable[[], GraphOperator]
@@ -23,9 +24,14 @@ def random_matrices(chance: random.Random, operators: int) -> Graph:
     """Products, sums, transpositions, concats and splits of matrices whose sides are 2 to 4."""
     editor = Graph.empty().edit()
     sides = (2, 3, 4)
-    values = [editor.add(Input(f"x{i}", f32(chance.choice(sides), chance.choice(sides)))).value for i in range(4)]
-    values += [editor.add(Weight(f"w{i}", f32(chance.choice(sides), chance.choice(sides)))).value for i in range(3)]
+    values = [
+        editor.add(Input(f"x{i}", f32(chance.choice(sides), chance.choice(sides)))).value for i in range(4)
+    ]
+    values += [
+        editor.add(Weight(f"w{i}", f32(chance.choice(sides), chance.choice(sides)))).value for i in range(3)
+    ]
     values.append(editor.add(Input("s", f32())).value)
+    pieces = ((1, 1), (1, 2), (2, 2), (1, 1, 1), (1, 2, 1))
     makers: list[tuple[int, Make]] = [
         (2, Matmul),
         (2, Matmul),
@@ -39,14 +45,17 @@ def random_matrices(chance: random.Random, operators: int) -> Graph:
         (1, Sigmoid),
         (2, lambda: Concat(chance.choice((0, 1, -1, -2)))),
         (3, lambda: Concat(chance.choice((0, 1)))),
-        (1, lambda: Split(chance.choice((0, 1, -1)), chance.choice(((1, 1), (1, 2), (2, 2), (1, 1, 1), (1, 2, 1))))),
+        (
+            1,
+            lambda: Split(chance.choice((0, 1, -1)), chance.choice(pieces)),
+        ),
     ]
     _grow(editor, values, makers, operators, chance, largest=7)
     return _returning(editor, values, chance)
 
 
 def random_images(chance: random.Random, operators: int) -> Graph:
-    """Convolutions, affine steps, pooling, sums, concats and splits of images of 4 x 4 and 2 to 4 channels."""
+    """Convolutions, affine steps, pooling, sums, concats and splits of images of 2 to 4 channels."""
     editor = Graph.empty().edit()
     values = [editor.add(Input(f"x{i}", f32(1, chance.choice((2, 3, 4)), 4, 4))).value for i in range(3)]
     for i in range(8):
@@ -54,8 +63,10 @@ def random_images(chance: random.Random, operators: int) -> Graph:
         shape = (chance.choice((2, 3, 4)), chance.choice((2, 3, 4)), kernel, kernel)
         values.append(editor.add(Weight(f"w{i}", f32(*shape))).value)
     values += [editor.add(Weight(f"v{i}", f32(2 + i % 3))).value for i in range(6)]
+    pieces = ((1, 1), (1, 2), (2, 2), (1, 1, 2))
+    paddings: tuple[Padding, ...] = ("same", "valid", (1, 1, 1, 1), (0, 0, 0, 0))
     makers: list[tuple[int, Make]] = [
-        *[(2, lambda: Conv(padding=chance.choice(("same", "valid", (1, 1, 1, 1), (0, 0, 0, 0)))))] * 4,
+        *[(2, lambda: Conv(padding=chance.choice(paddings)))] * 4,
         (2, lambda: Conv(padding="same", activation="relu")),
         (2, Add),
         (1, Relu),
@@ -67,7 +78,7 @@ def random_images(chance: random.Random, operators: int) -> Graph:
         (1, lambda: Enlarge((3, 3))),
         (2, lambda: Concat(chance.choice((0, 1, -3)))),
         (3, lambda: Concat(1)),
-        (1, lambda: Split(chance.choice((1, -3)), chance.choice(((1, 1), (1, 2), (2, 2), (1, 1, 2))))),
+        (1, lambda: Split(chance.choice((1, -3)), chance.choice(pieces))),
     ]
     _grow(editor, values, makers, operators, chance, largest=8)
     return _returning(editor, values, chance)
@@ -92,7 +103,10 @@ def _grow(
             types = operator.infer(*(editor.type_of(value) for value in operands))
         except IllTypedError:
             continue
-        if any(isinstance(t, TensorType) and any(not isinstance(d, int) or d > largest for d in t.shape) for t in types):
+        if any(
+            isinstance(t, TensorType) and any(not isinstance(d, int) or d > largest for d in t.shape)
+            for t in types
+        ):
             continue
         values.extend(editor.add(operator, operands).values)
         added += 1
