@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,8 @@ from server.security import is_loopback
 from server.settings import Settings
 from server.state import shared_state
 from substitution_db import open_database
+from substitution_db.currency import current
+from superopt.errors import InvalidOptionError
 
 _RESTART_SECONDS = 1.0
 _log = logging.getLogger(__name__)
@@ -35,10 +38,11 @@ def serve(
     """Serves HTTP and does jobs until SIGTERM or SIGINT; then ends requests and workers in an orderly way.
 
     ``port`` 0 takes a free one. With 0 workers it only serves (``superopt worker`` does jobs elsewhere).
-    Raises InvalidOptionError and MissingServiceError, and OSError when the address cannot be used.
+    Raises InvalidOptionError (also when the address cannot be used) and MissingServiceError.
     """
     settings = settings or Settings.from_environment()
     with open_database(database_url) as database:
+        database.rules.refresh(current())
         if not is_loopback(host) and not database.keys.any_made():
             _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
         app = create_app(settings, database)
@@ -52,10 +56,19 @@ def serve(
             limit_concurrency=1000,
         )
         server = _Server(configuration, shared_state(app).stopping)
-        listening = configuration.bind_socket()
+        listening = _bound(configuration)
         listening.listen(configuration.backlog)  # its address is printed: from now on requests wait, not fail
         with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
             server.run(sockets=[listening])
+
+
+def _bound(configuration: uvicorn.Config) -> socket.socket:
+    try:
+        return configuration.bind_socket()
+    except SystemExit:  # after a line in the log that says why
+        raise InvalidOptionError(
+            f"cannot listen on {configuration.host}:{configuration.port}; is the address in use?"
+        ) from None
 
 
 @contextmanager

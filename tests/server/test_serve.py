@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ import httpx
 import psutil
 import pytest
 
+from server.serve import serve
 from server.settings import Settings
+from superopt.errors import InvalidOptionError
 
 PROGRAM = "from server.serve import serve; serve(port=0, workers=1)"
 
@@ -84,3 +87,10 @@ def test_kill_9_of_the_service_leaves_no_process(
     process.kill()
     psutil.wait_procs(family, timeout=20)
     assert [member for member in family if member.is_running()] == []
+
+
+def test_an_address_in_use_is_one_sentence(settings: Settings, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidOptionError, match=f"cannot listen on 127.0.0.1:{port}"):
+            serve(port=port, workers=0, database_url=str(tmp_path / "x.db"), settings=settings)
