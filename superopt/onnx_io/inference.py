@@ -90,7 +90,7 @@ def infer_types(model: onnx.ModelProto) -> InferredTypes:
         logger.info("ONNX shape inference failed, only declared types are known: %s", error)
         inferred = skeleton
     types: dict[str, ValueType] = {}
-    for value in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input):
+    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         types[value.name] = namer.type_of(value)
     for tensor in model.graph.initializer:
         if tensor.name not in types:

@@ -7,8 +7,7 @@ import hashlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +18,8 @@ import onnx
 import onnx_ir
 from onnx import TensorProto
 
-from superopt.errors import InvalidFileError, InvalidModelError
+from superopt.errors import InvalidModelError, InvalidOptionError
+from superopt.files import write_atomically
 from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
 from superopt.onnx_io.source import SourceModel
@@ -89,23 +89,22 @@ class LoweredModel:
         """Writes the model, complete or not at all.
 
         When it has over 2 GB, or its source kept weights outside, so does the result: in one file beside it
-        that is named after its content. Raises InvalidFileError if the place cannot be written.
+        that is named after its content. Raises InvalidOptionError if the place cannot be written.
         """
         target = Path(path)
         if target.is_dir() or not target.absolute().parent.is_dir():
-            raise InvalidFileError(f"{target}: expected the path of a file in a directory that exists")
+            raise InvalidOptionError(f"{target}: expected the path of a file in a directory that exists")
         try:
             if self._bytes <= LIMIT and not self.source.has_external_data:
                 content = self.to_bytes()
             else:
                 content = self._with_external_data(target.absolute().parent)
-            with _replacing(target) as file:
-                file.write(content)
+            write_atomically(target, content)
         except OSError as error:
-            raise InvalidFileError(f"{target} cannot be written: {error.strerror or error}") from error
+            raise InvalidOptionError(f"{target} cannot be written: {error.strerror or error}") from error
 
     def _with_external_data(self, directory: Path) -> bytes:
-        temporary = directory / f".superopt-{secrets.token_hex(8)}.tmp"
+        temporary = directory / f".superopt-{secrets.token_hex(8)}.part"
         try:
             with temporary.open("xb") as file:
                 data = _DataFile(file)
@@ -226,17 +225,3 @@ def _next_stored_byte(descriptor: int, position: int) -> int:
 def _is_zero(chunk: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> bool:
     whole = len(chunk) // 8 * 8
     return not chunk[:whole].view(np.uint64).any() and not chunk[whole:].any()
-
-
-@contextmanager
-def _replacing(target: Path) -> Generator[BinaryIO]:
-    """A file that takes the place of ``target`` when it is complete."""
-    temporary = target.with_name(f".superopt-{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.errors import InvalidFileError, InvalidModelError
+from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir import Plan
 from superopt.onnx_io import LoweredModel, lift, load_model, lower
 from tests.onnx_io.forcing import touched
@@ -148,7 +148,7 @@ def test_nothing_is_left_of_a_failed_save(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(InvalidFileError, match="cannot be written: No space left on device"):
+    with pytest.raises(InvalidOptionError, match="cannot be written: No space left on device"):
         lowered(small(), anew=True).save(tmp_path / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     assert (tmp_path / "model.onnx").read_bytes() == b"precious"
@@ -156,7 +156,9 @@ def test_nothing_is_left_of_a_failed_save(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none" / "model.onnx"):
-        with pytest.raises(InvalidFileError, match="expected the path of a file in a directory that exists"):
+        with pytest.raises(
+            InvalidOptionError, match="expected the path of a file in a directory that exists"
+        ):
             lowered(small(), anew=False).save(place)
 
 
