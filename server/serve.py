@@ -25,7 +25,8 @@ from substitution_db.currency import current
 from superopt.errors import InvalidOptionError
 
 _RESTART_SECONDS = 1.0
-_log = logging.getLogger(__name__)
+_BACKLOG = 2048
+_log = logging.getLogger("uvicorn.error")  # what the HTTP server logs to, and sets up
 
 
 def serve(
@@ -43,8 +44,6 @@ def serve(
     settings = settings or Settings.from_environment()
     with open_database(database_url) as database:
         database.rules.refresh(current())
-        if not is_loopback(host) and not database.keys.any_made():
-            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
         app = create_app(settings, database)
         configuration = uvicorn.Config(
             app,
@@ -55,20 +54,24 @@ def serve(
             timeout_graceful_shutdown=int(settings.shutdown_seconds),
             limit_concurrency=1000,
         )
+        if not is_loopback(host) and not database.keys.any_made():
+            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
         server = _Server(configuration, shared_state(app).stopping)
-        listening = _bound(configuration)
-        listening.listen(configuration.backlog)  # its address is printed: from now on requests wait, not fail
+        listening = _listening(host, port)
         with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
             server.run(sockets=[listening])
 
 
-def _bound(configuration: uvicorn.Config) -> socket.socket:
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on; says where."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return configuration.bind_socket()
-    except SystemExit:  # after a line in the log that says why
-        raise InvalidOptionError(
-            f"cannot listen on {configuration.host}:{configuration.port}; is the address in use?"
-        ) from None
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise InvalidOptionError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    shown = f"[{host}]" if family is socket.AF_INET6 else host
+    _log.info("superopt running on http://%s:%d (Ctrl-C ends it)", shown, listening.getsockname()[1])
+    return listening
 
 
 @contextmanager

@@ -92,5 +92,7 @@ def test_kill_9_of_the_service_leaves_no_process(
 def test_an_address_in_use_is_one_sentence(settings: Settings, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InvalidOptionError, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(
+            InvalidOptionError, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"
+        ):
             serve(port=port, workers=0, database_url=str(tmp_path / "x.db"), settings=settings)
