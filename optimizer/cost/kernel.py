@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
+from optimizer.cost.spelling import respelled
 from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
 from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
@@ -239,9 +240,17 @@ class _Extraction:
         if len(types) != len(node.types):
             self._opaque = True
         index = len(self._steps)
-        self._steps.append(Step(self._sizes.operator(operator), operands, types))
+        self._steps.append(Step(self._spelled(operator, operands), operands, types))
         for port, value in enumerate(node.values[: len(types)]):
             self._places[value] = (index, port)
+
+    def _spelled(self, operator: Operator, operands: tuple[tuple[int, int], ...]) -> Operator:
+        if self._opaque:
+            return operator
+        types = tuple(
+            self._steps[i].types[port] if i >= 0 else self._sources[-i - 1].type for i, port in operands
+        )
+        return respelled(self._sizes.operator(operator), types)
 
     def _place(self, value: Value) -> tuple[int, int]:
         found = self._places.get(value)

@@ -34,9 +34,15 @@ LAUNCH_MICROSECONDS = 1.0
 
 _MAX_BYTES = 96 * 2**20
 _DISTINCT = 10_007
-_MAX_RUNS = 40
-_BURST_MICROSECONDS = 4_000.0
-_ROUNDS = 3
+_MIN_RUNS = 3
+_MAX_RUNS = 120
+_BUDGET_MICROSECONDS = 12_000.0
+_QUIET = 0.97
+"""A run that got this share of the wall time was not interrupted, so that its profile is right."""
+
+_RESOLVED = 50.0
+"""Microseconds from which on the whole microseconds of a profile are fine enough."""
+
 _REORDER_OUTPUT = "ReorderOutput"
 
 _DTYPES = {
@@ -93,29 +99,49 @@ class Measurer:
     def _clocked(self, kernel: Kernel) -> float:
         graph = kernel.to_graph()
         model = LoadedModel(build_model(graph, _weights(graph)), self._threads)
-        best = _fastest(model.bind(_feeds(graph)))
+        best = _fastest(_timed(model.bind(_feeds(graph))))
         return max(best - self.empty_run, 0.0) + LAUNCH_MICROSECONDS
 
     def _profiled(self, kernel: Kernel) -> Measurement:
         graph, pools = _with_blocked_inputs(kernel)
         with profiled_model(build_model(graph, _weights(graph)), self._threads) as model:
-            _fastest(model.bind(_feeds(graph)))
+            timed = _timed(model.bind(_feeds(graph)))
             runs = model.end_profile()
-        priced = [_own_kernels(run, pools) for run in runs[1:] or runs]
-        best = min(sum(kernel.microseconds for kernel in run) for run in priced)
-        typical = _lower_mean([sum(kernel.microseconds for kernel in run) for run in priced])
-        launches = len(priced[0]) * LAUNCH_MICROSECONDS
-        microseconds = (best if best > 50 else typical) + launches
-        return Measurement(microseconds, runs[-1][-1].operator == _REORDER_OUTPUT)
+        own = [_own_kernels(run, pools) for run in runs]
+        quiet = [
+            sum(kernel.microseconds for kernel in kernels)
+            for kernels, (_, share) in zip(own[1:], timed[1:], strict=True)
+            if share >= _QUIET
+        ]
+        if len(quiet) >= _MIN_RUNS:
+            best = min(quiet) if min(quiet) > _RESOLVED else _lower_mean(quiet)
+        else:
+            best = _fastest(timed) - self.empty_run - _foreign(runs, own)
+        launches = len(own[0]) * LAUNCH_MICROSECONDS
+        return Measurement(max(best, 0.0) + launches, runs[-1][-1].operator == _REORDER_OUTPUT)
 
 
-def _fastest(run: BoundRun) -> float:
-    """The minimum over bursts of runs, after warming up."""
-    first = run.microseconds()
-    second = run.microseconds()
-    per_burst = int(min(_MAX_RUNS, max(2.0, _BURST_MICROSECONDS / max(min(first, second), 1.0))))
-    rounds = _ROUNDS if second < 200_000 else 1
-    return min(second, *(run.microseconds() for _ in range(per_burst * rounds)))
+def _foreign(runs: Sequence[Sequence[KernelTime]], own: Sequence[Sequence[KernelTime]]) -> float:
+    """What the kernels of a run that do not belong to the price take."""
+    totals = [
+        sum(kernel.microseconds for kernel in run) - sum(kernel.microseconds for kernel in kernels)
+        for run, kernels in zip(runs, own, strict=True)
+    ]
+    return min(totals)
+
+
+def _fastest(timed: Sequence[tuple[float, float]]) -> float:
+    """The time of a run that nothing disturbed: nearly the smallest, as a clock may once be wrong."""
+    times = sorted(microseconds for microseconds, _ in timed)
+    return times[len(times) // 16]
+
+
+def _timed(run: BoundRun) -> list[tuple[float, float]]:
+    """Many runs, fewer of a slow model: microseconds, and the share of wall time that they are."""
+    times = [run.microseconds_and_share() for _ in range(2)]
+    usual = max(min(times)[0], 1.0)
+    count = int(min(_MAX_RUNS, max(_MIN_RUNS, _BUDGET_MICROSECONDS / usual)))
+    return times + [run.microseconds_and_share() for _ in range(count)]
 
 
 def _lower_mean(values: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ from superopt.errors import InvalidOptionError
 
 OBJECTIVES = ("latency", "flops", "memory")
 
-_METHOD = "2"
+_METHOD = "3"
 """Raised when measuring changes, so that costs of an older method are not used."""
 
 _GRAIN = 1024
@@ -70,6 +70,7 @@ class Latency:
 
     def __init__(self, store: CostStore, threads: int) -> None:
         self._store = store
+        self._threads = threads
         self._measurer = Measurer(threads)
         self._prefix = f"{device_name()}/{runtime_version()}/threads={threads}/{_METHOD}/"
         self._prices: dict[Kernel, Price] = {}
@@ -107,8 +108,11 @@ class Latency:
         return price
 
     def measure_again(self) -> None:
-        """A second look at everything measured in this process so far, later in time; the minimum counts."""
-        for kernel in self._fresh:
+        """A second look at everything measured so far, later in time; the minimum counts.
+
+        With one thread it is not needed: the processor time of a thread does not depend on what others do.
+        """
+        for kernel in self._fresh if self._threads > 1 else ():
             if time.monotonic() >= self.deadline:
                 break
             measurement = self._measurer.measure(kernel)

@@ -119,6 +119,7 @@ class LoadedModel:
     """
 
     def __init__(self, model: ModelFile, threads: int, profile: Path | None = None) -> None:
+        self._threads = threads
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -146,7 +147,7 @@ class LoadedModel:
                 binding.bind_cpu_input(name, np.ascontiguousarray(array))
             for output in self.outputs:
                 binding.bind_output(output.name, "cpu")
-            return BoundRun(self._session, binding)
+            return BoundRun(self._session, binding, self._threads)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
         """The kernels of every run so far, in order of execution; ends the recording.
@@ -170,18 +171,29 @@ class LoadedModel:
 
 
 class BoundRun:
-    """A model bound to inputs; each call runs it once."""
+    """A model bound to inputs; each call runs it once.
 
-    def __init__(self, session: Any, binding: Any) -> None:
+    With one thread the time of a run is the processor time of that thread, which equals wall time on a quiet
+    machine and on a busy one leaves out what others do. With several threads it is wall time.
+    """
+
+    def __init__(self, session: Any, binding: Any, threads: int) -> None:
         self._session = session
         self._binding = binding
+        self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
 
     def microseconds(self) -> float:
-        """Runs once; the wall time."""
+        """Runs once; how long that took."""
         with _translated():
-            start = time.perf_counter_ns()
+            start = self._clock()
             self._session.run_with_iobinding(self._binding)
-            return (time.perf_counter_ns() - start) / 1000
+            return (self._clock() - start) / 1000
+
+    def microseconds_and_share(self) -> tuple[float, float]:
+        """Runs once; how long that took, and which share of the wall time that is (at most 1)."""
+        start = time.perf_counter_ns()
+        taken = self.microseconds()
+        return taken, min(1.0, 1000 * taken / max(time.perf_counter_ns() - start, 1))
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from optimizer.cost import Flops, GraphCost, Latency, MemoryCostStore, Sizes, Tr
 from optimizer.cost.objective import Objective
 from superopt.errors import InvalidOptionError
 from superopt.ir import ElementType, Graph, Input, TensorType, symbol
-from superopt.ops.activation import Relu
+from superopt.ops.activation import Relu, Softmax
 from superopt.ops.affine import BiasAdd
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Multiply
-from superopt.ops.matrix import Matmul
+from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.opaque import Opaque
 from superopt.ops.shape import Broadcast, Reshape, Split
 from tests.optimizer.graphs import Builder, dense_blocks, f32
@@ -132,3 +132,17 @@ def test_an_unknown_objective_is_refused() -> None:
 def test_prices_are_exact_sums() -> None:
     cost = cost_of(dense_blocks(5), Latency(MemoryCostStore(), threads=1))
     assert cost.total == sum(priced.price.cost for priced in reversed(cost.groups))
+
+
+def test_what_means_the_same_is_one_kernel() -> None:
+    kernels: set[object] = set()
+    for padding in ("same", "same_upper", "same_lower", (1, 1, 1, 1)):
+        b = Builder()
+        y = b.add(Conv(padding=padding), b.input("x", 1, 4, 6, 6), b.weight(4, 4, 3, 3))
+        kernels.update(p.kernel for p in cost_of(b.graph(b.add(BiasAdd(1), y, b.weight(4))), Flops()).groups)
+    assert len(kernels) == 1
+    for axis, perm in ((-1, ()), (2, (0, 2, 1))):
+        b = Builder()
+        y = b.add(Transpose(perm), b.add(Softmax(axis), b.input("x", 2, 3, 4)))
+        kernels.update(p.kernel for p in cost_of(b.graph(y), Flops()).groups)
+    assert len(kernels) == 3
