@@ -1,4 +1,4 @@
-"""Discovery of candidates for substitutions: all small terms over a preset, grouped by value, paired, pruned."""
+"""Discovery of candidates for substitutions: all small terms of a preset, by value, paired, pruned."""
 
 from generator.discovery import Generation, Progress, generate
 from generator.enumeration import Level

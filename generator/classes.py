@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -119,9 +120,11 @@ class ClassTable:
         typed = self._values[type_]
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         at, known = _located(typed, distinct)
-        classes = np.where(known, typed.classes[np.minimum(at, max(len(typed.keys) - 1, 0))], -1) if len(
-            typed.keys
-        ) else np.full(len(distinct), -1, np.int32)
+        classes = (
+            np.where(known, typed.classes[np.minimum(at, max(len(typed.keys) - 1, 0))], -1)
+            if len(typed.keys)
+            else np.full(len(distinct), -1, np.int32)
+        )
         fresh = np.flatnonzero(~known)
         fresh = fresh[np.argsort(first[fresh], kind="stable")]
         classes[fresh] = np.arange(self.count, self.count + len(fresh), dtype=np.int32)
@@ -158,8 +161,12 @@ class ClassTable:
             typed.blocks.append(values)
         self._pending.append(
             Columns(
-                np.full(count, type_, np.int32), trees, np.full(count, level, np.int8), inputs,
-                _padded(parts, self._width), rows,
+                np.full(count, type_, np.int32),
+                trees,
+                np.full(count, level, np.int8),
+                inputs,
+                _padded(parts, self._width),
+                rows,
             )
         )
 
@@ -198,7 +205,7 @@ def runs(sorted_values: npt.NDArray[np.integer]) -> Iterator[tuple[int, int]]:
     """The bounds of each run of equal values."""
     edges = np.flatnonzero(np.diff(sorted_values)) + 1
     bounds = [0, *edges.tolist(), len(sorted_values)]
-    yield from ((a, b) for a, b in zip(bounds, bounds[1:], strict=False) if a < b)
+    yield from ((a, b) for a, b in itertools.pairwise(bounds) if a < b)
 
 
 def _located(typed: _TypedValues, keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

@@ -1,4 +1,4 @@
-"""Conditions under which an equation holds that is false in general: ungrouped convolutions, kernels of one position."""
+"""Conditions under which an equation holds that is false in general: no groups, kernels of one position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms rewritten by equations already kept: is an equation an instance of one of them, or derivable in few steps.
+"""Terms rewritten by equations already kept: is an equation derivable from them in few steps.
 
 Terms are interned here, so that equal ones are one object and comparing them costs nothing.
 """
@@ -57,7 +57,7 @@ class Merge:
 
 
 class _Side:
-    """Rewritings by the operators at the root and at the first argument of their source, and what they gave."""
+    """Rewritings by the operators at the root and first argument of their source, and what they gave."""
 
     def __init__(self) -> None:
         self.rewritings: dict[tuple[str, str], list[Rewriting]] = {}
@@ -96,13 +96,13 @@ class Theory:
         self._limit = limit
 
     def add(self, source: Outputs, target: Outputs, *, backward: bool) -> None:
-        """An equation that may be used from source to target, and ``backward`` as well; several outputs are a merge."""
+        """An equation from source to target, and ``backward`` as well; several outputs are a merge."""
         if len(source) > 1:
             merge = self._merge(source, target)
             if merge is not None:
                 self._merges.append(merge)
             return
-        left, right = self._interned(source[0]), self._interned(target[0])
+        (left,), (right,) = (tuple(map(self._interned, side)) for side in (source, target))
         if left.operator == right.operator and left.inputs == right.inputs[::-1] and left.size == 1:
             self._commutative.add((left.operator, left.attributes))
             self._ordered.clear()
@@ -113,12 +113,12 @@ class Theory:
     def derives(self, source: Term, target: Term, steps: int = 4) -> bool:
         """Whether source rewrites in at most that many steps to target, or to what target simplifies to.
 
-        No term in between is larger than the larger one of both by more than SLACK operators, written as trees.
+        No term in between is larger than the larger one of both by more than SLACK operators (as trees).
         """
         return self._derives(self._interned(source), self._interned(target), steps)
 
     def gives_at_once(self, source: Term, target: Term) -> bool:
-        """Whether one step leads from source to target when the order of commuting arguments does not matter."""
+        """Whether one step leads from source to target, the order of commuting arguments left aside."""
         ends = self._orders(self._interned(target))
         starts = self._orders(self._interned(source))
         if not starts.isdisjoint(ends):
@@ -189,7 +189,9 @@ class Theory:
             return None
         first, second = source
         halves = (wholes[0].attributes, wholes[1].attributes)
-        return Merge((self._interned(first), self._interned(second)), self._interned(wholes[0].inputs[0]), halves)
+        return Merge(
+            (self._interned(first), self._interned(second)), self._interned(wholes[0].inputs[0]), halves
+        )
 
     def _derives(self, source: Node, target: Node, steps: int) -> bool:
         size = max(source.size, target.size) + SLACK
@@ -204,9 +206,7 @@ class Theory:
                 return True
         return False
 
-    def _expanded(
-        self, frontier: list[Node], known: set[Node], side: _Side, size: int
-    ) -> list[Node]:
+    def _expanded(self, frontier: list[Node], known: set[Node], side: _Side, size: int) -> list[Node]:
         found: list[Node] = []
         for node in frontier:
             for other in self._neighbours(node, side):
@@ -253,7 +253,9 @@ class Theory:
     def _interned(self, term: Term) -> Node:
         if isinstance(term, Variable):
             return self._node("", term.name, (), ())
-        return self._node(term.operator, "", term.attributes, tuple(self._interned(child) for child in term.inputs))
+        return self._node(
+            term.operator, "", term.attributes, tuple(self._interned(child) for child in term.inputs)
+        )
 
     def _node(self, operator: str, name: str, attributes: Attributes, inputs: tuple[Node, ...]) -> Node:
         key = (operator, name, attributes, tuple([id(child) for child in inputs]))
@@ -283,10 +285,7 @@ def _matches(pattern: Node, node: Node, binding: Binding) -> bool:
             return False
     elif pattern.attributes != node.attributes:
         return False
-    for a, b in zip(pattern.inputs, node.inputs, strict=True):
-        if not _matches(a, b, binding):
-            return False
-    return True
+    return all(_matches(a, b, binding) for a, b in zip(pattern.inputs, node.inputs, strict=True))
 
 
 def _attributes_match(pattern: Node, node: Node, binding: Binding) -> bool:

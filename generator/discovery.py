@@ -1,4 +1,4 @@
-"""Discovery from a preset to candidates: enumerate, pair, prune, generalise (TASO dissertation, sections 2.3 and 2.5)."""
+"""From a preset to candidates: enumerate, pair, prune, generalise (TASO dissertation, 2.3 and 2.5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from superopt.errors import InvalidOptionError
 
 @dataclass(frozen=True)
 class Generation:
-    """What a run found. ``pairs``: terms of equal value in pairs; ``distinct``: those that are no renamings."""
+    """What a run found. ``pairs`` of terms had equal values; ``distinct`` of them are no renamings."""
 
     preset: str
     max_ops: int
@@ -54,7 +54,7 @@ def generate(
 ) -> Generation:
     """All candidates over a preset up to ``max_ops`` operators (the preset's own number when None).
 
-    ``operators`` keeps only those of the preset. The same arguments give the same candidates in the same order.
+    ``operators`` keeps only those of the preset. Equal arguments give equal candidates in one order.
     Raises InvalidOptionError for an operator that the preset does not have or a size below 1.
     """
     if max_ops is not None and max_ops < 1:
@@ -73,12 +73,20 @@ def generate(
     found: list[tuple[Pairing, Pairing]] = []
     for stage in preset.stages_to(size):
         enumeration = Enumeration(
-            stage, preset.test_vectors, merges=preset.merges, progress=lambda level: report("enumerate", level)
+            stage,
+            preset.test_vectors,
+            merges=preset.merges,
+            progress=lambda level: report("enumerate", level),
         )
         levels += enumeration.levels
         terms = RecordedTerms(enumeration, preset.members)
         report("pair")
-        found.append((single_outputs(terms, enumeration), merges(terms, enumeration) if preset.merges else Pairing((), 0)))
+        found.append(
+            (
+                single_outputs(terms, enumeration),
+                merges(terms, enumeration) if preset.merges else Pairing((), 0),
+            )
+        )
     report("prune")
     distinct = selection.take(sides for single, _ in found for sides in single.sides)
     report("prune merges")

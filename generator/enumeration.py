@@ -1,7 +1,7 @@
 """All terms over a preset, level by level, grouped by value: only one term of each class is built upon.
 
-One operator on all tuples of arguments of some types is one call on stacked arrays; the number of operators of a
-term counts shared work once. No loop runs per term.
+One operator on all tuples of arguments of some types is one call on stacked arrays; the number of operators
+of a term counts shared work once. No loop runs per term.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class TermTable:
-    """Every term: instance (-1 for inputs and constants), classes of its arguments (-1 for none), its class, its size."""
+    """Every term: instance (-1: input or constant), classes of its arguments (-1: none), class, size."""
 
     instances: Indices
     arguments: Indices
@@ -67,7 +67,12 @@ class Enumeration:
     """The classes and terms of a stage. Without ``merges`` the arrays of the last level are not kept."""
 
     def __init__(
-        self, stage: Stage, test_vectors: int, *, merges: bool = True, progress: Callable[[Level], None] | None = None
+        self,
+        stage: Stage,
+        test_vectors: int,
+        *,
+        merges: bool = True,
+        progress: Callable[[Level], None] | None = None,
     ) -> None:
         self.stage = stage
         self._merges = merges
@@ -101,7 +106,7 @@ class Enumeration:
         )
 
     def halves(self, instance: Instance, classes: Indices) -> Indices:
-        """[n] the class of the half of each given class, -1 where it has none or cannot be cut on the axis."""
+        """[n] the class of the half of each given class, -1 where it has none or cannot be cut."""
         found = np.full(len(classes), -1, np.int32)
         columns = self.table.columns
         roles = {inputs[0] for inputs, _ in instance.signatures}
@@ -123,7 +128,8 @@ class Enumeration:
     def _add_leaves(self, random: np.random.Generator) -> None:
         stack = self.table.test_vectors
         leaves: list[tuple[InputType, FieldArray]] = [
-            (tensor.type, self._domain.random(random, stack, tensor.type.shape)) for tensor in self.stage.inputs
+            (tensor.type, self._domain.random(random, stack, tensor.type.shape))
+            for tensor in self.stage.inputs
         ]
         for constant in self.stage.constants:
             (value,) = constant.operator.evaluate(self._domain)
@@ -140,29 +146,30 @@ class Enumeration:
             self.table.describe(number, trees, 0, np.array([bit]), np.empty((1, 0), np.int32), value)
 
     def _add_level(self, size: int) -> int:
-        extendable = size < self.stage.max_ops or self._merges
         before = sum(len(block) for block in self._blocks.classes)
         types = range(len(self.table.types))
         for number, instance in enumerate(self.stage.instances):
             for arguments in self._typed_arguments(instance, types):
                 if instance.operator is None:
-                    self._add_halves(number, instance, arguments[0], size, extendable)
+                    self._add_halves(number, instance, arguments[0], size)
                     continue
                 output = self._output(number, arguments, instance.operator)
                 if output is None:
                     continue
                 for block in self._tuples(number, arguments, size):
-                    self._add_terms(number, instance.operator, arguments, output, block, size, extendable)
+                    self._add_terms(number, instance.operator, arguments, output, block, size)
         return sum(len(block) for block in self._blocks.classes) - before
 
     def _typed_arguments(self, instance: Instance, types: Sequence[TypeId]) -> Iterator[tuple[TypeId, ...]]:
         for roles, _ in instance.signatures:
-            yield from itertools.product(*([t for t in types if self.table.types[t].role == role] for role in roles))
+            yield from itertools.product(
+                *([t for t in types if self.table.types[t].role == role] for role in roles)
+            )
 
     def _output(self, number: int, arguments: tuple[TypeId, ...], operator: Operator | None) -> TypeId | None:
         """The type of the result, None where the operator does not accept the arguments."""
         key = (number, arguments)
-        if key in self._outputs and not self.stage.instances[number].operator is None:
+        if key in self._outputs and self.stage.instances[number].operator is not None:
             return self._outputs[key]
         self._outputs[key] = None
         types = [self.table.types[argument] for argument in arguments]
@@ -183,7 +190,8 @@ class Enumeration:
             self.table.tuples(np.flatnonzero((columns.types == t) & (columns.levels < size)).astype(np.int32))
             for t in arguments
         ]
-        for block in tuples_of_size(places, size - 1):
+        for found in tuples_of_size(places, size - 1):
+            block = found
             if number in self.commutative and arguments[0] == arguments[1]:
                 block = block[block[:, 0] <= block[:, 1]]
             if size == self.stage.max_ops:
@@ -211,7 +219,6 @@ class Enumeration:
         output: TypeId,
         block: Indices,
         size: int,
-        extendable: bool,
     ) -> None:
         elements = int(np.prod(self.table.types[output].shape, dtype=np.int64)) * self.table.test_vectors
         step = max(1, CHUNK_ELEMENTS // max(1, elements))
@@ -226,17 +233,21 @@ class Enumeration:
             new = part[fresh]
             parts = classes[fresh][:, None]
             for place in range(new.shape[1]):
-                parts = union(np.pad(parts, ((0, 0), (0, 1)), constant_values=-1), columns.parts[new[:, place]])
+                parts = union(
+                    np.pad(parts, ((0, 0), (0, 1)), constant_values=-1), columns.parts[new[:, place]]
+                )
             self.table.describe(
                 output,
                 self._trees(number, operator, arguments, columns.trees[new], output),
                 size,
                 np.bitwise_or.reduce(columns.inputs[new], axis=1),
                 parts,
-                picked(values, fresh, self.table.test_vectors) if extendable else None,
+                picked(values, fresh, self.table.test_vectors)
+                if size < self.stage.max_ops or self._merges
+                else None,
             )
 
-    def _add_halves(self, number: int, instance: Instance, type_: TypeId, size: int, extendable: bool) -> None:
+    def _add_halves(self, number: int, instance: Instance, type_: TypeId, size: int) -> None:
         columns = self.table.columns
         classes = np.flatnonzero((columns.types == type_) & (columns.levels == size - 1)).astype(np.int32)
         if size == self.stage.max_ops:
@@ -246,9 +257,11 @@ class Enumeration:
             output = self._output(number, (type_,), cut)
             if cut is not None and output is not None:
                 block = classes[rows][:, None]
-                self._add_terms(number, cut, (type_,), output, block, size, extendable)
+                self._add_terms(number, cut, (type_,), output, block, size)
 
-    def _cuttable(self, instance: Instance, classes: Indices) -> Iterator[tuple[TypeId, int, npt.NDArray[np.intp]]]:
+    def _cuttable(
+        self, instance: Instance, classes: Indices
+    ) -> Iterator[tuple[TypeId, int, npt.NDArray[np.intp]]]:
         """(type, split trees, rows) of the classes that were joined along the axis."""
         columns = self.table.columns
         pairs = np.stack((columns.types[classes], columns.trees[classes]), axis=1)
@@ -273,7 +286,12 @@ class Enumeration:
         return np.array(found, np.int32)[inverse]
 
     def _tree(
-        self, number: int, operator: Operator, arguments: tuple[TypeId, ...], trees: tuple[int, ...], output: TypeId
+        self,
+        number: int,
+        operator: Operator,
+        arguments: tuple[TypeId, ...],
+        trees: tuple[int, ...],
+        output: TypeId,
     ) -> int:
         shape = self.table.types[output].shape
         inputs = [self.table.trees[t] for t in trees]
@@ -297,14 +315,19 @@ class Enumeration:
         return result
 
     def _commuting(self) -> frozenset[int]:
-        """Instances of two arguments whose order never mattered on inputs: from here on one order is enough."""
+        """Instances of two arguments whose order never mattered on inputs: from then on one order does."""
         found: set[int] = set()
         terms = self.terms
         for number, instance in enumerate(self.stage.instances):
             rows = np.flatnonzero(terms.instances == number)
-            if instance.operator is None or any(len(roles) != 2 or roles[0] != roles[1] for roles, _ in instance.signatures):
+            if instance.operator is None or any(
+                len(roles) != 2 or roles[0] != roles[1] for roles, _ in instance.signatures
+            ):
                 continue
-            classes = {tuple(a): c for a, c in zip(terms.arguments[rows, :2].tolist(), terms.classes[rows].tolist(), strict=True)}
+            classes = {
+                tuple(a): c
+                for a, c in zip(terms.arguments[rows, :2].tolist(), terms.classes[rows].tolist(), strict=True)
+            }
             swapped = [classes.get((b, a)) == c for (a, b), c in classes.items() if a != b]
             if swapped and all(swapped):
                 found.add(number)

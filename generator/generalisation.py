@@ -1,4 +1,4 @@
-"""From one equation to more general ones: equal subterms to variables, agreeing attributes to attribute variables."""
+"""From one equation to more general ones: equal subterms and agreeing attributes become variables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,12 @@ def explicit(term: Term) -> Term:
     given = dict(term.attributes)
     defaults = attribute_defaults(term.operator)
     attributes = tuple(
-        (name, given[name] if name in given else cast("AttributeTerm", normalise_attribute(name, defaults[name])))
+        (
+            name,
+            given[name]
+            if name in given
+            else cast("AttributeTerm", normalise_attribute(name, defaults[name])),
+        )
         for name in attribute_names(term.operator)
         if name in given or name in defaults
     )
@@ -77,7 +82,9 @@ def brief(term: Term) -> Term:
 
 def on_terms(equation: Equation, left: Sequence[Term], right: Sequence[Term]) -> Equation:
     """The equation between other terms."""
-    return Equation(tuple(left), tuple(right), equation.direction, equation.conditions, equation.types, equation.name)
+    return Equation(
+        tuple(left), tuple(right), equation.direction, equation.conditions, equation.types, equation.name
+    )
 
 
 class Generaliser:
@@ -94,7 +101,7 @@ class Generaliser:
         return equation if held else under_conditions(equation, shapes, self._sampler)
 
     def without_common_subterms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
-        """The equation with a subterm of both sides replaced by a variable, where that holds; None otherwise."""
+        """The equation with a subterm of both sides made a variable, where that holds; None otherwise."""
         left, right = set(applications(*equation.left)), set(applications(*equation.right))
         common = sorted(left & right, key=lambda term: (-operator_count(term), repr(term)))
         for subterm in common:
@@ -116,7 +123,7 @@ class Generaliser:
         return None
 
     def with_more_variables(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
-        """The equation with some occurrences of a variable on both sides made a new variable, where that holds."""
+        """The equation with some occurrences of a variable made another one, if that holds; else None."""
         targets = merged_whole(equation) or equation.right
         for name in variables(*equation.left):
             here, there = _occurrences(equation.left, name), _occurrences(targets, name)
@@ -131,7 +138,9 @@ class Generaliser:
                 candidate = on_terms(
                     equation,
                     _renamed(equation.left, name, fresh, chosen),
-                    right if targets is equation.right else [_with_input(half, right[0]) for half in equation.right],
+                    right
+                    if targets is equation.right
+                    else [_with_input(half, right[0]) for half in equation.right],
                 )
                 if self._sampler.holds(candidate, wider, samples=1) is None:
                     continue
@@ -153,7 +162,8 @@ class Generaliser:
         chosen += [(group,) for group in groups]
         forms = [_opened(full, selection) for selection in chosen]
         return tuple(
-            on_terms(form, [brief(t) for t in form.left], [brief(t) for t in form.right]) for form in [*forms, full]
+            on_terms(form, [brief(t) for t in form.left], [brief(t) for t in form.right])
+            for form in [*forms, full]
         )
 
     def open_forms(self, equation: Equation, shapes: Shapes) -> Iterator[tuple[Equation, Callable[[], bool]]]:
@@ -167,7 +177,9 @@ class Generaliser:
         if not _keeps_directions(full, opened):
             return False
         used: list[set[object]] = [set() for _ in groups]
-        for values in _settings(groups):
+        for values in sorted(
+            _settings(groups), key=lambda v: sum(v[g.variable.name] == g.value for g in groups)
+        ):
             result = self._sampler.holds(opened, shapes, values, samples=1)
             if result is False:
                 return False
@@ -200,7 +212,7 @@ def _tried(attribute: str, value: AttributeTerm) -> tuple[AttributeTerm, ...]:
     return VALUES.get(attribute) or (NUMBERS if isinstance(value, int) else FRACTIONS)
 
 
-def _settings(groups: Sequence[Group]) -> Iterator[dict[str, object]]:
+def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
     """Values to test at: all combinations of axes, the other attributes moving along through theirs."""
     axes = [group for group in groups if group.attribute == "axis"]
     others = [group for group in groups if group.attribute != "axis"]
@@ -220,7 +232,9 @@ def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
     def opened(term: Term) -> Term:
         if isinstance(term, Variable):
             return term
-        attributes = tuple((name, chosen.get(_group_of(name, value) or ("", ""), value)) for name, value in term.attributes)
+        attributes = tuple(
+            (name, chosen.get(_group_of(name, value) or ("", ""), value)) for name, value in term.attributes
+        )
         return Application(term.operator, attributes, tuple(opened(child) for child in term.inputs))
 
     return on_terms(full, [opened(t) for t in full.left], [opened(t) for t in full.right])
@@ -240,7 +254,9 @@ def _replaced(term: Term, old: Term, new: Term) -> Term:
         return new
     if isinstance(term, Variable):
         return term
-    return Application(term.operator, term.attributes, tuple(_replaced(child, old, new) for child in term.inputs))
+    return Application(
+        term.operator, term.attributes, tuple(_replaced(child, old, new) for child in term.inputs)
+    )
 
 
 def merged_whole(equation: Equation) -> tuple[Term, ...] | None:
@@ -281,5 +297,3 @@ def _renamed(terms: Sequence[Term], old: str, new: str, chosen: frozenset[int]) 
 
 def _fresh(names: Sequence[str]) -> str:
     return next(name for i in itertools.count() if (name := f"t{i}") not in names)
-
-

@@ -20,7 +20,7 @@ OVERLAP_LIMIT = 3
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """``indices`` [n, arity] of classes; ``parts`` [n, width]: the operators in use, by class, -1 for none."""
+    """``indices`` [n, arity] of classes; ``parts`` [n, width]: the operators used, by class, -1: none."""
 
     indices: Indices
     parts: Indices

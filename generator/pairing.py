@@ -45,7 +45,9 @@ class RecordedTerms:
         self._arguments = table.arguments
         self.classes = table.classes
         self.sizes = table.sizes
-        self.masks = _input_masks(table.instances, table.arguments, enumeration.table.columns.inputs, len(preset.inputs))
+        self.masks = _input_masks(
+            table.instances, table.arguments, enumeration.table.columns.inputs, len(preset.inputs)
+        )
         order = np.lexsort((np.arange(len(table.sizes)), table.sizes, table.classes))
         starts = np.flatnonzero(np.diff(table.classes[order], prepend=-1))
         place = np.arange(len(order)) - np.repeat(starts, np.diff([*starts.tolist(), len(order)]))
@@ -74,7 +76,7 @@ class RecordedTerms:
 
 
 def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
-    """Every recorded term with every other of its class, but for renamings and targets with free variables."""
+    """Every recorded term with every other of its class, without renamings and free variables in targets."""
     classes = terms.classes[terms.members]
     by_count: dict[int, list[int]] = {}
     for start, stop in runs(classes):
@@ -95,7 +97,7 @@ def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
 def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     """Two terms that are the halves of a third one, which shares their work (dissertation, figure 2.2b).
 
-    A pair that falls into two independent equations is none: at least one output needs a variable of the other.
+    A pair that falls into two independent equations is none: some output needs a variable of the other.
     """
     columns = enumeration.table.columns
     every = np.arange(enumeration.table.count, dtype=np.int32)
@@ -123,7 +125,9 @@ def _cheapest(terms: RecordedTerms, rows: list[int]) -> list[int]:
     return [row for row in rows[:MERGE_SOURCES] if terms.sizes[row] == terms.sizes[rows[0]]]
 
 
-def _merge(terms: RecordedTerms, whole: int, left: int, right: int, first: Instance, second: Instance) -> Sides:
+def _merge(
+    terms: RecordedTerms, whole: int, left: int, right: int, first: Instance, second: Instance
+) -> Sides:
     term = terms.term(whole)
     halves = (application(half.name, dict(half.attributes), term) for half in (first, second))
     return (terms.term(left), terms.term(right)), tuple(halves)
@@ -156,8 +160,10 @@ def _rows_by_class(terms: RecordedTerms) -> dict[int, list[int]]:
     return rows
 
 
-def _useful(terms: RecordedTerms, enumeration: Enumeration, left: Indices, right: Indices) -> Iterator[tuple[int, int]]:
-    """Pairs of which one side binds the variables of the other, and that use the inputs of a type in order."""
+def _useful(
+    terms: RecordedTerms, enumeration: Enumeration, left: Indices, right: Indices
+) -> Iterator[tuple[int, int]]:
+    """Pairs of which one side binds the variables of the other, and that use inputs of a type in order."""
     a, b = terms.masks[left], terms.masks[right]
     bound = ((a & ~b) == 0) | ((b & ~a) == 0)
     kept = bound & enumeration.canonical(np.stack((a, b), axis=1))

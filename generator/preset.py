@@ -18,7 +18,19 @@ from superopt.ops.shape import Half
 from superopt.ops.terms import application
 
 _KEYS = frozenset(
-    ("name", "description", "max_ops", "test_vectors", "members", "merges", "types", "inputs", "constants", "operators", "stages")
+    (
+        "name",
+        "description",
+        "max_ops",
+        "test_vectors",
+        "members",
+        "merges",
+        "types",
+        "inputs",
+        "constants",
+        "operators",
+        "stages",
+    )
 )
 
 
@@ -84,9 +96,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A vocabulary to enumerate, in stages. ``members`` bounds how many terms of one value class are paired.
+    """A vocabulary to enumerate, in stages. ``members`` bounds how many terms of one class are paired.
 
-    ``test_vectors`` random values are given to every input; ``merges`` says whether two outputs are looked for.
+    ``test_vectors`` random values are given to every input; ``merges``: whether two outputs are looked for.
     """
 
     name: str
@@ -107,11 +119,13 @@ class Preset:
         )
 
     def restricted_to(self, operators: Sequence[str]) -> Preset:
-        """The preset with only the operators named; raises InvalidOptionError for one that it does not have."""
+        """The preset with only the operators named; raises InvalidOptionError for others."""
         known = {instance.name for instance in self.instances}
         for name in operators:
             if name not in known:
-                raise InvalidOptionError(f"preset {self.name} has no operator {name}; it has: {', '.join(sorted(known))}")
+                raise InvalidOptionError(
+                    f"preset {self.name} has no operator {name}; it has: {', '.join(sorted(known))}"
+                )
         stages = tuple(
             replace(stage, instances=tuple(i for i in stage.instances if i.name in operators))
             for stage in self.stages
@@ -122,11 +136,13 @@ class Preset:
 
 def preset_names() -> tuple[str, ...]:
     """The presets that come with the generator."""
-    return tuple(sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")))
+    return tuple(
+        sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+    )
 
 
 def load_preset(name: str | Path) -> Preset:
-    """A shipped preset by its name, or any by the path of its file; raises InvalidFileError or InvalidOptionError."""
+    """A shipped preset by name, or any by its file; raises InvalidFileError or InvalidOptionError."""
     if isinstance(name, Path) or name.endswith(".toml"):
         path = Path(name)
         try:
@@ -157,7 +173,9 @@ def parse_preset(text: str, where: str) -> Preset:
     if repeated:
         raise InvalidFileError(f"{where}, inputs: the names {', '.join(sorted(repeated))} occur twice")
     instances = [
-        instance for entry, place in _entries(where, document, "operators") for instance in _instances(entry, place)
+        instance
+        for entry, place in _entries(where, document, "operators")
+        for instance in _instances(entry, place)
     ]
     if not inputs or not instances:
         raise InvalidFileError(f"{where}: expected at least one of [[inputs]] and one of [[operators]]")
@@ -200,7 +218,9 @@ def _chosen(entry: Mapping[str, object], key: str, known: set[str], where: str) 
         return known
     names = set(_names(entry, where, key))
     if not names <= known:
-        raise InvalidFileError(f"{where}: unknown {key} {', '.join(sorted(names - known))}; known: {', '.join(sorted(known))}")
+        raise InvalidFileError(
+            f"{where}: unknown {key} {', '.join(sorted(names - known))}; known: {', '.join(sorted(known))}"
+        )
     return names
 
 
@@ -217,7 +237,9 @@ def _table(where: str, document: Mapping[str, object], key: str) -> Mapping[str,
 
 def _entries(where: str, document: Mapping[str, object], key: str) -> list[tuple[Mapping[str, object], str]]:
     value = document.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in cast("list[object]", value)):
+    if not isinstance(value, list) or not all(
+        isinstance(entry, dict) for entry in cast("list[object]", value)
+    ):
         raise InvalidFileError(f"{where}: expected tables [[{key}]]")
     entries = cast("list[Mapping[str, object]]", value)
     return [(entry, f"{where}, {key} {index}") for index, entry in enumerate(entries, 1)]
@@ -277,7 +299,9 @@ def _attribute(value: object, where: str) -> AttributeTerm:
             raise InvalidFileError(f"{where}: expected a fraction, got {value!r}") from None
     if isinstance(value, int | float | str):
         return value
-    raise InvalidFileError(f"{where}: expected a number, a word, a fraction \"1/6\" or a list of whole numbers, got {value!r}")
+    raise InvalidFileError(
+        f'{where}: expected a number, a word, a fraction "1/6" or a list of whole numbers, got {value!r}'
+    )
 
 
 def _attributes(entry: object, where: str) -> dict[str, AttributeTerm]:
@@ -297,7 +321,7 @@ def _signature(text: object, where: str) -> tuple[tuple[str, ...], str]:
 def _instances(entry: Mapping[str, object], where: str) -> list[Instance]:
     name = _text(entry, "operator", where)
     signatures = entry.get("signatures")
-    variants = entry.get("variants", [{}])
+    variants: object = entry.get("variants", [cast("dict[str, object]", {})])
     if not isinstance(signatures, list) or not isinstance(variants, list):
         raise InvalidFileError(f"{where}, {name}: expected signatures = [...] and variants = [{{...}}]")
     roles = tuple(_signature(text, f"{where}, {name}") for text in cast("list[object]", signatures))

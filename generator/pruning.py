@@ -1,7 +1,7 @@
-"""From all equations found to the candidates worth proving: what is a renaming, an instance or derivable goes.
+"""From all equations found to the candidates worth proving: renamings, instances and the derivable go.
 
-Equations are taken smallest first, so that larger ones are derived from smaller ones. What is dropped is counted
-by the reason; every dropped equation but the false ones follows from what is kept.
+Equations are taken smallest first, so that larger ones are derived from smaller ones. What is dropped is
+counted by the reason; every dropped equation but the false ones follows from what is kept.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from superopt.equations import canonical, format_equation, rule_id
 from superopt.ir.terms import Direction, Equation, Term, Variable, operator_count, subterms, variables
 from superopt.rewriting import why_unusable
 
-
 SMALL = 2
-"""An equation with a side of so few operators is kept unless one step derives it, or a rule makes a
-side smaller: a search gets there at once, and does not have to pass through graphs that cost more than both ends."""
+"""An equation with a side of so few operators is kept unless one step derives it, or a side can be made smaller: a
+search gets there at once, and does not have to pass through graphs that cost more than both ends."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Selection:
         return sorted(found, key=lambda f: f.order)
 
     def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
-        """The equation with its source on the left, variables renamed; None where no direction can be used."""
+        """The equation with its source on the left, variables renamed; None where it cannot be used."""
         forward, backward = _usable(left, right), len(left) == 1 and _usable(right, left)
         if not forward and not backward:
             self.dropped["unusable"] += 1
@@ -146,7 +145,7 @@ class Selection:
         self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
 
     def _derivable_in_general(self, theory: Theory, equation: Equation, shapes: Shapes) -> bool:
-        """Whether it follows from what is kept, not only as written but with every attribute that may be open."""
+        """Whether it follows from what is kept, as written and with every attribute that may be open."""
         if not _derivable(theory, equation):
             return False
         if len(equation.left) > 1:
@@ -159,7 +158,7 @@ def _derivable(theory: Theory, equation: Equation) -> bool:
     full = _explicit(equation)
     if len(full.left) > 1:
         return theory.derives_merge(full.left, full.right)
-    (left,), (right,) = full.left, full.right
+    left, right = next(iter(full.left)), next(iter(full.right))
     small = min(tree_size(left), tree_size(right)) <= SMALL
     derives = theory.derives
     if small and not theory.simplifies(left) and not theory.simplifies(right):

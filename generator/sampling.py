@@ -1,7 +1,7 @@
 """Whether an equation holds at random shapes: typed in general first, then evaluated over the prime field.
 
-Types that inference finds have ungrouped convolutions; every other sample therefore divides the channels of the
-kernels, so that an equation that needs ungrouped convolutions is noticed.
+Types that inference finds have ungrouped convolutions; every other sample therefore divides the channels of
+the kernels, so that an equation that needs ungrouped convolutions is noticed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Sampler:
     def __init__(self) -> None:
         self._domain = PrimeFieldDomain()
 
-    def types_in_general(self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES) -> bool:
+    def types_in_general(
+        self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
+    ) -> bool:
         """Whether both sides have a type for variables of these ranks."""
         return _general_types(equation, shapes, attributes) is not None
 
@@ -62,7 +64,7 @@ class Sampler:
     def holds(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
-        """Whether both sides agree at ``samples`` random shapes near the given ones; None where none is typed."""
+        """Whether both sides agree at ``samples`` random shapes near the given ones; None: none is typed."""
         types = _general_types(equation, shapes, attributes)
         if types is None:
             return None
@@ -70,7 +72,7 @@ class Sampler:
         free = sorted({s for type_ in types.values() for s in type_.symbols})
         kernels = kernel_variables(equation)
         channels = {
-            s for name, t in types.items() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
+            s for t in types.values() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
         }
         random = np.random.default_rng(zlib.crc32(repr((equation.left, equation.right)).encode()))
         tested = 0
@@ -105,7 +107,9 @@ class Sampler:
         try:
             typing = _resolved(type_equation(equation, types, attributes), random)
             arrays = {
-                name: self._domain.random(random, TEST_VECTORS, tuple(d for d in type_.shape if isinstance(d, int)))
+                name: self._domain.random(
+                    random, TEST_VECTORS, tuple(d for d in type_.shape if isinstance(d, int))
+                )
                 for name, type_ in sorted(types.items())
             }
             values = evaluate_terms((*equation.left, *equation.right), typing, self._domain, arrays)
@@ -149,8 +153,10 @@ def _symbolic(equation: Equation, shapes: Shapes) -> dict[str, TensorType]:
 
 
 def _general_types(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types | None:
-    """The most general types of the variables; each side is typed first, where it can be: unification cannot look
-    into a rounded division, but the other side may already have said that two sizes are equal."""
+    """The most general types of the variables; each side is typed first, where it can be.
+
+    Unification cannot look into a rounded division, but the other side may say that two sizes are equal.
+    """
     types: Types = _symbolic(equation, shapes)
     for side in (equation.right, equation.left):
         try:
@@ -183,10 +189,12 @@ def _divided(type_: TensorType) -> TensorType:
 
 
 def _resolved(typing: Typing, random: np.random.Generator) -> Typing:
-    """The typing with sizes that nothing determines drawn at random; raises IllTypedError where they do not fit."""
+    """The typing with sizes that nothing determines drawn at random; IllTypedError if they do not fit."""
     if not typing.unresolved:
         return typing
-    open_sizes: dict[str, Dimension] = {name: int(random.integers(1, 5)) for name in sorted(typing.unresolved)}
+    open_sizes: dict[str, Dimension] = {
+        name: int(random.integers(1, 5)) for name in sorted(typing.unresolved)
+    }
     types: dict[Term, TensorType] = {
         term: type_ for term, type_ in typing.types.items() if isinstance(term, Variable)
     }

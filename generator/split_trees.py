@@ -22,7 +22,7 @@ Source: TypeAlias = "tuple[int, int]"
 
 @dataclass(frozen=True, slots=True)
 class AxisFlow:
-    """Where one output axis comes from: input axes of the same size, or two input axes one after the other."""
+    """Where one output axis comes from: input axes of one size, or two input axes one after the other."""
 
     same: tuple[Source, ...] = ()
     joined: tuple[Source, Source] | None = None
