@@ -19,8 +19,10 @@ from superopt.ir.terms import Direction, Equation, Term, Variable, operator_coun
 from superopt.rewriting import why_unusable
 
 SMALL = 2
-"""An equation with a side of so few operators is kept unless one step derives it, or a side can be made smaller:
-a search gets there at once, and does not have to pass through graphs that cost more than both ends."""
+"""An equation with a side of so few operators is kept unless one step derives it, or a side can be made smaller.
+
+A search gets there at once, and does not have to pass through graphs that cost more than both ends.
+"""
 
 
 @dataclass(frozen=True)
