@@ -1,9 +1,10 @@
 """Substitutions on graphs: typing of terms, matching, applying; pure functions of immutable graphs."""
 
 from superopt.rewriting.application import Rewrite, apply_match
+from superopt.rewriting.binding import Binding, Bundle
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.evaluation import evaluate_graph, evaluate_terms
-from superopt.rewriting.matching import Binding, Bundle, Match, Window, find_matches
+from superopt.rewriting.matching import Match, Window, find_matches
 from superopt.rewriting.substitution import Substitution, substitutions_of, why_unusable
 from superopt.rewriting.typing import Typing, infer_terms, type_equation
 

@@ -16,8 +16,9 @@ from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, 
 from superopt.ir.terms import Application, Term, Variable
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Concat, Half, Split
+from superopt.rewriting.binding import Bundle
 from superopt.rewriting.conditions import as_declared, holds
-from superopt.rewriting.matching import Bundle, Match
+from superopt.rewriting.matching import Match
 from superopt.rewriting.typing import Typing, infer_terms
 
 

@@ -9,33 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
-from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ir.types import TensorType
-from superopt.ops.attributes import normalise_attribute
-from superopt.ops.base import Operator, attribute_defaults, attribute_names
+from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Transpose
 from superopt.ops.pooling import Pool
 from superopt.ops.shape import Concat, Split
 from superopt.ops.windows import Padding, padding_spellings
+from superopt.rewriting.binding import (
+    NOTHING,
+    Binding,
+    Bundle,
+    State,
+    as_permutation,
+    bind,
+    is_free,
+    patterns,
+)
 from superopt.rewriting.substitution import Substitution
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """A concat of some neighbouring operands of a larger concat; it exists only if a rewrite needs it."""
-
-    axis: int
-    values: tuple[Value, ...]
-
-
-Binding: TypeAlias = "Value | Bundle"
 
 
 class Window(NamedTuple):
@@ -71,28 +67,6 @@ class Match:
         return tuple(dict.fromkeys((*roots, *sorted(value.node for value in self.terms.values()))))
 
 
-class _State(NamedTuple):
-    values: Mapping[str, Binding]
-    attributes: Mapping[str, object]
-    terms: Mapping[Term, Value]
-    cuts: Mapping[tuple[Term, int], Dimension]
-
-    def with_value(self, name: str, binding: Binding) -> _State:
-        return _State({**self.values, name: binding}, self.attributes, self.terms, self.cuts)
-
-    def with_attribute(self, name: str, value: object) -> _State:
-        return _State(self.values, {**self.attributes, name: value}, self.terms, self.cuts)
-
-    def with_term(self, term: Term, value: Value) -> _State:
-        return _State(self.values, self.attributes, {**self.terms, term: value}, self.cuts)
-
-    def with_cut(self, key: tuple[Term, int], cut: Dimension) -> _State:
-        return _State(self.values, self.attributes, self.terms, {**self.cuts, key: cut})
-
-
-_NOTHING = _State({}, {}, {}, {})
-
-
 def find_matches(
     graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None = None
 ) -> Iterator[Match]:
@@ -110,7 +84,7 @@ def _all_matches(graph: Graph, substitution: Substitution, roots: Iterable[NodeI
         if node is None or node.operator.name != name:
             continue
         for value in node.values:
-            for state in finder.match(first, value, _NOTHING):
+            for state in finder.match(first, value, NOTHING):
                 yield from finder.match_others(1, state, (value,))
         if first.operator == "concat" and len(substitution.source) == 1:
             yield from finder.match_windows(first, node.value)
@@ -134,7 +108,7 @@ class _Finder:
         self._nodes = graph.nodes
         self._substitution = substitution
 
-    def match_others(self, index: int, state: _State, found: tuple[Value, ...]) -> Iterator[Match]:
+    def match_others(self, index: int, state: State, found: tuple[Value, ...]) -> Iterator[Match]:
         """Extends a match of the first roots to all of them."""
         roots = self._substitution.roots
         if index == len(roots):
@@ -161,12 +135,12 @@ class _Finder:
             if operands in seen:
                 continue
             seen.add(operands)
-            for state in self._match_bundle(root, Bundle(node.operator.axis, operands), _NOTHING):
+            for state in self._match_bundle(root, Bundle(node.operator.axis, operands), NOTHING):
                 if self._halves_fit(state):
                     found = state.with_term(root, value)
                     yield Match(self._substitution, *found, Window(start, start + length))
 
-    def match(self, term: Term, binding: Binding, state: _State) -> Iterator[_State]:
+    def match(self, term: Term, binding: Binding, state: State) -> Iterator[State]:
         """The ways in which the term is what the binding stands for."""
         if isinstance(term, Variable):
             bound = state.values.get(term.name)
@@ -201,13 +175,13 @@ class _Finder:
                     yield from self._match_all(term.inputs, operands, matched)
 
     def _match_all(
-        self, terms: tuple[Term, ...], bindings: tuple[Binding, ...], state: _State
-    ) -> Iterable[_State]:
+        self, terms: tuple[Term, ...], bindings: tuple[Binding, ...], state: State
+    ) -> Iterable[State]:
         """The ways in which all terms are what the bindings stand for."""
         states = [state]
         for term, binding in zip(terms, bindings, strict=True):
             if isinstance(term, Variable):
-                states = [known for known in states if _is_free(term.name, binding, known)]
+                states = [known for known in states if is_free(term.name, binding, known)]
                 states = [known.with_value(term.name, binding) for known in states]
             else:
                 states = [found for known in states for found in self.match(term, binding, known)]
@@ -215,7 +189,7 @@ class _Finder:
                 break
         return states
 
-    def _match_bundle(self, term: Application, bundle: Bundle, state: _State) -> Iterator[_State]:
+    def _match_bundle(self, term: Application, bundle: Bundle, state: State) -> Iterator[State]:
         """A binary concat of a rule against a part of a larger concat."""
         if term.operator != "concat" or len(term.inputs) != 2:
             return
@@ -225,7 +199,7 @@ class _Finder:
         for operands in _cuts(bundle.axis, bundle.values):
             yield from self._match_all(term.inputs, operands, matched)
 
-    def _match_half(self, term: Application, value: Value, split: Split, state: _State) -> _State | None:
+    def _match_half(self, term: Application, value: Value, split: Split, state: State) -> State | None:
         is_first = term.operator == "split0"
         if value.port != (0 if is_first else len(split.sizes) - 1) or len(split.sizes) < 2:
             return None
@@ -236,7 +210,7 @@ class _Finder:
         cut = split.sizes[0] if is_first else sum_of(split.sizes[:-1])
         size = term.attribute("size")
         if size is not None:
-            matched = _bind(matched, "size", size, cut, -1)
+            matched = bind(matched, "size", size, cut, -1)
         if matched is None:
             return None
         key = (term.inputs[0], split.axis % self._rank(whole))
@@ -244,7 +218,7 @@ class _Finder:
             return None
         return matched.with_cut(key, cut)
 
-    def _halves_fit(self, state: _State) -> bool:
+    def _halves_fit(self, state: State) -> bool:
         """Whether halves of a concat along its own axis are cut where its operands meet."""
         for half in self._substitution.halved_concats:
             concat = cast("Application", half.inputs[0])
@@ -255,7 +229,7 @@ class _Finder:
                 return False
         return True
 
-    def _size(self, term: Term, axis: int, state: _State) -> Dimension:
+    def _size(self, term: Term, axis: int, state: State) -> Dimension:
         """The size along an axis of what an operand of a concat along that axis stands for."""
         known = state.values[term.name] if isinstance(term, Variable) else state.terms.get(term)
         if known is None:
@@ -263,29 +237,29 @@ class _Finder:
         values = known.values if isinstance(known, Bundle) else (known,)
         return sum_of(cast("TensorType", self._graph.type_of(value)).shape[axis] for value in values)
 
-    def _bind_axis(self, term: Application, axis: int, operand: Value, state: _State) -> _State | None:
-        return _bind(state, "axis", term.attribute("axis"), axis, self._rank(operand))
+    def _bind_axis(self, term: Application, axis: int, operand: Value, state: State) -> State | None:
+        return bind(state, "axis", term.attribute("axis"), axis, self._rank(operand))
 
     def _match_attributes(
-        self, term: Application, operator: Operator, inputs: tuple[Value, ...], state: _State
-    ) -> list[_State]:
+        self, term: Application, operator: Operator, inputs: tuple[Value, ...], state: State
+    ) -> list[State]:
         states = [state]
-        for name, pattern in _patterns(term):
+        for name, pattern in patterns(term):
             values: tuple[object, ...] = (getattr(operator, name),)
             rank = self._rank(inputs[0]) if inputs and name in ("axis", "perm") else -1
             if name == "padding":
                 values = self._spellings(pattern, operator, inputs, state)
             elif isinstance(operator, Transpose):
                 values = (operator.permutation(rank),)
-                pattern = _permutation(pattern, rank)  # noqa: PLW2901
-            bound = [_bind(known, name, pattern, value, rank) for known in states for value in values]
+                pattern = as_permutation(pattern, rank)  # noqa: PLW2901
+            bound = [bind(known, name, pattern, value, rank) for known in states for value in values]
             states = [known for known in bound if known is not None]
             if not states:
                 break
         return states
 
     def _spellings(
-        self, pattern: AttributeTerm, operator: Operator, inputs: tuple[Value, ...], state: _State
+        self, pattern: AttributeTerm, operator: Operator, inputs: tuple[Value, ...], state: State
     ) -> tuple[Padding, ...]:
         """How the node's padding may be written: as it is, unless the rule compares it."""
         if isinstance(operator, Conv):
@@ -294,7 +268,8 @@ class _Finder:
         else:
             kernel, dilation = cast("Pool", operator).kernel, (1, 1)
         own = cast("Conv | Pool", operator)
-        if isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes:
+        is_unbound = isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes
+        if isinstance(pattern, AttributeVariable) and is_unbound:
             if pattern.name not in self._substitution.repeated_attributes:
                 return (own.padding,)
         elif pattern == own.padding:
@@ -302,13 +277,16 @@ class _Finder:
         rows, columns = kernel
         if not isinstance(rows, int) or not isinstance(columns, int):
             return (own.padding,)
-        return padding_spellings(own.padding, (rows, columns), own.stride, dilation)
+        spellings = padding_spellings(own.padding, (rows, columns), own.stride, dilation)
+        if not is_unbound or "same" not in spellings:
+            return spellings
+        return tuple(s for s in spellings if s == own.padding or s not in ("same_upper", "same_lower"))
 
     def _rank(self, value: Value) -> int:
         type_ = self._graph.type_of(value)
         return type_.rank if isinstance(type_, TensorType) else -1
 
-    def _candidates(self, root: Application, state: _State) -> Iterable[NodeId]:
+    def _candidates(self, root: Application, state: State) -> Iterable[NodeId]:
         """Nodes that could match the root: reached upwards from what is bound, else all of its kind."""
         name = _graph_name(root.operator)
         anchor = _nearest_bound(root, state)
@@ -321,7 +299,7 @@ class _Finder:
         return sorted(node for node in frontier if self._nodes[node].operator.name == name)
 
 
-def _nearest_bound(root: Application, state: _State) -> tuple[Value, int] | None:
+def _nearest_bound(root: Application, state: State) -> tuple[Value, int] | None:
     """A bound value below the root and how many operators up the root is from it."""
     level: list[Term] = [root]
     distance = 0
@@ -352,50 +330,11 @@ def _cuts(axis: int, values: tuple[Value, ...]) -> list[tuple[Binding, ...]]:
     return [(part(values[:cut]), part(values[cut:])) for cut in range(1, len(values))]
 
 
-def _is_free(name: str, binding: Binding, state: _State) -> bool:
-    """Whether the variable is not bound to anything else."""
-    return state.values.get(name, binding) == binding
-
-
 def _leaves(term: Term) -> int:
     """The operands of a tree of concats."""
     if isinstance(term, Application) and term.operator == "concat":
         return sum(_leaves(child) for child in term.inputs)
     return 1
-
-
-def _bind(state: _State, name: str, pattern: AttributeTerm | None, value: object, rank: int) -> _State | None:
-    if isinstance(pattern, AttributeVariable):
-        bound = state.attributes.get(pattern.name)
-        if bound is None:
-            return state.with_attribute(pattern.name, value)
-        return state if _equal(name, bound, value, rank) else None
-    return state if _equal(name, pattern, value, rank) else None
-
-
-def _equal(name: str, left: object, right: object, rank: int) -> bool:
-    if name == "axis" and isinstance(left, int) and isinstance(right, int) and rank > 0:
-        return -rank <= left < rank and left % rank == right % rank
-    return left == right or left == normalise_attribute(name, right)
-
-
-def _permutation(pattern: AttributeTerm, rank: int) -> AttributeTerm:
-    """The pattern as a permutation of all axes where it is one."""
-    if not isinstance(pattern, tuple):
-        return pattern
-    try:
-        return Transpose(pattern).permutation(rank)
-    except IllTypedError:
-        return pattern
-
-
-@lru_cache(maxsize=4096)
-def _patterns(term: Application) -> tuple[tuple[str, AttributeTerm], ...]:
-    """What every attribute must be, those at their defaults too, but for those that types determine."""
-    wanted = dict(term.attributes)
-    for name, value in attribute_defaults(term.operator).items():
-        wanted.setdefault(name, cast("AttributeTerm", normalise_attribute(name, value)))
-    return tuple((name, wanted[name]) for name in attribute_names(term.operator) if name in wanted)
 
 
 def _graph_name(operator: str) -> str:

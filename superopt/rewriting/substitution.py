@@ -37,7 +37,7 @@ class Substitution:
     conditions: tuple[Condition, ...] = ()
     backwards: bool = False
 
-    @property
+    @cached_property
     def roots(self) -> tuple[Application, ...]:
         """The source terms; all are applications."""
         return tuple(term for term in self.source if isinstance(term, Application))
