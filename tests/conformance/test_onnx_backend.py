@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from substitution_db import open_database
+from superopt.api import verified_substitutions
+from superopt.rewriting import Substitution
 from tests.conformance.backend import Suite, Transform
+from tests.conformance.rewriting import Optimised, Rewritten
 from tests.onnx_io import forcing
 
 TRANSFORMS: dict[str, Transform] = {
@@ -37,11 +41,39 @@ def baseline(suite: Suite) -> tuple[str, ...]:
     return passed
 
 
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> tuple[Substitution, ...]:
+    """The substitutions of the shipped library."""
+    with open_database(str(tmp_path_factory.mktemp("library") / "rules.db")) as database:
+        found = verified_substitutions(database)
+    assert found, "no rule of the shipped library is verified under the present sources"
+    return found
+
+
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_every_case_that_the_runtime_passes_still_passes(
     suite: Suite, baseline: tuple[str, ...], name: str
 ) -> None:
-    failed = [outcome for outcome in suite.run(baseline, TRANSFORMS[name]) if not outcome.passed]
+    require_all(suite, baseline, name, TRANSFORMS[name])
+
+
+def test_every_case_passes_when_optimised(
+    suite: Suite, baseline: tuple[str, ...], rules: tuple[Substitution, ...]
+) -> None:
+    require_all(suite, baseline, "optimised", Optimised(rules))
+
+
+def test_every_case_passes_with_rules_applied_at_random(
+    suite: Suite, baseline: tuple[str, ...], rules: tuple[Substitution, ...]
+) -> None:
+    rewritten = Rewritten(rules)
+    require_all(suite, baseline, "rewritten at random", rewritten)
+    assert rewritten.applied > len(baseline) / 20
+
+
+def require_all(suite: Suite, baseline: tuple[str, ...], name: str, transform: Transform) -> None:
+    """Every case of the baseline passes with its model transformed."""
+    failed = [outcome for outcome in suite.run(baseline, transform) if not outcome.passed]
     print(f"{name}: {len(baseline) - len(failed)} of {len(baseline)} cases pass")  # noqa: T201
     report = "\n".join(f"{outcome.case}: {outcome.message}" for outcome in failed[:10])
     assert not failed, f"{len(failed)} cases fail: {[outcome.case for outcome in failed]}\n{report}"
