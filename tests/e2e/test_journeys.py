@@ -1,0 +1,148 @@
+"""Whole journeys as a user makes them: optimise, replay, check, gate; interrupted and killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.e2e.conftest import CommandLine
+
+CHANNELS = 64
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Batch normalisation, a factor and a term per channel, and a relu: three kernels that can be one."""
+    random = np.random.default_rng(0)
+
+    def vector(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array(random.uniform(0.5, 1.5, shape).astype(np.float32), name)
+
+    weights = [vector(name, CHANNELS) for name in ("scale", "bias", "mean", "var")]
+    weights += [vector(name, CHANNELS, 1, 1) for name in ("factor", "term")]
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", "scale", "bias", "mean", "var"], ["a"], name="norm"),
+        helper.make_node("Mul", ["a", "factor"], ["b"], name="times"),
+        helper.make_node("Add", ["b", "term"], ["c"], name="plus"),
+        helper.make_node("Relu", ["c"], ["y"], name="rectified"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", CHANNELS, 96, 96])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", CHANNELS, 96, 96])
+    graph = helper.make_graph(nodes, "steps", [x], [y], weights)
+    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path_factory.mktemp("model") / "steps.onnx"
+    onnx.save(built, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def optimised(model: Path, superopt: CommandLine) -> tuple[Path, Path]:
+    """The optimised model and the report."""
+    out, report = model.with_name("out.onnx"), model.with_name("report.json")
+    done = superopt("optimize", model, "-o", out, "--report", report, "--budget", "30", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    return out, report
+
+
+def test_three_steps_become_one_kernel(optimised: tuple[Path, Path]) -> None:
+    out, path = optimised
+    report = json.loads(path.read_text())
+    assert report["returned"] == "optimized", report["why"]
+    assert {step["kind"] for step in report["trace"]} == {"rule"}
+    assert report["equivalence"]["passed"]
+    assert report["measured"]["ratio"] > 1
+    written = onnx.load(out)
+    onnx.checker.check_model(written)
+    assert len(written.graph.node) < 4
+    dimension = written.graph.input[0].type.tensor_type.shape.dim[0]
+    assert dimension.dim_param == "batch"
+
+
+def test_replay_gives_the_same_bytes(
+    model: Path, optimised: tuple[Path, Path], superopt: CommandLine
+) -> None:
+    out, report = optimised
+    again = out.with_name("again.onnx")
+    done = superopt("replay", model, report, "-o", again)
+    assert done.returncode == 0, done.stderr
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_replay_refuses_a_rule_that_is_not_verified(
+    model: Path, optimised: tuple[Path, Path], superopt: CommandLine
+) -> None:
+    report = json.loads(optimised[1].read_text())
+    report["trace"][0]["rule"] = "0123456789abcdef"
+    forged = optimised[1].with_name("forged.json")
+    forged.write_text(json.dumps(report))
+    done = superopt("replay", model, forged, "-o", forged.with_suffix(".onnx"))
+    assert done.returncode == 1
+    assert "0123456789abcdef" in done.stderr
+    assert not forged.with_suffix(".onnx").exists()
+
+
+def test_check_tells_equal_models_from_different_ones(
+    model: Path, optimised: tuple[Path, Path], superopt: CommandLine
+) -> None:
+    assert superopt("check", model, optimised[0]).returncode == 0
+    broken = onnx.load(model)
+    del broken.graph.node[3]
+    broken.graph.node[2].output[0] = "y"
+    path = model.with_name("without-relu.onnx")
+    onnx.save(broken, path)
+    done = superopt("check", model, path, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["passed"] is False
+
+
+def test_the_shipped_library_passes_the_gate(superopt: CommandLine) -> None:
+    done = superopt("gate", "--json")
+    assert done.returncode == 0, done.stdout
+    answer = json.loads(done.stdout)
+    assert answer["rules"] >= 30
+    assert answer["offenders"] == []
+
+
+@pytest.mark.parametrize(
+    ("equation", "code"),
+    [
+        ("matmul(matmul(x, y), z) => matmul(x, matmul(y, z))", 0),
+        ("matmul(x, y) => matmul(y, x)", 1),
+        ("relu(mul(x, x)) => mul(x, x)", 3),
+    ],
+)
+def test_prove_answers_by_its_exit_code(equation: str, code: int, superopt: CommandLine) -> None:
+    done = superopt("prove", equation, "--json")
+    assert done.returncode == code, done.stderr
+    assert json.loads(done.stdout)["verdict"] == {0: "proved", 1: "refuted", 3: "unproved"}[code]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_an_interrupted_run_leaves_nothing_behind(
+    number: signal.Signals, code: int, tmp_path: Path, environment: dict[str, str], superopt: CommandLine
+) -> None:
+    built, out = tmp_path / "net.onnx", tmp_path / "out.onnx"
+    assert superopt("zoo", "build", "light-squeezenet", "-o", built).returncode == 0
+    running = subprocess.Popen(
+        [sys.executable, "-m", "superopt", "optimize", built, "-o", out, "--budget", "120"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(6)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == code, errors
+    assert "Traceback" not in errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx"]
+    assert superopt("library", "stats").returncode == 0
