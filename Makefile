@@ -11,8 +11,9 @@ PORT    ?= 8080
 BIN   := .venv/bin
 ROOMS := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks)
 STAMP := .venv/installed-$(RUNTIME)
+LIBRARY := SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
 
-.PHONY: help setup demo test check serve bench clean
+.PHONY: help setup demo test check serve bench library clean
 
 help: ## Show the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +52,12 @@ serve: setup ## Serve HTTP on HOST:PORT
 
 bench: setup ## Measure against peers
 	$(BIN)/python -m benchmarks
+
+library: setup ## Discover and prove the shipped library anew
+	@rm -rf build/library && mkdir -p build/library
+	$(LIBRARY) generate --preset all
+	$(LIBRARY) verify
+	$(LIBRARY) export substitution_db/library.jsonl
 
 clean: ## Remove .venv, build outputs and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -14,7 +14,7 @@ from substitution_db.costs import CostRepository
 from substitution_db.engine import Transactions, connect
 from substitution_db.jobs import JobRepository
 from substitution_db.keys import KeyRepository
-from substitution_db.library import SHIPPED_LIBRARY, load_shipped
+from substitution_db.library import load_shipped, shipped_library
 from substitution_db.location import blob_directory, database_url
 from substitution_db.migrate import HEAD, revision_of, upgrade
 from substitution_db.queue import LEASE_SECONDS, JobQueue
@@ -60,9 +60,9 @@ class Database:
         self.close()
 
 
-def open_database(url: str | None = None, *, library: Path = SHIPPED_LIBRARY) -> Database:
+def open_database(url: str | None = None, *, library: Path | None = None) -> Database:
     """Opens the database at ``url`` (see ``location.database_url``), at the newest schema and with the
-    shipped library loaded. Several processes may do this at once, also for a database that is not there
+    library loaded (by default the shipped one, see ``shipped_library``). Several processes may do this at once, also for a database that is not there
     yet.
 
     Raises InvalidOptionError (a URL that makes no sense), InvalidFileError (not a database, another
@@ -75,7 +75,7 @@ def open_database(url: str | None = None, *, library: Path = SHIPPED_LIBRARY) ->
             revision = revision_of(session.connection())
         if revision != HEAD:
             upgrade(transactions)
-        load_shipped(transactions, library)
+        load_shipped(transactions, library or shipped_library())
     except BaseException:
         transactions.engine.dispose()
         raise

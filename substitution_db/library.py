@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sqlalchemy import select
@@ -18,6 +19,14 @@ from substitution_db.rules import add_proof
 from superopt.errors import InvalidFileError
 
 SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
+LIBRARY = "SUPEROPT_LIBRARY"
+
+
+def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
+    """The file that fills a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in the
+    package."""
+    text = environment.get(LIBRARY)
+    return Path(text).expanduser().absolute() if text else SHIPPED_LIBRARY
 
 
 def load_shipped(transactions: Transactions, path: Path = SHIPPED_LIBRARY) -> int:
