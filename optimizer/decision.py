@@ -67,10 +67,11 @@ class Court:
 
     def decide(self, variant: Variant) -> Verdict:
         """Judges a variant; one with several rules is refined while time lasts."""
+        started = time.monotonic()
         verdict = self._judge(variant, share=0.35)
         if verdict.comparison is None or len(variant.rules) < 2:
             return verdict
-        refined = self._refined(verdict)
+        refined = self._refined(verdict, time.monotonic() - started)
         if refined is None:
             return verdict
         again = self._judge(refined, share=0.9)
@@ -102,14 +103,17 @@ class Court:
         seconds = max(0.0, share * (self.deadline - time.monotonic()))
         return compare_latency(self.original, model, self.feeds, threads=self.threads, seconds=seconds)
 
-    def _refined(self, verdict: Verdict) -> Variant | None:
-        """Leaves out one rule after another where the whole model is faster without it."""
+    def _refined(self, verdict: Verdict, seconds: float) -> Variant | None:
+        """Leaves out one rule after another where the whole model is faster without it.
+
+        ``seconds`` is what judging took: time for judging the outcome is left.
+        """
         assert verdict.comparison is not None
         best, best_ratio = verdict.variant, verdict.comparison.ratio
-        spent = 0.0
+        spent = seconds
         for rule in verdict.variant.rules[::-1][:_MAX_FAMILIES]:
             started = time.monotonic()
-            if self.deadline - started < 4 * spent + 0.5:
+            if self.deadline - started < 1.5 * (spent + seconds):
                 break
             candidate = self.without(best, (rule,))
             if not candidate.trace or len(candidate.trace) == len(best.trace):
