@@ -62,8 +62,8 @@ class Database:
 
 def open_database(url: str | None = None, *, library: Path | None = None) -> Database:
     """Opens the database at ``url`` (see ``location.database_url``), at the newest schema and with the
-    library loaded (by default the shipped one, see ``shipped_library``). Several processes may do this at once, also for a database that is not there
-    yet.
+    library loaded (by default the shipped one, see ``shipped_library``). Several processes may do this at
+    once, also for a database that is not there yet.
 
     Raises InvalidOptionError (a URL that makes no sense), InvalidFileError (not a database, another
     program's, or a newer superopt's), MissingServiceError (it does not answer).

@@ -23,13 +23,14 @@ LIBRARY = "SUPEROPT_LIBRARY"
 
 
 def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
-    """The file that fills a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in the
-    package."""
+    """The file that fills a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in
+    the package.
+    """
     text = environment.get(LIBRARY)
     return Path(text).expanduser().absolute() if text else SHIPPED_LIBRARY
 
 
-def load_shipped(transactions: Transactions, path: Path = SHIPPED_LIBRARY) -> int:
+def load_shipped(transactions: Transactions, path: Path) -> int:
     """Loads the rules of the file with their proofs, unless just this file was loaded before.
 
     A proof says which axioms, operators and verifier it is about: under others it counts for nothing. Returns
