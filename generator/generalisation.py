@@ -184,6 +184,8 @@ class Generaliser:
             if result is False:
                 return False
             if result:
+                if self._sampler.equates_sizes(opened, shapes, values):
+                    return False
                 for group, seen in zip(groups, used, strict=True):
                     seen.add(values[group.variable.name])
         return all(len(seen) > 1 for seen in used)

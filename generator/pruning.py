@@ -19,7 +19,7 @@ from superopt.ir.terms import Direction, Equation, Term, Variable, operator_coun
 from superopt.rewriting import why_unusable
 
 SMALL = 2
-"""An equation with a side of so few operators is kept unless one step derives it, or a side can be made smaller.
+"""An equation with a side of so few operators is kept unless one step derives it or a side can get smaller.
 
 A search gets there at once, and does not have to pass through graphs that cost more than both ends.
 """
@@ -107,6 +107,9 @@ class Selection:
             return
         if not self._sampler.types_in_general(equation, shapes):
             self.dropped["ill-typed in general"] += 1
+            return
+        if self._sampler.equates_sizes(equation, shapes):
+            self.dropped["only at equal sizes"] += 1
             return
         true = self._generaliser.true_form(equation, shapes)
         if true is None:

@@ -37,6 +37,7 @@ TEST_VECTORS = 4
 _EVEN_STEPS = (-2, 0, 0, 2, 4)
 _STEPS = (-1, 0, 1, 2, 3)
 _GROUPED_SIZES = (2, 4)
+_PATIENCE = 16
 _NO_ATTRIBUTES: Attributes = {}
 
 
@@ -51,6 +52,14 @@ class Sampler:
     ) -> bool:
         """Whether both sides have a type for variables of these ranks."""
         return _general_types(equation, shapes, attributes) is not None
+
+    def equates_sizes(
+        self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
+    ) -> bool:
+        """Whether the sides have one type only where sizes are equal that neither side asks to be."""
+        apart = _typed_apart(equation, shapes, attributes)
+        together = _general_types(equation, shapes, attributes)
+        return together is not None and len(_free(together)) < len(_free(apart))
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut."""
@@ -69,13 +78,13 @@ class Sampler:
         if types is None:
             return None
         known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
-        free = sorted({s for type_ in types.values() for s in type_.symbols})
+        free = sorted(_free(types))
         kernels = kernel_variables(equation)
         channels = {
             s for t in types.values() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
         }
         random = np.random.default_rng(zlib.crc32(repr((equation.left, equation.right)).encode()))
-        tested = 0
+        tested, wanted = 0, samples // 2 if kernels else 0
         for attempt in range(8 + 6 * samples):
             grouped = bool(kernels) and attempt % 2 == 1
             steps = _STEPS if attempt & 2 else _EVEN_STEPS
@@ -87,13 +96,15 @@ class Sampler:
             }
             concrete = {name: type_.substitute(sizes) for name, type_ in types.items()}
             if grouped:
-                chosen = [name for name in kernels if len(kernels) == 1 or random.random() < 0.75]
+                everything = random.random() < 0.75
+                chosen = [name for name in kernels if everything or random.random() < 0.5]
                 concrete = {n: _divided(t) if n in chosen else t for n, t in concrete.items()}
             agrees = self._agrees(equation, concrete, attributes, random)
             if agrees is False:
                 return False
             tested += agrees is True and not grouped
-            if tested >= samples:
+            wanted -= agrees is True and grouped
+            if tested >= samples and (wanted <= 0 or attempt >= _PATIENCE):
                 break
         return True if tested else None
 
@@ -157,16 +168,26 @@ def _general_types(equation: Equation, shapes: Shapes, attributes: Attributes) -
 
     Unification cannot look into a rounded division, but the other side may say that two sizes are equal.
     """
+    types = _typed_apart(equation, shapes, attributes)
+    try:
+        return _unified(types, type_equation(equation, types, attributes))
+    except IllTypedError:
+        return None
+
+
+def _typed_apart(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types:
+    """The most general types at which each side is typed, whether or not they then have the same type."""
     types: Types = _symbolic(equation, shapes)
     for side in (equation.right, equation.left):
         try:
             types = _unified(types, infer_terms(side, types, attributes))
         except IllTypedError:
             continue
-    try:
-        return _unified(types, type_equation(equation, types, attributes))
-    except IllTypedError:
-        return None
+    return types
+
+
+def _free(types: Types) -> frozenset[str]:
+    return frozenset[str]().union(*(type_.symbols for type_ in types.values()))
 
 
 def _unified(types: Types, typing: Typing) -> Types:
