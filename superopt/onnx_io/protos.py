@@ -134,16 +134,23 @@ def default_opset(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
     return next((entry.version for entry in imports if entry.domain in STANDARD_DOMAINS), None)
 
 
-def simplest_fraction(value: float) -> Fraction | int:
-    """The fraction with the smallest denominator that rounds to the same float32 (an int when it is whole).
+FEW_DIGITS = 5
 
-    ONNX stores float attributes as float32: 0.1 arrives as 0.100000001490116, and this gives back 1/10.
-    ``value`` is finite. Found by descending the Stern-Brocot tree of the interval that rounds to the value.
+
+def simplest_fraction(value: float) -> Fraction | int:
+    """The fraction that a person would have written for a float32 (an int when it is whole).
+
+    ONNX stores float attributes as float32: 0.1 arrives as 0.100000001490116, and this gives back 1/10. It
+    is the shortest decimal if that has few digits, else the fraction with the smallest denominator that
+    rounds to the same float32, found by descending the Stern-Brocot tree. ``value`` is finite.
     """
     single = np.float32(value)
     centre = Fraction(float(single))
     if centre.denominator == 1:
         return int(centre)
+    digits = np.format_float_scientific(single)
+    if len(digits.split("e")[0].strip("-")) <= FEW_DIGITS + 1:
+        return Fraction(digits)
     below = Fraction(float(np.nextafter(single, np.float32(-np.inf))))
     above = Fraction(float(np.nextafter(single, np.float32(np.inf))))
     simplest = _simplest_between((below + centre) / 2, (centre + above) / 2)

@@ -96,6 +96,7 @@ class Emission:
         self.graph = graph
         self.opset = opset
         self.untouched = untouched
+        self._is_worth_storing: dict[Value, bool] = {}
 
     def type(self, value: Value) -> TensorType:
         """The type of a value that an operator takes."""
@@ -138,8 +139,10 @@ class Emission:
             return False
         if isinstance(self.graph[value.node].operator, Weight):
             return True
-        size, sources = folded_bytes(self.graph, value)
-        return size <= self.LARGE or size <= self.GROWTH * sources
+        if value not in self._is_worth_storing:
+            size, sources = folded_bytes(self.graph, value)
+            self._is_worth_storing[value] = size <= self.LARGE or size <= self.GROWTH * sources
+        return self._is_worth_storing[value]
 
     def producer(self, value: Value, operator: type[Operator]) -> Node | None:
         """The node that computes the value for one reader alone, if its operator is of that class."""

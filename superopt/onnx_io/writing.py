@@ -193,15 +193,34 @@ class GraphWriter(Emission):
             if owner.get(name) != value:
                 self._give_name(name, value, owner)
         self._taken.update(owner)
+        made = [
+            value
+            for unit in units
+            if not isinstance(unit, Copy)
+            for value in unit.defines
+            if value is not None
+        ]
+        for name, value in (*self._old_names(made), *self._names_that_readers_know(units)):
+            if value not in self._names and name not in owner:
+                self._names[value] = name
+                owner[name] = value
+        for value in made:
+            if value not in self._names:
+                self._names[value] = self._fresh(self._readable(value))
+
+    def _old_names(self, values: Sequence[Value]) -> Iterator[tuple[str, Value]]:
+        yield from ((self._original.names[value], value) for value in values if value in self._original.names)
+
+    def _names_that_readers_know(self, units: Sequence[Unit]) -> Iterator[tuple[str, Value]]:
+        """What takes the place of a tensor may have its name, so that copied readers stay as they were."""
         for unit in units:
-            defines = () if isinstance(unit, Copy) else unit.defines
-            for value in defines:
-                if value is not None and value not in self._names:
-                    natural = self._original.names.get(value)
-                    if natural is None or natural in owner:
-                        natural = self._fresh(self._readable(value))
-                    self._names[value] = natural
-                    owner[natural] = value
+            if not isinstance(unit, Stored):
+                continue
+            for name, source in zip(self._original.nodes[unit.index].input, unit.inputs, strict=True):
+                if isinstance(source, str) or name in self._original.stored:
+                    continue
+                if self._unit_of(source) is not None:
+                    yield name, source
 
     def _give_name(self, name: str, value: Value, owner: dict[str, Value]) -> None:
         label = self._stored_label(Operand(value)) if self._unit_of(value) is None else None
