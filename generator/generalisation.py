@@ -102,9 +102,15 @@ class Generaliser:
 
     def without_common_subterms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
         """The equation with a subterm of both sides made a variable, where that holds; None otherwise."""
+        for candidate, wider in self.shorter_forms(equation, shapes):
+            if self.true_form(candidate, wider) is not None:
+                return candidate, wider
+        return None
+
+    def shorter_forms(self, equation: Equation, shapes: Shapes) -> Iterator[tuple[Equation, Shapes]]:
+        """The equation with one subterm of both sides made a variable, whether or not it then holds."""
         left, right = set(applications(*equation.left)), set(applications(*equation.right))
-        common = sorted(left & right, key=lambda term: (-operator_count(term), repr(term)))
-        for subterm in common:
+        for subterm in sorted(left & right, key=lambda term: (-operator_count(term), repr(term))):
             if subterm in equation.left or subterm in equation.right:
                 continue
             name = _fresh(variables(*equation.left, *equation.right))
@@ -114,13 +120,9 @@ class Generaliser:
                 [_replaced(term, subterm, Variable(name)) for term in equation.left],
                 [_replaced(term, subterm, Variable(name)) for term in equation.right],
             )
-            if shape is None or not _keeps_directions(equation, candidate):
-                continue
-            names = variables(*candidate.left, *candidate.right)
-            wider = {n: shape if n == name else shapes[n] for n in names}
-            if self.true_form(candidate, wider) is not None:
-                return candidate, wider
-        return None
+            if shape is not None and _keeps_directions(equation, candidate):
+                names = variables(*candidate.left, *candidate.right)
+                yield candidate, {n: shape if n == name else shapes[n] for n in names}
 
     def with_more_variables(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
         """The equation with some occurrences of a variable made another one, if that holds; else None."""

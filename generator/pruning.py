@@ -60,6 +60,7 @@ class Selection:
         self._theory = Theory()
         self._conditional = Theory()
         self._seen: set[str] = set()
+        self._true: set[str] = set()
         self._ids: set[str] = set()
 
     def take(self, sides: Iterable[Sides]) -> int:
@@ -102,7 +103,11 @@ class Selection:
 
     def _consider(self, found: _Found) -> None:
         equation, shapes = found.equation, found.shapes
+        if self._is_instance(equation, shapes):
+            self.dropped["common subterm"] += 1
+            return
         if self._derivable_in_general(self._theory, equation, shapes):
+            self._true.add(found.order[-1])
             self.dropped["derivable"] += 1
             return
         if not self._sampler.types_in_general(equation, shapes):
@@ -127,7 +132,17 @@ class Selection:
                 self.dropped[reason] += 1
                 self._consider_instead(*general)
                 return
+        if not true.conditions:
+            self._true.add(found.order[-1])
         self._keep(true, shapes)
+
+    def _is_instance(self, equation: Equation, shapes: Shapes) -> bool:
+        """Whether it has a subterm on both sides without which it is known already."""
+        for shorter, wider in self._generaliser.shorter_forms(equation, shapes):
+            oriented = self._oriented(shorter.left, shorter.right, wider)
+            if oriented is not None and oriented.order[-1] in self._true:
+                return True
+        return False
 
     def _consider_instead(self, equation: Equation, shapes: Shapes) -> None:
         oriented = self._oriented(equation.left, equation.right, shapes)
