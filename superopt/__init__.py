@@ -1,1 +1,18 @@
-"""superopt: a tensor-algebra superoptimizer."""
+"""superopt: a tensor-algebra superoptimizer. ``superopt.optimize(model)`` is the main job."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from superopt.api import Result, optimize
+
+__all__ = ["Result", "optimize"]
+
+
+def __getattr__(name: str) -> object:
+    """The names of ``superopt.api``, loaded at first use: a lower room does not load the upper ones."""
+    if name in __all__:
+        return getattr(import_module("superopt.api"), name)
+    raise AttributeError(f"module 'superopt' has no attribute {name!r}")

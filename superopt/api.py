@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import optimizer
-from optimizer import CancelToken, Options, Progress, Report, plan_of, recorded_trace
+from optimizer import Options, Progress, Report, plan_of, recorded_trace
 from optimizer.check import Equivalence, Reference, Sampling, check_equivalence, load_inputs, plan_inputs
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
@@ -84,22 +84,42 @@ class Inspection:
 def optimize(
     model: ModelSource,
     *,
-    options: Options | None = None,
+    cluster: None = None,
+    objective: str = "latency",
+    target: str = "cpu",
+    budget: float = 60.0,
+    seed: int = 0,
+    threads: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    database: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> Result:
+    """An equal model that is measurably better, or the original.
+
+    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all;
+    ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` has to be None:
+    plans are made for one device. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
+    """
+    if cluster is not None:
+        raise InvalidOptionError("cluster: plans for several devices cannot be made")
+    options = Options(objective=objective, budget=budget, seed=seed, threads=threads, dims=dims or {})
+    return optimize_with(model, options, target=target, database=database, progress=progress)
+
+
+def optimize_with(
+    model: ModelSource,
+    options: Options,
+    *,
     target: str = "cpu",
     database: str | None = None,
     progress: ProgressCallback | None = None,
-    cancel: CancelToken | None = None,
 ) -> Result:
-    """An equal model that is measurably faster, or the original.
-
-    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``database`` the URL of rules and costs.
-    Raises InvalidModelError, InvalidOptionError, InvalidFileError, MissingServiceError.
-    """
+    """``optimize`` with every option there is."""
     _require_target(target)
     lifted = lift(load_model(model))
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
-        found = optimizer.optimize(lifted, rules, options or Options(), opened.costs, progress, cancel)
+        found = optimizer.optimize(lifted, rules, options, opened.costs, progress)
     return Result(lower(lifted, found.graph, found.plan), found.report)
 
 
@@ -185,7 +205,7 @@ def optimize_file(
     def tell(state: Progress) -> None:
         progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
 
-    result = optimize(model_path, options=chosen, target=target, database=database_url, progress=tell)
+    result = optimize_with(model_path, chosen, target=target, database=database_url, progress=tell)
     result.save(output_path)
     return result.report.to_json()
 

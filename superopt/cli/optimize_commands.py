@@ -79,7 +79,7 @@ def optimize(
                 f"{state.cost_before:,.0f} -> {state.best_cost:,.0f}"
             )
 
-        result = api.optimize(model, options=options, target=target, database=database, progress=tell)
+        result = api.optimize_with(model, options, target=target, database=database, progress=tell)
     if not dry_run:
         result.save(out)
     if report is not None:
