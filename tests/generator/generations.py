@@ -1,0 +1,20 @@
+"""Generations that several tests look at, made once in a process; and how a rule is looked up in them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from generator import Candidate, Generation, generate, load_preset
+from superopt.equations import parse_equation, rule_id
+
+
+@cache
+def generation(preset: str, max_ops: int, *operators: str) -> Generation:
+    """The generation of a shipped preset."""
+    return generate(load_preset(preset), max_ops=max_ops, operators=operators or None)
+
+
+def candidate_of(made: Generation, rule: str) -> Candidate | None:
+    """The candidate that has this rule among its generalisations, whatever its variables are called."""
+    wanted = rule_id(parse_equation(rule))
+    return next((c for c in made.candidates if wanted in {rule_id(form) for form in c.generalizations}), None)

@@ -1,0 +1,103 @@
+"""The batched enumeration against a plain one that builds every term and evaluates it by itself."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from generator import parse_preset
+from generator.enumeration import Enumeration
+from generator.pairing import RecordedTerms
+from superopt.domains import PrimeFieldDomain
+from superopt.equations import format_term
+from superopt.ir.terms import Application, Term, Variable, operator_count
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.terms import application
+from superopt.rewriting import evaluate_terms, infer_terms
+
+PRESET = parse_preset(
+    """
+name = "tiny"
+description = "sums, products and relu"
+max_ops = 2
+test_vectors = 3
+[types]
+matrix = { role = "tensor", shape = [3, 3] }
+[[inputs]]
+names = ["x", "y"]
+type = "matrix"
+[[operators]]
+operator = "matmul"
+signatures = ["tensor, tensor -> tensor"]
+[[operators]]
+operator = "add"
+signatures = ["tensor, tensor -> tensor"]
+[[operators]]
+operator = "relu"
+signatures = ["tensor -> tensor"]
+""",
+    "tiny.toml",
+)
+
+
+def _all_terms(most: int) -> list[Term]:
+    found: list[Term] = [Variable("x"), Variable("y")]
+    for _ in range(most):
+        made = [application("relu", {}, term) for term in found]
+        made += [
+            application(name, {}, left, right)
+            for name in ("matmul", "add")
+            for left, right in itertools.product(found, repeat=2)
+        ]
+        found = list(dict.fromkeys((*found, *(term for term in made if operator_count(term) <= most))))
+    return found
+
+
+def _values(terms: list[Term]) -> dict[Term, bytes]:
+    domain = PrimeFieldDomain()
+    random = np.random.default_rng(5)
+    arrays = {name: domain.random(random, 3, (3, 3)) for name in ("x", "y")}
+    types = {name: TensorType(ElementType.FLOAT, (3, 3)) for name in ("x", "y")}
+    values = evaluate_terms(terms, infer_terms(terms, types), domain, arrays)
+    return {term: value.residue.tobytes() for term, value in zip(terms, values, strict=True)}
+
+
+def test_every_value_is_found_and_equal_terms_share_a_class() -> None:
+    (stage,) = PRESET.stages
+    enumeration = Enumeration(stage, PRESET.test_vectors)
+    recorded = RecordedTerms(enumeration, most=1000)
+    rows = {recorded.term(row): int(recorded.classes[row]) for row in range(len(recorded.classes))}
+    values = _values([*rows, *(term for term in _all_terms(2) if term not in rows)])
+    by_class: dict[int, set[bytes]] = {}
+    for term, number in rows.items():
+        by_class.setdefault(number, set()).add(values[term])
+    assert all(len(found) == 1 for found in by_class.values())
+    assert len(set().union(*by_class.values())) == len(by_class)
+    renamed = {"x": Variable("y"), "y": Variable("x")}
+    reached = {values[term] for term in rows} | {
+        values[_renamed(term, renamed)] for term in rows if _renamed(term, renamed) in values
+    }
+    assert {values[term] for term in _all_terms(2)} <= reached
+
+
+def _renamed(term: Term, names: dict[str, Variable]) -> Term:
+    if isinstance(term, Variable):
+        return names[term.name]
+    return Application(term.operator, term.attributes, tuple(_renamed(child, names) for child in term.inputs))
+
+
+def test_commutativity_is_noticed_and_used() -> None:
+    (stage,) = PRESET.stages
+    enumeration = Enumeration(stage, PRESET.test_vectors)
+    assert [stage.instances[number].name for number in enumeration.commutative] == ["add"]
+    recorded = RecordedTerms(enumeration, most=1000)
+    texts = {format_term(recorded.term(row)) for row in range(len(recorded.classes))}
+    assert ("add(x, relu(x))" in texts) != ("add(relu(x), x)" in texts)
+
+
+def test_levels_count_terms_and_classes() -> None:
+    (stage,) = PRESET.stages
+    first, second = Enumeration(stage, PRESET.test_vectors).levels
+    assert (first.ops, first.terms, first.classes) == (1, 10, 11)
+    assert second.terms > second.classes - first.classes > 0

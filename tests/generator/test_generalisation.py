@@ -1,0 +1,132 @@
+"""Equations made as general as evaluation allows: attributes, variables, conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.conditions import under_conditions
+from generator.generalisation import Generaliser
+from generator.sampling import Sampler, Shapes
+from superopt.equations import canonical, format_equation, parse_equation
+
+IMAGE, KERNEL, POINTWISE, MATRIX = (1, 2, 4, 5), (2, 2, 3, 3), (2, 2, 1, 1), (4, 4)
+
+FORMS: dict[str, tuple[str, Shapes, str]] = {
+    "stride, padding and dilation of a convolution": (
+        "relu(conv[padding=same](x, y)) <=> conv[padding=same, activation=relu](x, y)",
+        {"x": IMAGE, "y": KERNEL},
+        (
+            "relu(conv[stride=s, padding=p, dilation=dilation](x, y)) "
+            "<=> conv[stride=s, padding=p, dilation=dilation, activation=relu](x, y)"
+        ),
+    ),
+    "the axis of what works element by element": (
+        "relu(concat[axis=0](x, y)) <=> concat[axis=0](relu(x), relu(y))",
+        {"x": MATRIX, "y": MATRIX},
+        "relu(concat[axis=a](x, y)) <=> concat[axis=a](relu(x), relu(y))",
+    ),
+    "not the axis of what does not": (
+        "matmul(concat[axis=-2](x, y), z) <=> concat[axis=-2](matmul(x, z), matmul(y, z))",
+        {"x": MATRIX, "y": MATRIX, "z": MATRIX},
+        "matmul(concat[axis=-2](x, y), z) <=> concat[axis=-2](matmul(x, z), matmul(y, z))",
+    ),
+    "not the padding where only one fits": (
+        "conv[padding=same](x, enlarge[kernel=3](y)) <=> conv[padding=same](x, y)",
+        {"x": IMAGE, "y": POINTWISE},
+        (
+            "conv[stride=s, padding=same, dilation=dilation, activation=c](x, enlarge[kernel=3](y)) "
+            "<=> conv[stride=s, padding=same, dilation=dilation, activation=c](x, y)"
+        ),
+    ),
+    "numbers of different names": (
+        (
+            "lrn[size=5, alpha=1/10000, beta=3/4, bias=2](x) <=> div(x, power[exponent=3/4](bias_add[axis=1]"
+            "(conv(mul(x, x), band_kernel[size=5, alpha=1/10000]), full[value=2])))"
+        ),
+        {"x": (1, 6, 1, 3)},
+        (
+            "lrn[size=size, alpha=alpha, beta=beta, bias=bias](x) <=> div(x, power[exponent=beta](bias_add"
+            "[axis=1](conv(mul(x, x), band_kernel[size=size, alpha=alpha]), full[value=bias])))"
+        ),
+    ),
+    "not numbers that matter": (
+        "mul(x, hard_sigmoid[alpha=1/6, beta=1/2](x)) <=> hard_swish(x)",
+        {"x": MATRIX},
+        "mul(x, hard_sigmoid[alpha=1/6](x)) <=> hard_swish(x)",
+    ),
+}
+
+CONDITIONS: dict[str, tuple[str, Shapes, str | None]] = {
+    "outputs side by side need one group": (
+        "concat[axis=1](conv(x, y), conv(x, z)) <=> conv(x, concat[axis=0](y, z))",
+        {"x": IMAGE, "y": KERNEL, "z": KERNEL},
+        "groups(x, z) = 1",
+    ),
+    "pooling moves past a kernel of one position": (
+        "avgpool[kernel=3, padding=same](conv(x, y)) <=> conv(avgpool[kernel=3, padding=same](x), y)",
+        {"x": IMAGE, "y": POINTWISE},
+        "dim(y, 2) = 1, dim(y, 3) = 1",
+    ),
+    "no condition known helps": ("relu(conv(x, y)) <=> conv(relu(x), y)", {"x": IMAGE, "y": KERNEL}, None),
+}
+
+WIDER: dict[str, tuple[str, Shapes, str]] = {
+    "a variable that was two": (
+        "add(matmul(x, y), matmul(x, y)) <=> matmul(x, add(y, y))",
+        {"x": MATRIX, "y": MATRIX},
+        "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(z, y))",
+    ),
+    "the halves of a merge stay one term": (
+        (
+            "(matmul(x, y), matmul(x, y)) => (split0[axis=-1](matmul(x, concat[axis=-1](y, y))), "
+            "split1[axis=-1](matmul(x, concat[axis=-1](y, y))))"
+        ),
+        {"x": MATRIX, "y": MATRIX},
+        (
+            "(matmul(x, y), matmul(x, z)) => (split0[axis=-1](matmul(x, concat[axis=-1](y, z))), "
+            "split1[axis=-1](matmul(x, concat[axis=-1](y, z))))"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "shapes", "expected"), FORMS.values(), ids=FORMS)
+def test_the_most_general_form(text: str, shapes: Shapes, expected: str) -> None:
+    forms = Generaliser(Sampler()).attribute_forms(parse_equation(text), shapes)
+    assert format_equation(canonical(forms[0])) == expected
+    assert format_equation(forms[-1]) == format_equation(parse_equation(text))
+
+
+@pytest.mark.parametrize(("text", "shapes", "expected"), CONDITIONS.values(), ids=CONDITIONS)
+def test_conditions(text: str, shapes: Shapes, expected: str | None) -> None:
+    equation = parse_equation(text)
+    assert Sampler().holds(equation, shapes, samples=6) is False
+    found = under_conditions(equation, shapes, Sampler())
+    assert (format_equation(found).partition(" where ")[2] if found else None) == expected
+
+
+@pytest.mark.parametrize(("text", "shapes", "expected"), WIDER.values(), ids=WIDER)
+def test_more_variables(text: str, shapes: Shapes, expected: str) -> None:
+    found = Generaliser(Sampler()).with_more_variables(parse_equation(text), shapes)
+    assert found is not None
+    assert format_equation(canonical(found[0])) == expected
+
+
+def test_a_subterm_of_both_sides_becomes_a_variable() -> None:
+    equation = parse_equation("add(relu(x), relu(matmul(x, y))) <=> add(relu(matmul(x, y)), relu(x))")
+    found = Generaliser(Sampler()).without_common_subterms(equation, {"x": MATRIX, "y": MATRIX})
+    assert found is not None
+    assert format_equation(canonical(found[0])) == "add(relu(x), y) <=> add(y, relu(x))"
+
+
+def test_what_holds_only_at_equal_sizes() -> None:
+    sampler = Sampler()
+    assert sampler.equates_sizes(parse_equation("enlarge[kernel=3](x) = x"), {"x": KERNEL})
+    assert not sampler.equates_sizes(parse_equation("transpose(transpose(x)) = x"), {"x": MATRIX})
+
+
+def test_blocks_that_only_align_in_squares_do_not_hold() -> None:
+    left = "matmul(concat[axis=-1](x, y), concat[axis=-2](x, z))"
+    right = "matmul(concat[axis=-1](y, x), concat[axis=-2](z, x))"
+    shapes = dict.fromkeys("xyz", MATRIX)
+    assert Sampler().holds(parse_equation(f"{left} = {right}"), shapes, samples=6) is False
