@@ -14,7 +14,13 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 
 from superopt.errors import InvalidModelError
-from superopt.onnx_io.external import check_external_data, check_inline_data, is_external, stored_tensor
+from superopt.onnx_io.external import (
+    check_external_data,
+    check_inline_data,
+    external_place,
+    is_external,
+    stored_tensor,
+)
 from superopt.onnx_io.inference import without_weights
 from superopt.onnx_io.protos import constant_tensor, default_opset, tensors_in_model
 
@@ -51,7 +57,10 @@ class SourceModel:
     @cached_property
     def has_external_data(self) -> bool:
         """Whether any tensor lies outside the model file."""
-        return any(is_external(tensor) for tensor in tensors_in_model(self.proto))
+        if any(isinstance(tensor, onnx_ir.ExternalTensor) for tensor in self.tensors.values()):
+            return True
+        initializers = set(self.tensors)
+        return any(is_external(t) and t.name not in initializers for t in tensors_in_model(self.proto))
 
     @cached_property
     def overridable(self) -> frozenset[str]:
@@ -212,49 +221,52 @@ def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _from_ir(model: onnx_ir.Model) -> SourceModel:
-    """Weights stay where the onnx-ir model has them: the proto gets stubs for those that are not protos."""
-    tensors: dict[str, onnx_ir.TensorProtocol] = {}
-    values = [
-        (name, value) for name, value in model.graph.initializers.items() if value.const_value is not None
-    ]
-    large = [
-        (name, value) for name, value in values if value.const_value and value.const_value.nbytes > LARGE
-    ]
-    stubs: dict[str, onnx_ir.TensorProtocol] = {}
+    """Large and external weights stay where the onnx-ir model has them; the proto gets stubs for them."""
+    name = "the model"
+    contents = {
+        label: tensor
+        for label, value in model.graph.initializers.items()
+        if (tensor := value.const_value) is not None
+    }
+    outside = {
+        label: _anchored(tensor, name)
+        for label, tensor in contents.items()
+        if isinstance(tensor, onnx_ir.ExternalTensor) or tensor.nbytes > LARGE
+    }
     try:
-        for name, value in large:
-            tensor = value.const_value
-            assert tensor is not None
-            stubs[name] = tensor
-            value.const_value = onnx_ir.ExternalTensor(
-                STUB, None, None, tensor.dtype, shape=onnx_ir.Shape(tensor.shape.numpy()), name=name
+        for label, tensor in outside.items():
+            shape = onnx_ir.Shape(tensor.shape.numpy())
+            model.graph.initializers[label].const_value = onnx_ir.ExternalTensor(
+                STUB, None, None, tensor.dtype, shape=shape, name=label
             )
         proto = onnx_ir.serde.serialize_model(model)
+    except onnx_ir.serde.SerdeError as error:
+        raise InvalidModelError(f"{name} cannot be written as ONNX: {error.__cause__ or error}") from error
     finally:
-        for name, tensor in stubs.items():
-            model.graph.initializers[name].const_value = tensor
-    for tensor in proto.graph.initializer:
-        if tensor.name not in stubs:
-            if is_external(tensor):
-                stubs[tensor.name] = _initializer(model, tensor.name)
-            else:
-                check_inline_data(tensor, "the model")
-                tensors[tensor.name] = stored_tensor(tensor, Path())
-    tensors |= stubs
-    others = [t for t in tensors_in_model(proto) if is_external(t) and t.name not in stubs]
-    if others:
-        raise InvalidModelError(
-            f"the model keeps tensor {others[0].name!r} of a node in another file: give its path"
-        )
-    _check_graph(proto, "the model", None)
-    return SourceModel(proto, tensors, Path(), "the model")
+        for label in outside:
+            model.graph.initializers[label].const_value = contents[label]
+    inside = [tensor for tensor in tensors_in_model(proto) if not is_external(tensor)]
+    for tensor in inside:
+        check_inline_data(tensor, name)
+    for tensor in tensors_in_model(proto):
+        if is_external(tensor) and external_place(tensor, name).location != STUB:
+            raise InvalidModelError(
+                f"{name} keeps tensor {tensor.name!r} of a node in another file: give the path of the model"
+            )
+    _check_graph(proto, name, None)
+    tensors = {t.name: outside.get(t.name) or stored_tensor(t, Path()) for t in proto.graph.initializer}
+    return SourceModel(proto, tensors, Path(), name)
 
 
-def _initializer(model: onnx_ir.Model, name: str) -> onnx_ir.TensorProtocol:
-    tensor = model.graph.initializers[name].const_value
-    assert tensor is not None
-    return tensor
+def _anchored(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtocol:
+    """An external tensor by its absolute place, checked; without a base onnx-ir would skip its own checks."""
+    if not isinstance(tensor, onnx_ir.ExternalTensor):
+        return tensor
+    base = Path(tensor.base_dir).absolute()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    written = onnx_ir.serde.serialize_tensor(tensor)
+    check_external_data(written, base, name)
+    return stored_tensor(written, base)
 
 
 LARGE = 1 << 20
-STUB = "superopt-in-memory"
+STUB = "superopt-elsewhere"

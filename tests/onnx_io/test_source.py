@@ -174,8 +174,18 @@ def test_an_onnx_ir_model_with_large_weights(tmp_path: Path, *, external_weights
     lifted = lift(load_model(given))
     np.testing.assert_array_equal(lifted.weight("w"), array)
     assert given.graph.initializers["w"].const_value is not None
+    assert lifted.source.has_external_data == external_weights
     written = onnx.ModelProto.FromString(lower(lifted, lifted.graph, Plan()).to_bytes())
     np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), array)
+
+
+def test_an_onnx_ir_model_may_not_lead_outside_either(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "secret").write_bytes(bytes(12))
+    given = onnx_ir.from_proto(external("../secret"))
+    onnx_ir.external_data.set_base_dir(given.graph, tmp_path / "model")
+    with pytest.raises(InvalidModelError, match="expected a path inside the directory"):
+        load_model(given)
 
 
 def test_sparse_weights_and_training_leave_the_model_alone() -> None:
