@@ -17,6 +17,8 @@ NEVER_UNDERSTOOD = {
 }
 """Opaque operators: no operator describes the first two, the others compute with integers."""
 
+LARGE = 200_000_000
+
 NETWORKS = tuple(name for name in zoo.names() if name != "resnext50")
 
 
@@ -37,14 +39,15 @@ def outputs(content: bytes) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_written_anew_computes_the_same(name: str) -> None:
-    given = zoo.build(name, batch=1)
-    lifted = lift(load_model(given))
+    before = zoo.build(name, batch=1).SerializeToString()
+    lifted = lift(load_model(before))
     assert {op_type for _, op_type, _ in lifted.opaque} == NEVER_UNDERSTOOD.get(name, set())
-    written = lower(lifted, touched(lifted.graph), Plan())
-    assert written.node_count <= len(given.graph.node)
-    content = written.to_bytes()
-    onnx.checker.check_model(content)
-    assert len(content) <= given.ByteSize() * 1.01
-    for expected, got in zip(outputs(given.SerializeToString()), outputs(content), strict=True):
+    lowered = lower(lifted, touched(lifted.graph), Plan())
+    assert lowered.node_count <= len(lifted.source.proto.graph.node)
+    after = lowered.to_bytes()
+    assert len(after) <= len(before) * 1.01
+    if len(after) < LARGE:
+        onnx.checker.check_model(after, full_check=True)
+    for expected, got in zip(outputs(before), outputs(after), strict=True):
         assert np.ptp(expected) > 0
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
