@@ -97,7 +97,8 @@ def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
 def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     """Two terms that are the halves of a third one, which shares their work (dissertation, figure 2.2b).
 
-    A pair that falls into two independent equations is none: some output needs a variable of the other.
+    A pair that falls into two independent equations is none: some output needs a variable of the other. Nor is
+    one without a common input, which would match any two places of a graph.
     """
     columns = enumeration.table.columns
     every = np.arange(enumeration.table.count, dtype=np.int32)
@@ -137,7 +138,7 @@ def _shares(terms: RecordedTerms, whole: int, left: int, right: int) -> bool:
     if terms.root(left) is None or terms.root(right) is None:
         return False
     target, a, b = (int(terms.masks[row]) for row in (whole, left, right))
-    if target & ~(a | b) or not (target & ~a or target & ~b):
+    if target & ~(a | b) or not (target & ~a or target & ~b) or not a & b:
         return False
     term = terms.term(whole)
     return not any(

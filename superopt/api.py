@@ -97,7 +97,7 @@ def optimize(
     """An equal model that is measurably better, or the original.
 
     ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all;
-    ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` has to be None:
+    ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` must be None:
     plans are made for one device. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
     if cluster is not None:

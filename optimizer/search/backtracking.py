@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from optimizer.cost.graph_cost import GraphCost
@@ -99,17 +99,19 @@ class _Run:
         return None if candidate is None else candidate.build()
 
     def _expand(self, state: State) -> StoppedBy | None:
-        """Every rewrite of the state, and every macro step."""
+        """Every rewrite of the state, rule by rule, and after each rule its macro step."""
         state.find(self._rules)
-        for opportunity in state.found:
-            stopped_by = self._interruption()
-            if stopped_by is not None:
-                return stopped_by
-            self._try(state, opportunity)
-        for substitution, roots in _paying(state.found):
-            stopped_by = self._macro(state, substitution, roots)
-            if stopped_by is not None:
-                return stopped_by
+        for opportunities in _by_rule(state.found):
+            for opportunity in opportunities:
+                stopped_by = self._interruption()
+                if stopped_by is not None:
+                    return stopped_by
+                self._try(state, opportunity)
+            roots = _paying_roots(opportunities)
+            if len(roots) > 1:
+                stopped_by = self._macro(state, opportunities[0].match.substitution, roots)
+                if stopped_by is not None:
+                    return stopped_by
         return None
 
     def _try(self, state: State, opportunity: Opportunity) -> None:
@@ -199,13 +201,15 @@ class _Run:
         return self._watch.interruption(self._candidates, self._since_best)
 
 
-def _paying(found: list[Opportunity]) -> Iterator[tuple[Substitution, list[NodeId]]]:
-    """For every rule, the roots where it lowers the cost, when there are two or more."""
-    by_rule: dict[int, list[Opportunity]] = {}
+def _by_rule(found: Iterable[Opportunity]) -> Iterable[list[Opportunity]]:
+    """Opportunities grouped by substitution, those with one output first: they cannot explode."""
+    groups: dict[int, list[Opportunity]] = {}
     for opportunity in found:
-        if opportunity.gain is not None and opportunity.gain > 0:
-            by_rule.setdefault(id(opportunity.match.substitution), []).append(opportunity)
-    for paying in by_rule.values():
-        roots = list(dict.fromkeys(o.match.outputs[0].node for o in paying))
-        if len(roots) > 1:
-            yield paying[0].match.substitution, roots
+        groups.setdefault(id(opportunity.match.substitution), []).append(opportunity)
+    return sorted(groups.values(), key=lambda group: len(group[0].match.outputs) > 1)
+
+
+def _paying_roots(opportunities: Iterable[Opportunity]) -> list[NodeId]:
+    """The first roots of the opportunities that lower the cost."""
+    paying = (o for o in opportunities if o.gain is not None and o.gain > 0)
+    return list(dict.fromkeys(o.match.outputs[0].node for o in paying))

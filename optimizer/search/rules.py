@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
-from superopt.ir.terms import Application, Term
+from superopt.ir.terms import Application, Term, variables
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
 
 _HALVES = ("split0", "split1")
@@ -40,10 +40,13 @@ class Change:
 
 
 class RuleSet:
-    """Substitutions in a fixed order; ``protected`` nodes are never part of a match."""
+    """Substitutions in a fixed order; ``protected`` nodes are never part of a match.
+
+    A substitution whose outputs share no input is left out: it matches every pair of places in a graph.
+    """
 
     def __init__(self, substitutions: Iterable[Substitution], protected: Container[NodeId] = ()) -> None:
-        self.substitutions: Sequence[Substitution] = tuple(substitutions)
+        self.substitutions: Sequence[Substitution] = tuple(filter(_is_connected, substitutions))
         self._protected = protected
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
         self._single_height = max((_heights(s) for s in self.substitutions if len(s.source) == 1), default=1)
@@ -120,6 +123,17 @@ def nodes_read(match: Match) -> frozenset[NodeId]:
         parts: tuple[Value, ...] = binding.values if isinstance(binding, Bundle) else (binding,)
         found.update(value.node for value in parts)
     return frozenset(found)
+
+
+def _is_connected(substitution: Substitution) -> bool:
+    """Whether every output reads a variable that an earlier one reads."""
+    read = set(variables(*substitution.source[:1]))
+    for term in substitution.source[1:]:
+        own = set(variables(term))
+        if read.isdisjoint(own):
+            return False
+        read |= own
+    return True
 
 
 def _by_operator(graph: Graph, nodes: Iterable[NodeId]) -> dict[str, list[NodeId]]:
