@@ -22,10 +22,7 @@ from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
-from superopt.onnx_io.source import SourceModel
-
-LIMIT = (1 << 31) - (1 << 20)
-"""Bytes that a protobuf message may have, less some for what surrounds the tensors."""
+from superopt.onnx_io.source import LIMIT, SourceModel
 
 INLINE = 1024
 """Tensors up to this many bytes stay in the model file."""

@@ -56,11 +56,8 @@ class SourceModel:
 
     @cached_property
     def has_external_data(self) -> bool:
-        """Whether any tensor lies outside the model file."""
-        if any(isinstance(tensor, onnx_ir.ExternalTensor) for tensor in self.tensors.values()):
-            return True
-        initializers = set(self.tensors)
-        return any(is_external(t) and t.name not in initializers for t in tensors_in_model(self.proto))
+        """Whether any tensor lies outside the model file (or would, were a model in memory a file)."""
+        return any(is_external(tensor) for tensor in tensors_in_model(self.proto))
 
     @cached_property
     def overridable(self) -> frozenset[str]:
@@ -221,17 +218,21 @@ def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _from_ir(model: onnx_ir.Model) -> SourceModel:
-    """Large and external weights stay where the onnx-ir model has them; the proto gets stubs for them."""
+    """External weights, and large ones of a model over 2 GB, stay where the onnx-ir model has them.
+
+    The proto gets stubs for them.
+    """
     name = "the model"
     contents = {
         label: tensor
         for label, value in model.graph.initializers.items()
         if (tensor := value.const_value) is not None
     }
+    too_large = sum(tensor.nbytes for tensor in contents.values()) > LIMIT
     outside = {
         label: _anchored(tensor, name)
         for label, tensor in contents.items()
-        if isinstance(tensor, onnx_ir.ExternalTensor) or tensor.nbytes > LARGE
+        if isinstance(tensor, onnx_ir.ExternalTensor) or (too_large and tensor.nbytes > LARGE)
     }
     try:
         for label, tensor in outside.items():
@@ -269,4 +270,7 @@ def _anchored(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtoc
 
 
 LARGE = 1 << 20
+LIMIT = (1 << 31) - (1 << 20)
+"""Bytes that a protobuf message may have, less some for what surrounds the tensors."""
+
 STUB = "superopt-elsewhere"

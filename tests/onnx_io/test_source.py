@@ -162,19 +162,23 @@ def test_the_caller_may_change_what_he_gave() -> None:
     assert source.proto.graph.node[0].op_type == "Relu"
 
 
-@pytest.mark.parametrize("external_weights", [False, True])
-def test_an_onnx_ir_model_with_large_weights(tmp_path: Path, *, external_weights: bool) -> None:
+@pytest.mark.parametrize("kind", ["in memory", "external", "over the limit"])
+def test_an_onnx_ir_model_with_large_weights(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     array = np.random.default_rng(0).normal(size=(600, 600)).astype(np.float32)
     nodes = [node("MatMul", "x w", "y")]
     made = model(nodes, [value("x", [2, 600])], [value("y", [2, 600])], [tensor("w", array)])
     given = onnx_ir.from_proto(made)
-    if external_weights:
+    if kind == "over the limit":
+        monkeypatch.setattr("superopt.onnx_io.source.LIMIT", 1 << 20)
+    if kind == "external":
         onnx_ir.save(given, tmp_path / "model.onnx", external_data="weights")
         given = onnx_ir.load(tmp_path / "model.onnx")
     lifted = lift(load_model(given))
     np.testing.assert_array_equal(lifted.weight("w"), array)
     assert given.graph.initializers["w"].const_value is not None
-    assert lifted.source.has_external_data == external_weights
+    assert lifted.source.has_external_data == (kind != "in memory")
     written = onnx.ModelProto.FromString(lower(lifted, lifted.graph, Plan()).to_bytes())
     np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), array)
 
