@@ -45,6 +45,19 @@ def copy_without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
+def renamed(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """The node with other tensors, its sharding specifications speaking of the new names."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(proto)
+    renamed = dict(zip((*proto.input, *proto.output), (*inputs, *outputs), strict=True))
+    for configuration in copy.device_configurations:
+        for sharding in configuration.sharding_spec:
+            sharding.tensor_name = renamed.get(sharding.tensor_name, sharding.tensor_name)
+    copy.input[:] = inputs
+    copy.output[:] = outputs
+    return copy
+
+
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs that are attributes of the node itself, not those nested deeper."""
     for attribute in node.attribute:

@@ -16,7 +16,7 @@ from superopt.onnx_io.emission import recipe
 from superopt.onnx_io.emit_shape import outer_split
 from superopt.onnx_io.folding import Folder
 from superopt.onnx_io.kept import KeptNode
-from superopt.onnx_io.protos import captured_names, dtype_of
+from superopt.onnx_io.protos import captured_names, dtype_of, renamed
 from superopt.onnx_io.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.units import Copy, Original, Stored, Unit, Written
 from superopt.ops import Opaque
@@ -291,7 +291,7 @@ class GraphWriter(Emission):
         ]
         if inputs != list(proto.input) or outputs != list(proto.output):
             self._touched = True
-            proto = _renamed(proto, inputs, outputs)
+            proto = renamed(proto, inputs, outputs)
         self._nodes.append(proto)
 
     def _stay(self, name: str) -> str:
@@ -380,19 +380,6 @@ def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
     for chain in chains.values():
         if not kept.issuperset(chain):
             yield from kept.intersection(chain)
-
-
-def _renamed(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-    """The node with other tensors, its sharding specifications speaking of the new names."""
-    copy = onnx.NodeProto()
-    copy.CopyFrom(proto)
-    renamed = dict(zip((*proto.input, *proto.output), (*inputs, *outputs), strict=True))
-    for configuration in copy.device_configurations:
-        for sharding in configuration.sharding_spec:
-            sharding.tensor_name = renamed.get(sharding.tensor_name, sharding.tensor_name)
-    copy.input[:] = inputs
-    copy.output[:] = outputs
-    return copy
 
 
 def _trimmed(shape: Sequence[object]) -> tuple[object, ...]:
