@@ -97,8 +97,8 @@ def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
 def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     """Two terms that are the halves of a third one, which shares their work (dissertation, figure 2.2b).
 
-    A pair that falls into two independent equations is none: some output needs a variable of the other. Nor is
-    one without a common input, which would match any two places of a graph.
+    A pair that falls into two independent equations is none: some output needs a variable of the other.
+    Nor is one without a common input, which would match any two places of a graph.
     """
     columns = enumeration.table.columns
     every = np.arange(enumeration.table.count, dtype=np.int32)

@@ -115,7 +115,13 @@ class Sampler:
             return None
         if not all(holds(condition, types, attributes) for condition in equation.conditions):
             return None
+        terms = (*equation.left, *equation.right)
+        outputs = len(equation.left)
         try:
+            apart = infer_terms(terms, types, attributes)
+            found = [apart.types[term] for term in terms]
+            if not apart.unresolved and found[:outputs] != found[outputs:]:
+                return False
             typing = _resolved(type_equation(equation, types, attributes), random)
             arrays = {
                 name: self._domain.random(
@@ -123,10 +129,9 @@ class Sampler:
                 )
                 for name, type_ in sorted(types.items())
             }
-            values = evaluate_terms((*equation.left, *equation.right), typing, self._domain, arrays)
+            values = evaluate_terms(terms, typing, self._domain, arrays)
         except IllTypedError:
             return None
-        outputs = len(equation.left)
         return all(_equal(a, b) for a, b in zip(values[:outputs], values[outputs:], strict=True))
 
 
