@@ -169,18 +169,29 @@ def affine(emission: Emission, node: Node) -> Recipe:
 
 
 def enlarge(emission: Emission, node: Node) -> Recipe:
-    """Pad, for a kernel that is computed at run time."""
+    """Zeros joined on all sides, for a kernel that is computed at run time.
+
+    Not Pad: ONNX Runtime moves a Pad before a convolution into it, also one that pads its kernel.
+    """
     assert isinstance(node.operator, Enlarge)
-    sizes = emission.type(node.inputs[0]).shape[2:]
-    kernel = node.operator.kernel
-    margins = [(new - known("enlarge", old)) // 2 for old, new in zip(sizes, kernel, strict=True)]
-    pads = [0, 0, *margins, 0, 0, *margins]
+    type_ = emission.type(node.inputs[0])
+    shape = [known("enlarge", size) for size in type_.shape]
+    steps = [
+        (axis, (new - old) // 2)
+        for axis, old, new in zip((2, 3), shape[2:], node.operator.kernel, strict=True)
+        if new > old
+    ]
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        if writer.opset < 11:
-            writer.node("Pad", names, outputs, {"pads": pads})
-        else:
-            writer.node("Pad", [*names, writer.constant(np.array(pads, np.int64), "pads")], outputs)
+        sizes, part = list(shape), names[0]
+        for step, (axis, margin) in enumerate(steps, start=1):
+            zeros = np.zeros((*sizes[:axis], margin, *sizes[axis + 1 :]), dtype_of(type_.element))
+            side = writer.constant(zeros, "zeros")
+            result = outputs[0] if step == len(steps) else writer.temporary("enlarged")
+            writer.node("Concat", [side, part, side], [result], {"axis": axis})
+            sizes[axis], part = sizes[axis] + 2 * margin, result
+        if not steps:
+            writer.node("Identity", [part], outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 
