@@ -20,7 +20,7 @@ from superopt.onnx_io import LiftedModel
 
 _MAX_FAMILIES = 6
 _NOTICEABLE = 1.004
-"""A variant must be faster than another by this factor to be preferred."""
+"""A variant must certainly be faster than another by this factor to be preferred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ class Court:
                 model, _ = runnable_rewrite(
                     self.lifted, candidate.cost.graph, plan_of(candidate.cost.graph), self.directory
                 )
-                ratio = self._compare(model, share=0.1).ratio
+                compared = self._compare(model, share=0.1)
             except (UnsupportedError, RuntimeRefusedError):
                 continue
-            if ratio > best_ratio * _NOTICEABLE:
-                best, best_ratio = candidate, ratio
+            if compared.low > best_ratio * _NOTICEABLE:
+                best, best_ratio = candidate, compared.ratio
             spent = time.monotonic() - started
         return best if best is not verdict.variant else None
 

@@ -124,6 +124,8 @@ class LoadedModel:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        # threads of a session that is not running must not take time from the one that is
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         if profile is not None:
             options.enable_profiling = True
