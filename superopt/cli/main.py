@@ -23,7 +23,8 @@ INTERRUPTED = 130
 MODULES: Mapping[str, tuple[str, ...]] = {
     "optimize_commands": ("optimize", "replay"),
     "model_commands": ("inspect", "check"),
-    "rule_commands": ("prove", "gate", "axioms"),
+    "rule_commands": ("prove", "gate"),
+    "axiom_commands": ("axioms",),
     "zoo_commands": ("zoo",),
     "library_commands": ("library",),
     "service_commands": ("serve", "worker", "keys", "db"),

@@ -1,4 +1,4 @@
-"""superopt prove, axioms and gate: what is true, from which axioms, and whether the library still is."""
+"""superopt prove and gate: what is true, from which axioms, and whether the library still is."""
 
 from __future__ import annotations
 
@@ -11,24 +11,20 @@ from axioms import load_axioms
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.gate import gate_database, gate_files
+from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
 from superopt.equations import format_equation, parse_equation
-from superopt.ir import Equation
 from verifier import Status, verify
-from verifier.axiom_validation import validate_axioms
 
 NO = 1
 UNDECIDED = 3
-
-axioms_app = typer.Typer(help="The axioms that proofs rest on.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command("prove")(prove)
     app.command("gate")(gate)
-    app.add_typer(axioms_app, name="axioms")
 
 
 def prove(
@@ -58,7 +54,7 @@ def prove(
             output.line(
                 f"proved in {verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}, from:"
             )
-            _print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
+            print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
             output.line(f"validated on: {'; '.join(verdict.validated_shapes)}")
             return 0
         case Status.REFUTED:
@@ -67,50 +63,6 @@ def prove(
         case _:
             output.line(f"unproved: {verdict.reason}")
             return UNDECIDED
-
-
-@axioms_app.command("list")
-def list_axioms(as_json: JsonOption = False) -> None:
-    """List all axioms by family."""
-    output = Output(as_json)
-    axioms = load_axioms()
-    output.document(
-        [
-            {"name": e.name, "family": axioms.families[e.name], "equation": format_equation(e)}
-            for e in axioms.equations
-        ]
-    )
-    for family in dict.fromkeys(axioms.families.values()):
-        output.line(f"\n{family}")
-        _print_axioms([e for e in axioms.equations if axioms.families[e.name] == family], output)
-    output.line(f"\n{len(axioms.equations)} axioms")
-
-
-@axioms_app.command("validate")
-def validate(
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2, as_json: JsonOption = False
-) -> int:
-    """Check every axiom against the meaning of its operators: exit 0 when all hold, 1 when one does not."""
-    output = Output(as_json)
-    with counted("validating axioms") as progress:
-        results = list(validate_axioms(load_axioms().equations, jobs=jobs, progress=progress))
-    wrong = [result for result in results if not result.valid]
-    output.document(
-        {
-            "axioms": len(results),
-            "instances": sum(result.instances for result in results),
-            "symbolic": sum(result.symbolic for result in results),
-            "invalid": [{"name": result.name, "reason": result.reason} for result in wrong],
-        }
-    )
-    for result in wrong:
-        output.line(f"{result.name}: {result.reason}")
-    evaluated, symbolic = sum(r.instances for r in results), sum(r.symbolic for r in results)
-    output.line(
-        f"{len(results) - len(wrong)} of {len(results)} axioms hold: {evaluated} instances by exact "
-        f"evaluation, {symbolic} for all real numbers"
-    )
-    return NO if wrong else 0
 
 
 def gate(
@@ -142,9 +94,3 @@ def gate(
     if not result.rules:
         output.line("there are no rules: a gate without rules does not pass")
     return 0 if result.passed and result.rules else NO
-
-
-def _print_axioms(axioms: list[Equation], output: Output) -> None:
-    width = max((len(axiom.name) for axiom in axioms), default=0)
-    for axiom in axioms:
-        output.line(f"  {axiom.name:<{width}}  {format_equation(axiom)}")
