@@ -1,24 +1,41 @@
-"""Loads ``*.axioms`` files into one set with unique names and a hash of what they say."""
+"""Loads ``*.axioms`` files into one set: unique names, a reason for each axiom, a hash of what they say.
+
+The comment directly above an axiom is its reason, also for the axioms right below it, up to a blank line or
+another comment. A reason may start with marks: ``# ring: ...`` for axioms that hold in every commutative
+ring, integers that wrap around included, ``# lemma: ...`` for axioms that follow from others and are there
+because proofs are found sooner with them, ``# ring, lemma: ...`` for both.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
+from itertools import pairwise
 
 from superopt.equations import format_equation, parse_equations
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 
+RING, LEMMA = "ring", "lemma"
+_MARKED = re.compile(rf"\A((?:{RING}|{LEMMA})(?:, *(?:{RING}|{LEMMA}))*): *")
+
 
 @dataclass(frozen=True)
 class AxiomSet:
-    """Named equations; ``families`` says which file each name came from."""
+    """Named equations; ``families`` says which file each name came from, ``reasons`` why each is true.
+
+    Axioms of the names in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
+    """
 
     equations: tuple[Equation, ...]
     families: Mapping[str, str]
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    ring: frozenset[str] = frozenset()
+    lemmas: frozenset[str] = frozenset()
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Equation]:
@@ -36,40 +53,113 @@ class AxiomSet:
         return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:16]
 
     def with_equations(self, *equations: Equation, family: str = "added") -> AxiomSet:
-        """The set with further equations."""
+        """The set with further equations, which have no reason and no marks."""
         families = dict(self.families) | {equation.name: family for equation in equations}
-        return AxiomSet((*self.equations, *equations), families)
+        return AxiomSet((*self.equations, *equations), families, self.reasons, self.ring, self.lemmas)
+
+    def without_reason(self) -> tuple[str, ...]:
+        """The names of the axioms that nothing is said about."""
+        return tuple(equation.name for equation in self.equations if not self.reasons.get(equation.name))
 
     def _entry(self, name: str) -> str:
         equation = self.by_name.get(name)
         return f"{name}: {format_equation(equation)}" if equation else f"{name} is missing"
 
 
+def holds_for_integers(axioms_used: Iterable[str], axioms: AxiomSet) -> bool:
+    """Whether a rule proved from these axioms holds for integer tensors too, also where they wrap around.
+
+    Ring properties hold for residues modulo a power of two as for real numbers; order, division, roots and
+    exponentials do not. An axiom that is not in the set has no known properties.
+    """
+    return axioms.ring.issuperset(axioms_used)
+
+
 @functools.cache
 def load_axioms() -> AxiomSet:
-    """The axioms of this package; raises InvalidEquationError for a file that does not parse."""
+    """The axioms of this package.
+
+    Raises InvalidEquationError for a file that does not parse, and for an axiom without a reason.
+    """
     files = sorted(
         (entry for entry in resources.files("axioms").iterdir() if entry.name.endswith(".axioms")),
         key=lambda entry: entry.name,
     )
-    return axioms_from_text({entry.name.removesuffix(".axioms"): entry.read_text("utf-8") for entry in files})
+    texts = {entry.name.removesuffix(".axioms"): entry.read_text("utf-8") for entry in files}
+    return require_reasons(axioms_from_text(texts))
 
 
 def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
-    """Axioms from the text of each family; raises InvalidEquationError, also for a missing or double name."""
+    """Axioms from the text of each family, with a reason or without.
+
+    Raises InvalidEquationError, also for a missing or double name.
+    """
     equations: list[Equation] = []
     families: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for family, text in texts.items():
         try:
             parsed = parse_equations(text)
         except InvalidEquationError as error:
             raise InvalidEquationError(f"{family}.axioms: {error}") from None
-        for equation in parsed:
+        for equation, comment in zip(parsed, _comments_above(text), strict=True):
             if not equation.name or equation.name in families:
                 what = format_equation(equation)
                 raise InvalidEquationError(
                     f"{family}.axioms: expected a new name, got {equation.name!r}, for {what}"
                 )
             families[equation.name] = family
+            comments[equation.name] = comment
         equations.extend(parsed)
-    return AxiomSet(tuple(equations), families)
+    return AxiomSet(
+        tuple(equations),
+        families,
+        {name: said for name, comment in comments.items() if (said := _MARKED.sub("", comment))},
+        frozenset(name for name, comment in comments.items() if RING in _marks(comment)),
+        frozenset(name for name, comment in comments.items() if LEMMA in _marks(comment)),
+    )
+
+
+def require_reasons(axioms: AxiomSet) -> AxiomSet:
+    """The same axioms; raises InvalidEquationError for one without a reason."""
+    for name in axioms.without_reason():
+        raise InvalidEquationError(
+            f"{axioms.families[name]}.axioms: expected a comment above {name} that says why it is true"
+        )
+    return axioms
+
+
+def _marks(comment: str) -> frozenset[str]:
+    marked = _MARKED.match(comment)
+    return frozenset(re.split(", *", marked.group(1))) if marked else frozenset()
+
+
+def _comments_above(text: str) -> Iterator[str]:
+    """For each equation of a file the comment of its block, lines joined; empty when there is none.
+
+    Comments and blank lines in front of a continuation line belong to the equation that they interrupt.
+    """
+    lines = _outside_equations(text.splitlines())
+    comment = ""
+    for previous, line in pairwise(("", *lines)):
+        if line.startswith("#"):
+            said = line.lstrip("#").strip()
+            comment = f"{comment} {said}".strip() if previous.startswith("#") else said
+        elif line:
+            yield comment
+        else:
+            comment = ""
+
+
+def _outside_equations(lines: list[str]) -> Iterator[str]:
+    """First lines of equations, comments and blank lines between them."""
+    pending: list[str] = []
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            pending.append(line.strip())
+            continue
+        if not line[0].isspace():
+            yield from pending
+            yield line
+        pending.clear()
+    yield from pending

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import groupby
 from typing import Annotated
 
 import typer
 
-from axioms import load_axioms
+from axioms import AxiomSet, load_axioms
 from superopt.cli.output import JsonOption, Output
 from superopt.cli.progress import counted
 from superopt.equations import format_equation
@@ -25,19 +27,36 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("list")
 def list_axioms(as_json: JsonOption = False) -> None:
-    """List all axioms by family."""
+    """List all axioms by family, those with one reason together below it."""
     output = Output(as_json)
     axioms = load_axioms()
     output.document(
         [
-            {"name": e.name, "family": axioms.families[e.name], "equation": format_equation(e)}
-            for e in axioms.equations
+            {
+                "name": axiom.name,
+                "family": axioms.families[axiom.name],
+                "reason": axioms.reasons[axiom.name],
+                "ring": axiom.name in axioms.ring,
+                "lemma": axiom.name in axioms.lemmas,
+                "equation": format_equation(axiom),
+            }
+            for axiom in axioms.equations
         ]
     )
-    for family in dict.fromkeys(axioms.families.values()):
+    for family, members in groupby(axioms.equations, lambda axiom: axioms.families[axiom.name]):
         output.line(f"\n{family}")
-        print_axioms([e for e in axioms.equations if axioms.families[e.name] == family], output)
-    output.line(f"\n{len(axioms.equations)} axioms")
+        for heading, block in groupby(members, partial(_heading, axioms)):
+            output.line(f"\n  # {heading}")
+            print_axioms(list(block), output)
+    output.line(
+        f"\n{len(axioms.equations)} axioms, {len(axioms.ring)} of them in every commutative ring, "
+        f"{len(axioms.lemmas)} lemmas that follow from others"
+    )
+
+
+def _heading(axioms: AxiomSet, axiom: Equation) -> str:
+    marks = [mark for mark, names in (("ring", axioms.ring), ("lemma", axioms.lemmas)) if axiom.name in names]
+    return f"{', '.join(marks)}: {axioms.reasons[axiom.name]}" if marks else axioms.reasons[axiom.name]
 
 
 @app.command("validate")

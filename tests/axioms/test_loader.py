@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from axioms import axioms_from_text, load_axioms
+from axioms import axioms_from_text, holds_for_integers, load_axioms, require_reasons
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Direction, applications
 from superopt.ops import OPERATORS
@@ -64,3 +64,69 @@ def test_hash_of_a_name_depends_on_that_axiom_alone() -> None:
     assert before.hash_of(["b"]) != after.hash_of(["b"])
     assert before.hash != after.hash
     assert before.hash_of(["a", "b"]) == before.hash_of(["b", "a"]) != before.hash_of(["a", "missing"])
+
+
+COMMENTED = """
+# The head of a file is no reason.
+
+a: add(x, y) = add(y, x)
+# ring: Sums of
+# two lines.
+b: add(x, add(y, z)) = add(add(x, y), z)
+c: add(identity(x),
+       # a remark within an equation, after
+
+       y) = add(y, x)
+d: add(x, y) = add(identity(y), x)
+
+e: mul(x, y) = mul(y, x)
+# lemma: In a ring: mul again.
+f: mul(x, identity(y)) = mul(y, x)
+#
+g: relu(relu(x)) = relu(x)
+# ring, lemma: Both.
+h: identity(x) = x
+# ring:
+i: identity(identity(x)) = x
+"""
+
+
+def test_a_reason_is_the_comment_above_the_block() -> None:
+    axioms = axioms_from_text({"f": COMMENTED})
+    assert axioms.reasons == {
+        **dict.fromkeys("bcd", "Sums of two lines."),
+        "f": "In a ring: mul again.",
+        "h": "Both.",
+    }
+    assert (axioms.ring, axioms.lemmas) == (frozenset("bcdhi"), frozenset("fh"))
+    assert axioms.without_reason() == ("a", "e", "g", "i")
+
+
+def test_shipped_axioms_have_reasons_in_words() -> None:
+    axioms = load_axioms()
+    assert axioms.without_reason() == ()
+    for name, reason in axioms.reasons.items():
+        assert reason.endswith("."), (name, reason)
+        assert len(reason.split()) >= 3, (name, reason)
+
+
+def test_an_axiom_without_reason_is_not_shipped() -> None:
+    with pytest.raises(InvalidEquationError, match=r"f.axioms: expected a comment above a that says why"):
+        require_reasons(axioms_from_text({"f": COMMENTED}))
+
+
+def test_reasons_do_not_change_what_axioms_say() -> None:
+    bare = "\n".join(line for line in COMMENTED.splitlines() if not line.startswith("#"))
+    assert axioms_from_text({"f": bare}).hash == axioms_from_text({"f": COMMENTED}).hash
+    added = axioms_from_text({"f": COMMENTED}).with_equations(
+        *axioms_from_text({"g": "z: identity(x) = x"}).equations
+    )
+    assert (added.families["z"], added.without_reason()[-1], added.ring) == ("added", "z", frozenset("bcdhi"))
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [((), True), (("b", "h"), True), (("b", "g"), False), (("f",), False), (("unknown",), False)],
+)
+def test_only_ring_properties_carry_over_to_integers(used: tuple[str, ...], expected: object) -> None:
+    assert holds_for_integers(used, axioms_from_text({"f": COMMENTED})) is expected
