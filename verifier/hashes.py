@@ -22,7 +22,13 @@ _VERIFIER: Mapping[str, frozenset[str]] = {
     "superopt.rewriting": frozenset(("conditions.py", "evaluation.py", "typing.py")),
 }
 _NO_PART_OF_A_VERDICT = frozenset(
-    ("verifier/axiom_validation.py", "verifier/gate.py", "verifier/__init__.py")
+    (
+        "verifier/__init__.py",
+        "verifier/axiom_validation.py",
+        "verifier/content_cache.py",
+        "verifier/gate.py",
+        "verifier/redundancy.py",
+    )
 )
 
 

@@ -1,0 +1,65 @@
+"""Answers kept between runs, by the content of the question: JSON files under the user's cache directory.
+
+A key is a hash of everything that the answer depends on, so that nothing ever has to be thrown away for being
+out of date. Losing the cache costs time and nothing else: what cannot be read is asked again, what cannot be
+written is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from superopt.errors import InvalidOptionError
+from superopt.files import write_atomically
+
+
+@dataclass(frozen=True)
+class ContentCache:
+    """Documents by key; without a directory nothing is kept."""
+
+    directory: Path | None
+
+    def get(self, key: str) -> object | None:
+        """The document kept under the key, None when there is none that can be read."""
+        if self.directory is None:
+            return None
+        try:
+            return json.loads(self._path(self.directory, key).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def put(self, key: str, document: object) -> None:
+        """Keeps a JSON document; a reader sees all of it or nothing."""
+        if self.directory is None:
+            return
+        path = self._path(self.directory, key)
+        with suppress(OSError, InvalidOptionError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(document).encode())
+
+    def _path(self, directory: Path, key: str) -> Path:
+        return directory / key[:2] / f"{key}.json"
+
+
+def content_key(parts: Iterable[str]) -> str:
+    """32 hex digits that change when any part changes, or where one part ends and the next begins."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(f"{len(data)} ".encode() + data)
+    return digest.hexdigest()[:32]
+
+
+def user_cache(purpose: str) -> ContentCache:
+    """The cache for one purpose in the user's cache directory."""
+    return ContentCache(user_cache_path("superopt", appauthor=False) / purpose)
+
+
+__all__ = ["ContentCache", "content_key", "user_cache"]
