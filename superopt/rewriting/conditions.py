@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Set
+from fractions import Fraction
 from typing import TypeAlias, cast
 
 from superopt.errors import InvalidEquationError
@@ -25,6 +26,8 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     right = _quantity(condition.right, types, attributes)
     if condition.relation == "=":
         return left == right
+    if isinstance(left, int | Fraction) and isinstance(right, int | Fraction):
+        return _ORDER[condition.relation](left, right)
     if isinstance(left, int | SymbolicDimension) and isinstance(right, int | SymbolicDimension):
         difference = left - right
         return isinstance(difference, int) and _ORDER[condition.relation](difference, 0)
@@ -119,11 +122,21 @@ def _rank(*arguments: Quantity) -> Quantity:
     return _tensor("rank", arguments, 0).rank
 
 
+def _shape(*arguments: Quantity) -> Quantity:
+    """The sizes of a tensor, or of what an attribute says in place of one: ``shape(x) = s``."""
+    return arguments[0] if isinstance(arguments[0], tuple) else _tensor("shape", arguments, 0).shape
+
+
+def _leading(*arguments: Quantity) -> Quantity:
+    """All sizes but the last."""
+    return cast("tuple[Dimension, ...]", _shape(*arguments))[:-1]
+
+
 def _dim(*arguments: Quantity) -> Quantity:
-    tensor, axis = _tensor("dim", arguments, 0), arguments[1]
+    sizes, axis = cast("tuple[Dimension, ...]", _shape(*arguments)), arguments[1]
     if not isinstance(axis, int):
         raise InvalidEquationError(f"where: dim takes an axis, got {axis}")
-    return tensor.shape[axis] if -tensor.rank <= axis < tensor.rank else 0
+    return sizes[axis] if -len(sizes) <= axis < len(sizes) else 0
 
 
 def _axis(*arguments: Quantity) -> Quantity:
@@ -172,8 +185,10 @@ FUNCTIONS: Mapping[str, Callable[..., Quantity]] = {
     "dim": _dim,
     "even": _even,
     "groups": _groups,
+    "leading": _leading,
     "odd": _odd,
     "rank": _rank,
+    "shape": _shape,
 }
 
 _ARITIES: Mapping[str, int] = {
@@ -182,11 +197,13 @@ _ARITIES: Mapping[str, int] = {
     "dim": 2,
     "even": 1,
     "groups": 2,
+    "leading": 1,
     "odd": 1,
     "rank": 1,
+    "shape": 1,
 }
 
-_ORDER: Mapping[str, Callable[[int, int], bool]] = {
+_ORDER: Mapping[str, Callable[[int | Fraction, int | Fraction], bool]] = {
     "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from superopt.equations import parse_equation
@@ -15,7 +17,15 @@ TYPES = {
     "w": TensorType(ElementType.FLOAT, (6, 2, 3, 3)),
     "v": TensorType(ElementType.FLOAT, (N + 1,)),
 }
-ATTRIBUTES: dict[str, object] = {"k": (3, 5), "e": (2, 4), "s": 2, "p": "same", "a": -1}
+ATTRIBUTES: dict[str, object] = {
+    "k": (3, 5),
+    "e": (2, 4),
+    "s": 2,
+    "p": "same",
+    "a": -1,
+    "t": (6, 2, 3, 3),
+    "f": Fraction(1, 2),
+}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,18 @@ ATTRIBUTES: dict[str, object] = {"k": (3, 5), "e": (2, 4), "s": 2, "p": "same", 
         ("groups(x, w) = 2", True),
         ("axis(x, a) = 3", True),
         ("x = w", False),
+        ("shape(x) = shape(x)", True),
+        ("shape(w) = t", True),
+        ("shape(x) = t", False),
+        ("shape(x) != t", False),
+        ("leading(w) = leading(t)", True),
+        ("leading(w) = (6, 2, 3)", True),
+        ("dim(t, -1) = dim(w, 3)", True),
+        ("dim(t, 4) = 0", True),
+        ("f >= 0", True),
+        ("f < 1", True),
+        ("f > 1", False),
+        ("f != 0", True),
     ],
 )
 def test_conditions(text: str, *, expected: bool) -> None:
