@@ -1,8 +1,10 @@
-"""Checks the steps of a proof under a concrete typing: every step typed, its condition true, the sides equal.
+"""Checks the steps of a proof under a typing: every step typed, its condition true, the sides equal.
 
 A proof over shapeless terms may pass through terms that have no type, or use one symbol for constants of two
 shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every
-attribute known), and only then the steps may connect the two sides.
+attribute known), and only then the steps may connect the two sides. Where sizes are symbols, a step counts
+only if it is well-typed whatever they stand for: none is solved for, and a size that occurs in no term of the
+rule must be seen to be positive.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.errors import IllTypedError
+from superopt.ir.dimensions import is_positive
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -47,6 +50,13 @@ class ChainChecker:
         self._instance = instance
         self._typings: dict[Step, tuple[Equation, Typing] | None] = {}
         self._concrete: dict[Term, Term] = {}
+        self._symbols = instance.symbols
+        self._sizes = frozenset(
+            size
+            for type_ in instance.typing.types.values()
+            for size in type_.shape
+            if not isinstance(size, int)
+        )
         self._pinned = {
             self._with_values(term): instance.typing.types[term]
             for term in subterms(*goal.left, *goal.right)
@@ -80,16 +90,21 @@ class ChainChecker:
                 sides,
                 self._instance.types,
                 equal=[*zip(grounded.left, grounded.right, strict=True), *pinned],
+                fixed=self._symbols,
             )
             types = {name: typing.types[term] for name, term in terms.items()}
             declared = _declared_types_fit(axiom, types)
-            if typing.unresolved or not declared or not _positive(typing):
+            if typing.unresolved or not declared or not self._positive(typing):
                 return None
             if not all(holds(condition, types, attributes) for condition in axiom.conditions):
                 return None
         except IllTypedError:
             return None
         return grounded, typing
+
+    def _positive(self, typing: Typing) -> bool:
+        sizes = (size for type_ in typing.types.values() for size in type_.shape)
+        return all(size in self._sizes or is_positive(size) for size in sizes)
 
     def _connected(self, steps: Sequence[Step]) -> bool:
         closure = Congruence()
@@ -154,10 +169,6 @@ def _declared_types_fit(axiom: Equation, types: Mapping[str, TensorType]) -> boo
             if sizes.setdefault(wanted, size) != size if isinstance(wanted, str) else wanted != size:
                 return False
     return True
-
-
-def _positive(typing: Typing) -> bool:
-    return all(isinstance(size, int) and size > 0 for type_ in typing.types.values() for size in type_.shape)
 
 
 def _add(closure: Congruence, term: Term, typing: Typing) -> int:

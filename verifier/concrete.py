@@ -13,7 +13,7 @@ from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.rewriting.typing import Typing
 
 
-def resolved(
+def with_numbers(
     typing: Typing,
     ordered: Sequence[Application],
     types: Mapping[str, TensorType],
@@ -21,24 +21,20 @@ def resolved(
 ) -> Typing:
     """The typing with numbers for symbols, every operator asked again; raises IllTypedError.
 
-    ``ordered`` lists the applications, inputs first. Every size must come out as a positive number.
+    ``ordered`` lists the applications, inputs first. Symbols that ``numbers`` lacks stay.
     """
     found: dict[Term, TensorType] = {
         Variable(name): type_.substitute(numbers) for name, type_ in types.items()
     }
     operators: dict[Application, Operator] = {}
-    for type_ in found.values():
-        _require_sizes(type_)
     for term in ordered:
-        operator = with_numbers(typing.operators[term], numbers)
-        (type_,) = operator.infer(*(found[child] for child in term.inputs))
-        _require_sizes(type_)
+        operator = _resolved(typing.operators[term], numbers)
+        (found[term],) = operator.infer(*(found[child] for child in term.inputs))
         operators[term] = operator
-        found[term] = type_
     return Typing(found, operators, {})
 
 
-def with_numbers(operator: Operator, numbers: Mapping[str, Dimension]) -> Operator:
+def _resolved(operator: Operator, numbers: Mapping[str, Dimension]) -> Operator:
     """The operator with numbers for symbols in its attributes."""
     if not operator_symbols(operator):
         return operator
@@ -64,6 +60,7 @@ def _symbols(value: object) -> frozenset[str]:
     return symbols_of(value) if isinstance(value, SymbolicDimension) else frozenset()
 
 
-def _require_sizes(type_: TensorType) -> None:
+def require_sizes(type_: TensorType) -> None:
+    """Raises IllTypedError unless every size is a positive number."""
     if not all(isinstance(size, int) and size > 0 for size in type_.shape):
         raise IllTypedError(f"expected positive sizes, got {type_}")

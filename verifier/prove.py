@@ -24,24 +24,26 @@ from verifier.solver import Limits, Step, Strategy, ask, core
 
 PROVER = "z3"
 MODEL_SEARCH_MILLISECONDS = 1500
+ILL_TYPED = "no well-typed chain"
 _ATTEMPTS = (
     (0, Strategy.PATTERNS),
     (1, Strategy.PATTERNS),
     (2, Strategy.PATTERNS),
     (1, Strategy.MODELS),
 )
-UNCONDITIONAL_INSTANCES = 6
-"""Under how many instances a chain is checked; one with conditional axioms is checked under all of them."""
-
 _RESTARTS = 3
 _REPAIRS = 12
 
 
 @dataclass(frozen=True)
 class Proof:
-    """``steps`` are the instances of axioms that connect the sides; ``reason`` says why there is no proof."""
+    """``steps`` are the instances of axioms that connect the sides; ``reason`` says why there is no proof.
+
+    ``found`` says whether the solver had one, be it well-typed or not.
+    """
 
     proved: bool
+    found: bool
     steps: tuple[Step, ...]
     reason: str
     milliseconds: float
@@ -61,16 +63,19 @@ def prove(
     goal: Equation,
     axioms: Sequence[Equation],
     instances: Sequence[Instance],
+    further: Sequence[Instance] = (),
+    *,
     limits: Limits = Limits(),  # noqa: B008
 ) -> Proof:
     """A proof whose every step is well-typed under each of the instances; a solver's failure is no proof.
 
-    ``instances`` must not be empty: without a typing nothing can be checked.
+    One that uses axioms with conditions is checked under the ``further`` instances too. ``instances`` must
+    not be empty: without a typing nothing can be checked.
     """
     start = time.perf_counter()
     if goal.left == goal.right:
-        return Proof(proved=True, steps=(), reason="", milliseconds=0.0)
-    reason = "no instance to check a proof under"
+        return Proof(proved=True, found=True, steps=(), reason="", milliseconds=0.0)
+    reason, found = "no instance to check a proof under", False
     previous: tuple[Equation, ...] = ()
     for rounds, strategy in _ATTEMPTS if instances else ():
         usable = relevant(axioms, goal, rounds)
@@ -80,16 +85,18 @@ def prove(
         own = (
             replace(limits, milliseconds=MODEL_SEARCH_MILLISECONDS) if strategy is Strategy.MODELS else limits
         )
-        steps, reason = _search(goal, usable, instances, strategy, own)
+        steps, why = _search(goal, usable, (instances, further), strategy, own)
         if steps is not None:
-            return Proof(proved=True, steps=steps, reason="", milliseconds=_since(start))
-    return Proof(proved=False, steps=(), reason=reason, milliseconds=_since(start))
+            return Proof(proved=True, found=True, steps=steps, reason="", milliseconds=_since(start))
+        reason = reason if found else why
+        found = found or why.startswith(ILL_TYPED)
+    return Proof(proved=False, found=found, steps=(), reason=reason, milliseconds=_since(start))
 
 
 def _search(
     goal: Equation,
     axioms: Sequence[Equation],
-    instances: Sequence[Instance],
+    instances: tuple[Sequence[Instance], Sequence[Instance]],
     strategy: Strategy,
     limits: Limits,
 ) -> tuple[tuple[Step, ...] | None, str]:
@@ -105,7 +112,7 @@ def _search(
         )
         if steps is not None:
             return steps, ""
-        reason = f"no well-typed chain: {', '.join(sorted(culprits)) or 'constants of different shapes'}"
+        reason = f"{ILL_TYPED}: {', '.join(sorted(culprits)) or 'constants of different shapes'}"
         if not culprits:
             break
         left_aside |= culprits
@@ -116,15 +123,16 @@ def _checked(
     goal: Equation,
     axioms: Mapping[str, Equation],
     steps: Sequence[Step],
-    instances: Sequence[Instance],
+    instances: tuple[Sequence[Instance], Sequence[Instance]],
     limits: Limits,
 ) -> tuple[tuple[Step, ...] | None, set[str]]:
     """Steps that connect the sides under every instance; else the axioms whose steps had to be struck out."""
     grounded = {step: instantiated(axioms[step.axiom], step) for step in steps}
     needed: dict[Step, None] = {}
     chosen: tuple[Step, ...] | None = None
-    for number, instance in enumerate(instances):
-        if number >= UNCONDITIONAL_INSTANCES and not any(axioms[step.axiom].conditions for step in needed):
+    essential, further = instances
+    for number, instance in enumerate((*essential, *further)):
+        if number >= len(essential) and not any(axioms[step.axiom].conditions for step in needed):
             break
         checker = ChainChecker(goal, axioms, instance)
         struck: dict[Step, None] = {}

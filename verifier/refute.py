@@ -7,6 +7,7 @@ leaves undefined.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -14,23 +15,26 @@ from typing import cast
 import numpy as np
 
 from superopt.domains import Array, FieldArray, FloatDomain, PrimeFieldDomain
-from superopt.equations import format_equation
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
 from verifier.instances import Instance, InstanceSampler
 from verifier.seeds import seed_of
 
 RELATIVE_TOLERANCE = 1e-6
+_WINDOWS = frozenset(("conv", "avgpool", "maxpool", "enlarge"))
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How many schemes (ranks and attribute values) and how many sizes for each; ``stack`` inputs at once."""
+    """How many schemes (ranks and attribute values), how many sizes for each, how many instances in all;
+    ``stack`` inputs at once. Twice as many for equations with attribute variables or windows.
+    """
 
     schemes: int = 24
     per_scheme: int = 3
+    instances: int = 48
     stack: int = 3
 
 
@@ -57,8 +61,9 @@ def refute(equation: Equation, effort: Effort = Effort(), seed: int = 0) -> Refu
     generator = np.random.default_rng(seed_of(equation, seed + 1))
     agreed: list[Instance] = []
     suspicious: str | None = None
-    attempts = effort.schemes * (3 if _has_many_cases(equation) else 1)
-    for instance in sampler.instances(attempts, effort.per_scheme):
+    more = 2 if _has_many_cases(equation) else 1
+    instances = sampler.instances(effort.schemes * more, effort.per_scheme)
+    for instance in itertools.islice(instances, effort.instances * more):
         difference = difference_of_types(equation, instance)
         if difference is None:
             difference, doubt = _difference_of_values(equation, instance, generator, effort.stack)
@@ -160,9 +165,9 @@ def _shape(type_: TensorType) -> tuple[int, ...]:
 
 
 def _has_many_cases(equation: Equation) -> bool:
-    """Attribute variables and convolutions have more cases than ranks and sizes."""
-    text = format_equation(equation)
-    return "conv[" in text or "conv(" in text or "pool[" in text
+    """Attribute variables and windows have more cases than ranks and sizes."""
+    sides = (*equation.left, *equation.right)
+    return bool(attribute_variables(*sides)) or any(t.operator in _WINDOWS for t in applications(*sides))
 
 
 __all__ = ["Effort", "Refutation", "difference_of_types", "field_agrees", "refute"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension, solve
+from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension, floor_divide, solve
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
 
@@ -56,5 +56,13 @@ def _dimension(
                 axis = attributes.get(axis.name)
             shape = types[name].shape
             return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else None
+        case ConditionCall("groups", (ConditionName(data), ConditionName(weight))):
+            return _groups(types.get(data), types.get(weight))
         case _:
             return None
+
+
+def _groups(data: TensorType | None, weight: TensorType | None) -> Dimension | None:
+    if data is None or weight is None or data.rank < 2 or weight.rank < 2 or weight.shape[1] == 0:
+        return None
+    return floor_divide(data.shape[1], weight.shape[1])

@@ -12,13 +12,24 @@ from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
 from verifier.hashes import operators_hash, verifier_hash
-from verifier.instances import Instance
-from verifier.prove import PROVER, UNCONDITIONAL_INSTANCES, Proof, prove, prover_version
+from verifier.instances import Instance, InstanceSampler
+from verifier.prove import PROVER, Proof, prove, prover_version
 from verifier.refute import Effort, Refutation, refute
+from verifier.seeds import seed_of
 from verifier.solver import Limits
 from verifier.validate import validate
 
 Progress = Callable[[int, int], None]
+
+
+class Grade(enum.StrEnum):
+    """For which sizes every step of a proof is known to be well-typed."""
+
+    REPLAYED = "replayed"
+    """For all sizes."""
+
+    SAMPLED = "sampled"
+    """For those that were tried."""
 
 
 class Status(enum.StrEnum):
@@ -36,6 +47,8 @@ class Options:
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
     least_instances: int = 3
+    concrete_instances: int = 6
+    symbolic_instances: int = 12
     instances_to_validate: int = 2
 
 
@@ -46,6 +59,7 @@ class Verdict:
     status: Status
     prover: str = ""
     version: str = ""
+    grade: str = ""
     axioms_used: tuple[str, ...] = ()
     axioms_hash: str = ""
     operators_hash: str = ""
@@ -149,10 +163,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    instances = representative(refutation.instances, UNCONDITIONAL_INSTANCES)
-    chosen = {id(instance) for instance in instances}
-    instances = (*instances, *(each for each in refutation.instances if id(each) not in chosen))
-    proof = prove(equation, axioms.equations, instances, options.limits)
+    proof, grade = _proof(equation, axioms, refutation.instances, options)
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
@@ -161,7 +172,23 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
-    return _verified(proof, axioms, validation.validated)
+    return _verified(proof, grade, axioms, validation.validated)
+
+
+def _proof(
+    equation: Equation, axioms: AxiomSet, sampled: Sequence[Instance], options: Options
+) -> tuple[Proof, Grade]:
+    """A proof checked for all sizes; failing that, for the sizes that were sampled."""
+    concrete = representative(sampled, options.concrete_instances)
+    chosen = {id(instance) for instance in concrete}
+    further = tuple(instance for instance in sampled if id(instance) not in chosen)
+    sampler = InstanceSampler(equation, seed_of(equation, 3))
+    symbolic = [i for i in map(sampler.symbolic, sampler.schemes(options.symbolic_instances)) if i]
+    if symbolic:
+        proof = prove(equation, axioms.equations, (*concrete, *symbolic), further, limits=options.limits)
+        if proof.proved or not proof.found:
+            return proof, Grade.REPLAYED
+    return prove(equation, axioms.equations, concrete, further, limits=options.limits), Grade.SAMPLED
 
 
 def representative(instances: Sequence[Instance], count: int) -> tuple[Instance, ...]:
@@ -188,11 +215,12 @@ def _doubt(refutation: Refutation, options: Options) -> str:
     return refutation.suspicious or ""
 
 
-def _verified(proof: Proof, axioms: AxiomSet, validated: tuple[str, ...]) -> Verdict:
+def _verified(proof: Proof, grade: Grade, axioms: AxiomSet, validated: tuple[str, ...]) -> Verdict:
     return Verdict(
         Status.VERIFIED,
         prover=PROVER,
         version=prover_version(),
+        grade=grade,
         axioms_used=proof.axioms_used,
         axioms_hash=axioms.hash_of(proof.axioms_used),
         operators_hash=operators_hash(),

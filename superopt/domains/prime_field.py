@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +78,10 @@ class PrimeFieldDomain(Domain[FieldArray]):
             _quotients(numerators, denominators, EXPONENT_PRIME)[np.newaxis],
             quotients(numerators, denominators)[np.newaxis],
         )
+
+    def rational(self, value: Fraction | int | float) -> FieldArray:
+        """The number in both fields and as a float, made once."""
+        return _rational(Fraction(value))
 
     def add(self, left: FieldArray, right: FieldArray) -> FieldArray:
         """Sum in both fields."""
@@ -196,6 +201,20 @@ def _derived(residue: npt.NDArray[np.int64], shadow: npt.NDArray[np.float64]) ->
 
 def _is_not_zero(array: FieldArray) -> npt.NDArray[np.float64]:
     return ((array.residue != 0) | (array.exponent != 0)).astype(np.float64)
+
+
+@lru_cache(maxsize=4096)
+def _rational(value: Fraction) -> FieldArray:
+    """One number in both fields and as a float; nobody writes into it."""
+    top, bottom = np.array(value.numerator), np.array(value.denominator)
+    parts = FieldArray(
+        _quotients(top, bottom, MODULUS)[np.newaxis],
+        _quotients(top, bottom, EXPONENT_PRIME)[np.newaxis],
+        quotients(top, bottom)[np.newaxis],
+    )
+    for part in (parts.residue, parts.exponent, parts.shadow):
+        part.flags.writeable = False
+    return parts
 
 
 def _quotients(numerators: Array, denominators: Array, modulus: int) -> npt.NDArray[np.int64]:

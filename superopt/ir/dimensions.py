@@ -241,6 +241,16 @@ def _taken(atoms: list[Atom], atom: Atom) -> bool:
     return True
 
 
+def is_positive(dimension: Dimension) -> bool:
+    """Whether the dimension is at least 1 whenever every symbol is; False where that cannot be seen."""
+    if isinstance(dimension, int):
+        return dimension > 0
+    return all(
+        coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
+        for monomial, coefficient in dimension.terms
+    )
+
+
 def product(dimensions: Iterable[Dimension]) -> Dimension:
     """The product of all dimensions; 1 for none."""
     total: Dimension = 1

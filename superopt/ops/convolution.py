@@ -10,7 +10,7 @@ import numpy as np
 
 from superopt.domains import Array, Domain
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.activation import Activation, activate, activation_from_text
 from superopt.ops.base import (
@@ -53,6 +53,9 @@ class Conv(Operator):
             if isinstance(outputs, int) and outputs % groups:
                 raise IllTypedError(f"{self.name}: {outputs} outputs do not divide into {groups} groups")
             return groups
+        quotient = floor_divide(channels, per_group) if per_group != 0 else 0
+        if quotient not in (0, 1) and quotient * per_group == channels and _divides(quotient, outputs):
+            return quotient
         if per_group == 1:
             equal_dimensions(f"{self.name}, channels of a depthwise convolution", channels, outputs)
             return channels
@@ -94,6 +97,10 @@ class Conv(Operator):
         """Two operations per weight and position."""
         per_position = inputs[1].shape[1] * inputs[1].shape[2] * inputs[1].shape[3]
         return Work(outputs[0].elements * per_position * 2, moved_bytes(inputs, outputs))
+
+
+def _divides(divisor: Dimension, dimension: Dimension) -> bool:
+    return floor_divide(dimension, divisor) * divisor == dimension
 
 
 @register

@@ -92,7 +92,7 @@ def windows(
 
     def extract(part: Array) -> Array:
         widths = [(0, 0)] * (part.ndim - 2) + [(padding[0], padding[2]), (padding[1], padding[3])]
-        padded = np.pad(part, widths, mode="edge") if repeat_edge else np.pad(part, widths)
+        padded = np.pad(part, widths, mode="edge" if repeat_edge else "constant") if any(padding) else part
         views = sliding_window_view(padded, extents, axis=(-2, -1))
         return views[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 

@@ -50,7 +50,7 @@ def test_an_inconsistent_axiom_proves_nothing_that_is_typed() -> None:
     instances = list(InstanceSampler(goal, 1).instances(8, 2))
     assert instances
     assert ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, Limits()).proved
-    proof = prove(goal, planted.equations, instances, Limits(milliseconds=500))
+    proof = prove(goal, planted.equations, instances, limits=Limits(milliseconds=500))
     assert not proof.proved
     assert verify(goal, planted).status is Status.REFUTED
 

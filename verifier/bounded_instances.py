@@ -1,0 +1,319 @@
+"""All well-typed instances of an equation with small sizes, drawn in random order and never twice.
+
+A tree of decisions: the rank of a variable, the value of an attribute variable, one size. Terms are typed as
+soon as their inputs are known, which decides sizes by unification; where unification would decide more than
+is needed (groups of a convolution, axes of a broadcast, rounded divisions) the sizes are tried one by one.
+A drawn leaf is taken out of the tree, so that a small tree is exhausted and a large one is sampled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbol, symbols_of
+from superopt.ir.terms import (
+    Application,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    variables,
+)
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
+from superopt.ops.base import Operator, attributes_of, operator_from_attributes
+from superopt.rewriting.conditions import as_declared, holds
+from superopt.rewriting.typing import Typing, infer_terms
+from verifier.attributes import plausible_values
+from verifier.requirements import impose
+
+RANKS = (0, 1, 2, 3, 4)
+MAX_ELEMENTS = 1500
+MAX_IMPLICIT = 8
+"""How many choices of what the types leave open (cuts of halves, shapes of constants) make one instance."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes to try: of images along their rows and columns, of kernels there, and of everything else."""
+
+    plain: tuple[int, ...] = (1, 2, 3, 4)
+    image: tuple[int, ...] = (1, 2, 3, 4, 5)
+    kernel: tuple[int, ...] = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class BoundedInstance:
+    """Types of the variables, values of attribute variables, and the typings for all that these leave open."""
+
+    types: Mapping[str, TensorType]
+    attributes: Mapping[str, object]
+    typings: tuple[Typing, ...]
+
+
+@dataclass(frozen=True)
+class _State:
+    types: Mapping[str, TensorType]
+    attributes: Mapping[str, object]
+    typed: int = 0
+    """How many applications have been typed."""
+    together: bool | None = None
+    """Whether the outputs' types have been unified; None before that is decided."""
+
+    def solved(self, assignment: Mapping[str, Dimension]) -> _State:
+        types = {name: type_.substitute(assignment) for name, type_ in self.types.items()}
+        return _State(types, self.attributes, self.typed, self.together)
+
+
+@dataclass
+class _Node:
+    state: _State
+    children: list[_Node] | None = None
+
+
+class BoundedInstances:
+    """Draws well-typed instances at which the equation's own conditions hold; the same for the same seed."""
+
+    def __init__(self, equation: Equation, sizes: Sizes, seed: int) -> None:
+        self._equation = equation
+        self._sizes = sizes
+        self._random = random.Random(seed)
+        self._terms = (*equation.left, *equation.right)
+        self._pairs = list(zip(equation.left, equation.right, strict=True))
+        self._applications = tuple(applications(*self._terms))
+        self._names = variables(*self._terms)
+        windowed = [term for term in self._applications if term.operator in _WINDOWED]
+        self._kernels = frozenset(
+            name for term in windowed for child in term.inputs[1:] for name in variables(child)
+        )
+        self._images = frozenset(self._names) - self._kernels if windowed else frozenset[str]()
+        self._root: _Node | None = _Node(_State(self._declared(), {}))
+        self._seen: set[object] = set()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every instance has been drawn."""
+        return self._root is None
+
+    def draw(self, count: int) -> Iterator[BoundedInstance]:
+        """Up to ``count`` further instances; fewer when there are no more, or 30 times as many dead ends."""
+        drawn = 0
+        for _ in range(30 * count):
+            if drawn == count or self._root is None:
+                return
+            instance = self._dive(self._root)
+            if instance is not None:
+                drawn += 1
+                yield instance
+
+    def _dive(self, root: _Node) -> BoundedInstance | None:
+        path = [root]
+        while True:
+            node = path[-1]
+            if node.children is None:
+                node.children = [_Node(state) for state in self._choices(node.state)]
+            if node.children:
+                path.append(self._random.choice(node.children))
+                continue
+            self._remove(path)
+            return self._instance(node.state)
+
+    def _remove(self, path: list[_Node]) -> None:
+        """Takes a leaf out, and what has no leaves without it."""
+        while len(path) > 1:
+            leaf = path.pop()
+            children = path[-1].children or []
+            children[:] = [child for child in children if child is not leaf]
+            if children:
+                return
+        self._root = None
+
+    def _declared(self) -> dict[str, TensorType]:
+        types: dict[str, TensorType] = {}
+        for name, declared in self._equation.types:
+            element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
+            if element is None:
+                raise IllTypedError(f"{name}: unknown element type {declared.element}")
+            sizes = tuple(d if isinstance(d, int) else symbol(d) for d in declared.shape)
+            types[name] = TensorType(element, sizes)
+        return types
+
+    def _choices(self, state: _State) -> Sequence[_State]:
+        """What the next open decision can be; empty when nothing is open or nothing fits."""
+        while state.typed < len(self._applications):
+            decided = self._type_next(state)
+            if not isinstance(decided, _State):
+                return decided
+            state = decided
+        for name in self._names:
+            if name not in state.types:
+                return self._with_ranks(state, name)
+        if state.together is None:
+            return self._with_outputs(state)
+        free = sorted(frozenset[str]().union(*(type_.symbols for type_ in state.types.values())))
+        return self._with_size(state, free[0]) if free else ()
+
+    def _type_next(self, state: _State) -> _State | Sequence[_State]:
+        """The state with one more application typed, or what must be decided before."""
+        term = self._applications[state.typed]
+        for child in term.inputs:
+            if isinstance(child, Variable) and child.name not in state.types:
+                return self._with_ranks(state, child.name)
+        try:
+            inputs = infer_terms(term.inputs, state.types, state.attributes)
+            found = [inputs.types[child] for child in term.inputs]
+            for attribute, value in term.attributes:
+                if isinstance(value, AttributeVariable) and value.name not in state.attributes:
+                    return [
+                        _State(state.types, {**state.attributes, value.name: chosen}, state.typed)
+                        for chosen in plausible_values(term.operator, attribute, found)
+                    ]
+            own = [name for name in sorted(_optional(term, found)) if not name.startswith("?")]
+            if own:
+                return self._with_size(state, own[0])
+            typing = infer_terms((term,), state.types, state.attributes)
+        except DimensionMismatchError as mismatch:
+            open_names = sorted(symbols_of(mismatch.left) | symbols_of(mismatch.right))
+            own = [name for name in open_names if not name.startswith("?")]
+            return self._with_size(state, own[0]) if own else ()
+        except IllTypedError:
+            return ()
+        solved = state.solved(typing.assignment)
+        return _State(solved.types, solved.attributes, state.typed + 1)
+
+    def _with_ranks(self, state: _State, name: str) -> Sequence[_State]:
+        return [
+            _State(
+                {
+                    **state.types,
+                    name: TensorType(
+                        ElementType.FLOAT, tuple(symbol(f"{name}.{axis}") for axis in range(rank))
+                    ),
+                },
+                state.attributes,
+                state.typed,
+            )
+            for rank in RANKS
+        ]
+
+    def _with_size(self, state: _State, name: str) -> Sequence[_State]:
+        variable, _, axis = name.rpartition(".")
+        sizes = self._sizes.plain
+        if axis in ("2", "3") and variable in self._kernels:
+            sizes = self._sizes.kernel
+        elif axis in ("2", "3") and variable in self._images:
+            sizes = self._sizes.image
+        return [state.solved({name: size}) for size in sizes]
+
+    def _with_outputs(self, state: _State) -> Sequence[_State]:
+        """With the outputs' types unified and without: agreement of types is part of the claim."""
+        types = impose(self._equation.conditions, dict(state.types), state.attributes)
+        apart = _State(types, state.attributes, state.typed, together=False)
+        try:
+            typing = infer_terms(self._terms, types, state.attributes, equal=self._pairs)
+        except IllTypedError:
+            return [apart]
+        together = _State(types, state.attributes, state.typed, together=True).solved(typing.assignment)
+        return [together] if together.types == types else [together, apart]
+
+    def _instance(self, state: _State) -> BoundedInstance | None:
+        if state.together is None or any(type_.symbols for type_ in state.types.values()):
+            return None
+        key = (tuple(state.types.items()), tuple(sorted(state.attributes.items())))
+        if key in self._seen:
+            return None
+        self._seen.add(key)
+        sizes = [size for type_ in state.types.values() for size in type_.shape]
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            return None
+        if not as_declared(self._equation.types, state.types):
+            return None
+        if not all(holds(c, state.types, state.attributes) for c in self._equation.conditions):
+            return None
+        typings = typings_of(self._equation, state.types, state.attributes)
+        return BoundedInstance(state.types, state.attributes, typings) if typings else None
+
+
+def typings_of(
+    equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> tuple[Typing, ...]:
+    """The typings of both sides for types without symbols, one for each choice of what these leave open.
+
+    Outputs have equal types where that can be; where it cannot, the one typing shows how they differ. Empty
+    when a side is ill-typed, or a tensor has no elements or too many.
+    """
+    terms = (*equation.left, *equation.right)
+    pairs = list(zip(equation.left, equation.right, strict=True))
+    try:
+        typing = infer_terms(terms, types, attributes, equal=pairs)
+    except IllTypedError:
+        try:
+            typing = infer_terms(terms, types, attributes)
+        except IllTypedError:
+            return ()
+        if typing.unresolved:
+            return ()
+    ordered = tuple(applications(*terms))
+    implicit = sorted(typing.unresolved)
+    largest = max((d for t in types.values() for d in t.shape if isinstance(d, int)), default=1)
+    numbers = itertools.product(range(1, largest + 1), repeat=len(implicit))
+    found: list[Typing] = []
+    for chosen in numbers:
+        resolved = _resolved(typing, ordered, dict(zip(implicit, chosen, strict=True)))
+        if resolved is not None:
+            found.append(resolved)
+        if len(found) == MAX_IMPLICIT:
+            break
+    return tuple(found)
+
+
+def _resolved(
+    typing: Typing, ordered: Sequence[Application], numbers: Mapping[str, Dimension]
+) -> Typing | None:
+    """The typing with numbers for what was open, every size positive; None when they do not fit."""
+    types: dict[Term, TensorType] = {t: type_ for t, type_ in typing.types.items() if isinstance(t, Variable)}
+    operators: dict[Application, Operator] = {}
+    try:
+        for term in ordered:
+            operator = typing.operators[term]
+            if numbers:
+                values = {name: _closed(value, numbers) for name, value in attributes_of(operator).items()}
+                operator = operator_from_attributes(operator.name, values)
+            operators[term] = operator
+            (types[term],) = operator.infer(*(types[child] for child in term.inputs))
+    except IllTypedError:
+        return None
+    for type_ in types.values():
+        if not all(isinstance(size, int) and size > 0 for size in type_.shape):
+            return None
+        if cast("int", type_.elements) > MAX_ELEMENTS:
+            return None
+    return Typing(types, operators, {})
+
+
+def _closed(value: object, numbers: Mapping[str, Dimension]) -> object:
+    if isinstance(value, tuple):
+        return tuple(_closed(part, numbers) for part in cast("tuple[object, ...]", value))
+    return substitute(value, numbers) if isinstance(value, SymbolicDimension) else value
+
+
+_WINDOWED = frozenset(("conv", "maxpool", "avgpool", "kernel_response"))
+
+
+def _optional(term: Application, inputs: Sequence[TensorType]) -> frozenset[str]:
+    """Symbols that unification would decide although other sizes fit too: channels, groups, axes of 1."""
+    match term.operator, inputs:
+        case "conv", (data, weight) if data.rank == weight.rank == 4:
+            sizes: tuple[Dimension, ...] = (data.shape[1], *weight.shape[:2])
+        case "kernel_response", (weight, vector) if weight.rank == 4 and vector.rank == 1:
+            sizes = (*weight.shape[:2], *vector.shape)
+        case "broadcast", (only,):
+            sizes = only.shape
+        case _:
+            return frozenset()
+    return frozenset[str]().union(*map(symbols_of, sizes))

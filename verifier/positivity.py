@@ -1,0 +1,65 @@
+"""When a symbolic size is certainly positive, given sizes that are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from superopt.ir.dimensions import Dimension, SymbolicDimension
+
+_DEPTH = 3
+
+
+class PositiveSizes:
+    """Sizes known to be positive: those of a rule's own terms, and what sums and products make of them."""
+
+    def __init__(self, sizes: Iterable[Dimension]) -> None:
+        self._known = frozenset(size for size in sizes if isinstance(size, SymbolicDimension))
+        self._ordered = sorted(self._known, key=str)
+        self._found: dict[SymbolicDimension, bool] = {}
+
+    def is_positive(self, size: Dimension) -> bool:
+        """Whether the size is a positive number, a known size, or a sum or product of such."""
+        if isinstance(size, int):
+            return size > 0
+        if size not in self._found:
+            self._found[size] = self._derivable(size, _DEPTH)
+        return self._found[size]
+
+    def _derivable(self, size: Dimension, depth: int) -> bool:
+        if isinstance(size, int):
+            return size > 0
+        if size in self._known or self._is_sum_of_products(size):
+            return True
+        return depth > 0 and any(
+            rest == 0 or self._derivable(rest, depth - 1) for rest in (size - known for known in self._ordered)
+        )
+
+    def _is_sum_of_products(self, size: SymbolicDimension) -> bool:
+        """Whether every coefficient is positive and every monomial is a product of known monomials."""
+        return all(
+            coefficient > 0 and self._is_product(SymbolicDimension(((monomial, 1),)) if monomial else 1)
+            for monomial, coefficient in size.terms
+        )
+
+    def _is_product(self, monomial: Dimension) -> bool:
+        if isinstance(monomial, int) or monomial in self._known:
+            return True
+        quotients = (
+            (known, monomial // known) for known in self._ordered if len(known.terms) == 1 and known != monomial
+        )
+        return any(
+            quotient * known == monomial and _is_monomial(quotient) and self._is_product(quotient)
+            for known, quotient in quotients
+        )
+
+
+def _is_monomial(size: Dimension) -> bool:
+    return size == 1 or (
+        isinstance(size, SymbolicDimension)
+        and len(size.terms) == 1
+        and size.terms[0][1] == 1
+        and "floor" not in str(size)
+    )
+
+
+__all__ = ["PositiveSizes"]
