@@ -96,7 +96,8 @@ class InstanceSampler:
             numbers = names | {name: self._random.choice(_KERNEL_SIZES) for name in kernels}
             instance = self._instance(scheme, numbers)
             if instance is not None:
-                return instance
+                sizes = (size for type_ in instance.typing.types.values() for size in type_.shape)
+                return None if any(isinstance(size, int) and size < 1 for size in sizes) else instance
         return None
 
     def _concretised(self, scheme: Scheme, largest: int) -> Instance | None:

@@ -23,7 +23,7 @@ from verifier.smtlib import relevant
 from verifier.solver import Limits, Step, Strategy, ask, core
 
 PROVER = "z3"
-MODEL_SEARCH_MILLISECONDS = 1500
+MODEL_SEARCH_RESOURCES = 2_000_000
 ILL_TYPED = "no well-typed chain"
 _ATTEMPTS = (
     (0, Strategy.PATTERNS),
@@ -83,7 +83,9 @@ def prove(
             continue
         previous = usable
         own = (
-            replace(limits, milliseconds=MODEL_SEARCH_MILLISECONDS) if strategy is Strategy.MODELS else limits
+            replace(limits, resources=min(limits.resources, MODEL_SEARCH_RESOURCES))
+            if strategy is Strategy.MODELS
+            else limits
         )
         steps, why = _search(goal, usable, (instances, further), strategy, own)
         if steps is not None:

@@ -28,9 +28,11 @@ class Strategy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second."""
+    """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second; the
+    time is for when the machine is far too slow.
+    """
 
-    milliseconds: int = 2000
+    milliseconds: int = 20_000
     resources: int = 12_000_000
     megabytes: int = 1500
 
@@ -98,7 +100,7 @@ def core(goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits)
     commands = [ground_command(f"s{i}", grounded, vocabulary) for i, (_, grounded) in enumerate(steps)]
     commands.append(goal_command(goal, vocabulary))
     solver = z3.SimpleSolver(z3.Context())
-    solver.set("timeout", limits.milliseconds)
+    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.set(unsat_core=True)
     solver.set(**{"core.minimize": True})
     solver.from_string(

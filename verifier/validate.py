@@ -22,8 +22,10 @@ from superopt.ir.terms import Equation
 from superopt.rewriting.evaluation import evaluate_terms
 from verifier.instances import Instance, InstanceSampler
 from verifier.seeds import seed_of
+from verifier.solver import Limits
 
 SMALL_ELEMENTS = 40
+LIMITS = Limits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
 Expression = Any  # z3 has no types
 
@@ -36,14 +38,12 @@ class Validation:
     failure: str | None
 
 
-def validate(
-    equation: Equation, instances: int = 2, milliseconds: int = 2000, schemes: int = 24
-) -> Validation:
+def validate(equation: Equation, instances: int = 2, schemes: int = 24) -> Validation:
     """Shows both sides equal for all real inputs on a few small instances that differ in more than sizes."""
     validated: list[str] = []
     undecided: str | None = None
     for instance in small_instances(equation, instances, schemes):
-        outcome = check_symbolically(equation, instance, milliseconds)
+        outcome = check_symbolically(equation, instance)
         if outcome == "equal":
             validated.append(str(instance))
         else:
@@ -79,7 +79,7 @@ def small_instances(equation: Equation, count: int, schemes: int) -> Iterator[In
     yield from spare[: count - len(seen)]
 
 
-def check_symbolically(equation: Equation, instance: Instance, milliseconds: int) -> str:
+def check_symbolically(equation: Equation, instance: Instance, limits: Limits = LIMITS) -> str:
     """``equal``, ``different types``, or what the solver said instead."""
     context = z3.Context()
     domain = SymbolicDomain(context)
@@ -104,16 +104,17 @@ def check_symbolically(equation: Equation, instance: Instance, milliseconds: int
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
                 return "different values"
-    return _ask(open_questions, domain.facts, context, milliseconds)
-
-
-def _ask(
-    differences: list[Expression], facts: list[Expression], context: Expression, milliseconds: int
-) -> str:
-    if not differences:
+    if not open_questions:
         return "equal"
+    answer = _ask(open_questions, domain.facts, context, limits)
+    if answer == "equal" or not domain.definitions:
+        return answer
+    return _ask(open_questions, [*domain.facts, *domain.definitions], context, limits)
+
+
+def _ask(differences: list[Expression], facts: list[Expression], context: Expression, limits: Limits) -> str:
     solver = z3.Solver(ctx=context)
-    solver.set("timeout", milliseconds)
+    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*facts)
     zero = z3.RealVal(0, context)
     solver.add(z3.Or(*(difference != zero for difference in differences)))

@@ -1,7 +1,9 @@
 """Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
 
 Order becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
-verifier's callers ask for kept in ``facts`` (an exponential is positive).
+verifier's callers ask for kept in ``facts`` (an exponential is positive). What is compared is named, so that
+a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
+callers to whom an answer without them is not enough.
 """
 # pyright: reportUnknownMemberType=false
 # z3 has no parameter types.
@@ -26,6 +28,8 @@ class SymbolicDomain(ObjectDomain):
         super().__init__()
         self._context = context
         self.facts: list[z3.BoolRef] = []
+        self.definitions: list[z3.BoolRef] = []
+        self._names: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
 
     def variables(self, name: str, shape: tuple[int, ...]) -> Array:
         """A stack of one array of fresh real variables ``name_i_j``."""
@@ -48,8 +52,8 @@ class SymbolicDomain(ObjectDomain):
         first, second = np.broadcast_arrays(left, right)
         result = np.empty(first.shape, object)
         for index in np.ndindex(first.shape):
-            a, b = self._normal(first[index]), self._normal(second[index])
-            result[index] = z3.If(a >= b, a, b)
+            a, b = self._named(first[index]), self._named(second[index])
+            result[index] = a if a.eq(b) else z3.If(a >= b, a, b)
         return result
 
     def exp(self, array: Array) -> Array:
@@ -76,6 +80,18 @@ class SymbolicDomain(ObjectDomain):
         for index in np.ndindex(array.shape):
             result[index] = function(self._real(array[index]))
         return result
+
+    def _named(self, value: object) -> z3.ArithRef:
+        """A product or a sum by a name of its own, the same for the same polynomial."""
+        polynomial = self._normal(value)
+        if not (z3.is_mul(polynomial) or z3.is_add(polynomial)):
+            return polynomial
+        key = polynomial.get_id()
+        if key not in self._names:
+            name = z3.Real(f"named_{len(self._names)}", self._context)
+            self._names[key] = (polynomial, name)
+            self.definitions.append(cast("z3.BoolRef", name == polynomial))
+        return self._names[key][1]
 
     def _normal(self, value: object) -> z3.ArithRef:
         """The polynomial as a sorted sum of monomials."""
