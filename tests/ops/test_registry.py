@@ -203,9 +203,10 @@ def test_symbolic_reals_have_the_inferred_shapes_and_the_exact_values(name: str)
         ]
         for array, values in zip(results, expected, strict=True):
             for expression, number in list(zip(array.flat, values.flat, strict=True))[:6]:
+                whole = expression
                 for definition in reversed(domain.definitions):
-                    expression = z3.substitute(expression, tuple(definition.children()))
-                assert z3.simplify(z3.substitute(expression, *known)).as_fraction() == number
+                    whole = z3.substitute(whole, tuple(definition.children()))
+                assert z3.simplify(z3.substitute(whole, *known)).as_fraction() == number
 
 
 @every_operator
