@@ -170,19 +170,19 @@ def _written(value: AttributeTerm) -> object:
 
 
 def _read(value: object, where: str) -> AttributeTerm:
-    match value:
-        case str():
-            return value
-        case {"variable": str(name), **rest} if not rest:
-            return AttributeVariable(name)
-        case {"fraction": [int(numerator), int(denominator)], **rest} if denominator and not rest:
-            return Fraction(numerator, denominator)
-        case [*parts] if all(_is_integer(part) for part in parts):
-            return tuple(cast("list[int]", parts))
-        case _ if _is_integer(value):
-            return cast("int", value)
-        case _:
-            raise InvalidFileError(f"{where}: expected an attribute, got {value!r}")
+    if isinstance(value, str) or _is_integer(value):
+        return cast("str | int", value)
+    if isinstance(value, list) and all(map(_is_integer, cast("list[object]", value))):
+        return tuple(cast("list[int]", value))
+    content = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    name, fraction = content.get("variable"), content.get("fraction")
+    if isinstance(name, str) and len(content) == 1:
+        return AttributeVariable(name)
+    if isinstance(fraction, list) and len(content) == 1:
+        parts = cast("list[object]", fraction)
+        if len(parts) == 2 and all(map(_is_integer, parts)) and parts[1] != 0:
+            return Fraction(*cast("list[int]", parts))
+    raise InvalidFileError(f"{where}: expected an attribute, got {value!r}")
 
 
 def _term(text: object, where: str) -> Term:

@@ -44,9 +44,7 @@ class _Edge:
     backwards: bool
 
 
-def explain(
-    goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[Step]
-) -> Certificate | None:
+def explain(goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[Step]) -> Certificate | None:
     """Chains of the steps from left to right for each output; None when the steps do not connect a pair.
 
     Every subterm that is replaced is replaced alone: equal subterms take a link each.
@@ -188,9 +186,7 @@ def _grounded(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, At
         name: attributes[value.name] if isinstance(value, AttributeVariable) else value
         for name, value in term.attributes
     }
-    return application(
-        term.operator, values, *(_grounded(child, terms, attributes) for child in term.inputs)
-    )
+    return application(term.operator, values, *(_grounded(child, terms, attributes) for child in term.inputs))
 
 
 def _replaced(whole: Term, path: tuple[int, ...], part: Term) -> Term:

@@ -31,7 +31,8 @@ class PositiveSizes:
         if size in self._known or self._is_sum_of_products(size):
             return True
         return depth > 0 and any(
-            rest == 0 or self._derivable(rest, depth - 1) for rest in (size - known for known in self._ordered)
+            rest == 0 or self._derivable(rest, depth - 1)
+            for rest in (size - known for known in self._ordered)
         )
 
     def _is_sum_of_products(self, size: SymbolicDimension) -> bool:
@@ -45,7 +46,9 @@ class PositiveSizes:
         if isinstance(monomial, int) or monomial in self._known:
             return True
         quotients = (
-            (known, monomial // known) for known in self._ordered if len(known.terms) == 1 and known != monomial
+            (known, monomial // known)
+            for known in self._ordered
+            if len(known.terms) == 1 and known != monomial
         )
         return any(
             quotient * known == monomial and _is_monomial(quotient) and self._is_product(quotient)
