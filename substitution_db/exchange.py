@@ -63,7 +63,7 @@ def import_text(path: Path, repository: RuleRepository) -> Added:
     Raises InvalidFileError, with the line, for a line that is no rule.
     """
     rules: list[NewRule] = []
-    for number, text in _lines(path):
+    for number, text in numbered_lines(path):
         equation = text.partition("#")[0].strip()
         if equation:
             rules.append(_rule(equation, f"import {path.name}", f"{path}:{number}"))
@@ -104,7 +104,7 @@ def proof_object(proof: Proof) -> JsonObject:
 
 def read_json_lines(path: Path) -> tuple[LibraryLine, ...]:
     """The lines of a file of rules. Raises InvalidFileError, with the line, for a line that is no rule."""
-    return tuple(_read_line(text, f"{path}:{number}") for number, text in _lines(path))
+    return tuple(_read_line(text, f"{path}:{number}") for number, text in numbered_lines(path))
 
 
 def _read_line(text: str, where: str) -> LibraryLine:
@@ -156,8 +156,8 @@ def _rule(text: str, provenance: str, where: str) -> NewRule:
         raise InvalidFileError(f"{where}: {error}") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers from 1."""
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers from 1. Raises InvalidFileError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
