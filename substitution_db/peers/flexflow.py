@@ -63,20 +63,18 @@ def _name(rule: object, index: int) -> str:
 def _reading(rule: object) -> Reading:
     try:
         content = _object(rule, "the rule")
-        sides = [
-            [
-                _operator(op, f"operator {i} of the {side}")
-                for i, op in enumerate(_list(content, key, "the rule"))
-            ]
-            for key, side in (("srcOp", "source"), ("dstOp", "target"))
-        ]
-        outputs = [
-            _output(o, f"output {i}") for i, o in enumerate(_list(content, "mappedOutput", "the rule"))
-        ]
+        source, target = (
+            tuple(_operator(op, f"operator {i} of the {side}") for i, op in enumerate(operators))
+            for side, operators in (
+                ("source", _list(content, "srcOp", "the rule")),
+                ("target", _list(content, "dstOp", "the rule")),
+            )
+        )
+        mapped = _list(content, "mappedOutput", "the rule")
+        outputs = tuple(_output(output, f"mapped output {i}") for i, output in enumerate(mapped))
     except InvalidEquationError as error:
         return Malformed(str(error))
-    graphs = PeerGraphs(tuple(sides[0]), tuple(sides[1]), tuple(outputs))
-    return translated(graphs, AxisOrder.INNERMOST_FIRST)
+    return translated(PeerGraphs(source, target, outputs), AxisOrder.INNERMOST_FIRST)
 
 
 def _operator(value: object, where: str) -> PeerOperator:

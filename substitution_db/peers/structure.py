@@ -46,9 +46,8 @@ SIGNATURES: Mapping[str, Signature] = {
 RANGES: Mapping[str, tuple[int, int]] = {
     "NUM_INPUTS": (1, 64),
     "NUM_OUTPUTS": (1, 64),
-    **dict.fromkeys(
-        ("GROUP", "KERNEL_H", "KERNEL_W", "STRIDE_H", "STRIDE_W", "MERGE_GCONV_COUNT"), (1, 2**31)
-    ),
+    **dict.fromkeys(("GROUP", "MERGE_GCONV_COUNT", "PARALLEL_DEGREE"), (1, 2**31)),
+    **dict.fromkeys(("KERNEL_H", "KERNEL_W", "STRIDE_H", "STRIDE_W"), (1, 2**31)),
     "PAD": (0, 1),
     "ACTI": (0, 3),
     "NUMDIM": (1, MOST_AXES),
@@ -56,7 +55,6 @@ RANGES: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("OP_TYPE", "PERM"), (0, 2**31)),
     "OUTSHUFFLE": (0, 1),
     "PARALLEL_DIM": (0, MOST_AXES - 1),
-    "PARALLEL_DEGREE": (1, 2**31),
 }
 
 
@@ -130,10 +128,8 @@ def _require_operator(operator: PeerOperator, where: str) -> None:
             bounds = f"at least {low}" if high == 2**31 else f"from {low} to {high}"
             raise InvalidEquationError(f"{where}: expected {name} {bounds}, got {value}")
     count = len(operator.inputs)
-    if (
-        not signature.fewest <= count <= signature.most
-        or operator.parameters.get("NUM_INPUTS", count) != count
-    ):
+    said = operator.parameters.get("NUM_INPUTS", count)
+    if not signature.fewest <= count <= signature.most or said != count:
         raise InvalidEquationError(f"{where}: expected {_expected_inputs(operator, signature)}, got {count}")
     axis, rank = operator.parameters.get("AXIS", 0), operator.parameters.get("NUMDIM", MOST_AXES)
     if axis >= rank:

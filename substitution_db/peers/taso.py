@@ -123,7 +123,7 @@ def _reading(message: Message) -> Reading:
         graphs = PeerGraphs(
             tuple(_operator(op, f"operator {i} of the source") for i, op in enumerate(rule.srcOp)),
             tuple(_operator(op, f"operator {i} of the target") for i, op in enumerate(rule.dstOp)),
-            tuple(_output(output, f"output {i}") for i, output in enumerate(rule.mappedOutput)),
+            tuple(_output(output, f"mapped output {i}") for i, output in enumerate(rule.mappedOutput)),
         )
     except InvalidEquationError as error:
         return Malformed(str(error))

@@ -1,8 +1,8 @@
 """A peer's rule as an equation: what each operator of TASO's vocabulary means here.
 
-The real meaning is taken, not TASO's arithmetic for testing: average pooling is a mean that counts padding (Table
-2.2 of the dissertation makes it a convolution with ``C_pool``), ``C_pool`` is 1/(kh kw), relu is max(x, 0).
-Padding ``same`` is symmetric. An operator with an activation is followed by it.
+The real meaning is taken, not TASO's arithmetic for testing: average pooling is a mean that counts padding
+(Table 2.2 of the dissertation makes it a convolution with ``C_pool``), ``C_pool`` is 1/(kh kw), relu is
+max(x, 0). Padding ``same`` is symmetric. An operator with an activation is followed by it.
 """
 
 from __future__ import annotations
@@ -83,17 +83,16 @@ def _require_expressible(graphs: PeerGraphs) -> None:
             windows = [operator.parameters.get(f"{n}_{d}", 1) for n in ("KERNEL", "STRIDE") for d in "HW"]
             if max(windows) > LARGEST_WINDOW:
                 raise UnsupportedError(
-                    f"{operator.kind}: windows larger than {LARGEST_WINDOW} are not judged, got {max(windows)}"
+                    f"{operator.kind}: a window of {max(windows)}, larger than {LARGEST_WINDOW}, is not judged"
                 )
         if len(operators) > MOST_OPERATORS:
             raise UnsupportedError(
                 f"the {side} has {len(operators)} operators, more than {MOST_OPERATORS} are not judged"
             )
         _require_small_tree(operators, side)
-    if len(set(graphs.outputs)) > MOST_OUTPUTS:
-        raise UnsupportedError(
-            f"more than {MOST_OUTPUTS} outputs are not judged, got {len(set(graphs.outputs))}"
-        )
+    count = len(set(graphs.outputs))
+    if count > MOST_OUTPUTS:
+        raise UnsupportedError(f"{count} outputs, more than {MOST_OUTPUTS} are not judged")
 
 
 def _require_small_tree(operators: Sequence[PeerOperator], side: str) -> None:
@@ -129,14 +128,10 @@ def _rank_conditions(graphs: PeerGraphs, ranks: Ranks, names: Sequence[str]) -> 
     factors = {operator.inputs[1] for operator in graphs.source if operator.kind == "MUL"}
     inputs = {tensor: None for operator in graphs.source for tensor in operator.inputs if tensor.operator < 0}
     for tensor in inputs:
-        rank, name = ranks.of("source", tensor), _input(tensor).name
-        if (
-            rank is not None
-            and name in names
-            and tensor not in factors
-            and not ranks.is_image("source", tensor)
-        ):
-            yield Condition(ConditionCall("rank", (ConditionName(name),)), "=", rank)
+        rank, name = ranks.of("source", tensor), ConditionName(_input(tensor).name)
+        implied = tensor in factors or ranks.is_image("source", tensor)
+        if rank is not None and not implied and name.name in names:
+            yield Condition(ConditionCall("rank", (name,)), "=", rank)
 
 
 class _Side:
