@@ -1,0 +1,304 @@
+"""All cases of an equation up to a bound, found by unification: ranks and values are tried, sizes are solved for.
+
+Depth first over the applications, inputs first. Ranks are tried for the inputs that an application meets first,
+values for its attribute variables; then its own inference is asked, with a symbol for every size, and each
+mismatch that it reports is solved for one symbol. Operators that compute with sizes (windows, groups, numbers of
+elements) get numbers first. At the end numbers are put in for the symbols that are left, every operator is asked
+again, and the conditions are checked: what comes out is well-typed whatever happened before.
+
+Implicit attributes (cuts of halves, shapes of constants) range over the bound; with given types of inputs they
+are those for which the types of both sides agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
+from superopt.ir.terms import AttributeVariable
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
+from superopt.ops.base import Operator
+from superopt.rewriting.conditions import holds
+from verifier.exhaustive.parameters import Bound
+from verifier.exhaustive.program import Case, Implicit, Program, Step
+
+IMPLICIT = "?"
+_NUMBERS_FIRST = frozenset(
+    ("conv", "avgpool", "maxpool", "enlarge", "kernel_response", "reshape", "broadcast")
+)
+_HALVES = ("split0", "split1")
+
+Sizes = Mapping[tuple[str, int], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known half-way: types of values, values of attribute variables, implicit attributes, cuts."""
+
+    types: tuple[TensorType | None, ...]
+    attributes: Mapping[str, object]
+    implicit: tuple[Implicit, ...] = ()
+    cuts: Mapping[tuple[int, int], Dimension] = field(default_factory=dict[tuple[int, int], Dimension])
+
+    def solved(self, assignment: Mapping[str, Dimension]) -> _State:
+        if not assignment:
+            return self
+        return _State(
+            tuple(t and t.substitute(assignment) for t in self.types),
+            self.attributes,
+            tuple(substituted(values, assignment) for values in self.implicit),
+            {place: substitute(cut, assignment) for place, cut in self.cuts.items()},
+        )
+
+    def with_input(self, place: int, type_: TensorType) -> _State:
+        types = (*self.types[:place], type_, *self.types[place + 1 :])
+        return _State(types, self.attributes, self.implicit, self.cuts)
+
+
+@dataclass(frozen=True)
+class TypingSearch:
+    """Restrictions of the bound: ``sizes`` of single axes of inputs, ``values`` of attribute variables."""
+
+    program: Program
+    bound: Bound
+    sizes: Sizes = field(default_factory=dict[tuple[str, int], Sequence[int]])
+    values: Mapping[str, Sequence[object]] = field(default_factory=dict[str, Sequence[object]])
+
+    def cases(self) -> Iterator[Case]:
+        """All well-typed cases in which the conditions hold, in an order that depends on nothing else."""
+        yield from self._extend(_State(self._declared(), {}), 0)
+
+    def _declared(self) -> tuple[TensorType | None, ...]:
+        types: dict[str, TensorType] = {}
+        for name, declared in self.program.equation.types:
+            element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
+            if element is None:
+                raise IllTypedError(f"{name}: unknown element type {declared.element}")
+            shape = tuple(d if isinstance(d, int) else symbol(d) for d in declared.shape)
+            types[name] = TensorType(element, shape)
+        return tuple(types.get(name) for name in self.program.names)
+
+    def _extend(self, state: _State, index: int) -> Iterator[Case]:
+        if index == len(self.program.steps):
+            yield from self._completed(state)
+            return
+        step = self.program.steps[index]
+        for ranked in self._ranked(step.inputs, state):
+            for sized in self._with_numbers(step, ranked):
+                for valued in self._valued(step, sized):
+                    for opened in self._opened(step, valued):
+                        typed = self._typed(step, opened)
+                        if typed is not None:
+                            yield from self._extend(typed, index + 1)
+
+    def _ranked(self, places: Iterable[int], state: _State) -> Iterator[_State]:
+        missing = [place for place in dict.fromkeys(places) if state.types[place] is None]
+        for ranks in itertools.product(range(self.bound.max_rank + 1), repeat=len(missing)):
+            ranked = state
+            for place, rank in zip(missing, ranks, strict=True):
+                ranked = ranked.with_input(place, self._fresh(self.program.names[place], rank))
+            yield ranked
+
+    def _fresh(self, name: str, rank: int) -> TensorType:
+        sizes: list[Dimension] = []
+        for axis in range(rank):
+            allowed = self.sizes.get((name, axis), ())
+            sizes.append(allowed[0] if len(allowed) == 1 else symbol(f"{name}.{axis}"))
+        return TensorType(ElementType.FLOAT, tuple(sizes))
+
+    def _with_numbers(self, step: Step, state: _State) -> Iterator[_State]:
+        if step.term.operator not in _NUMBERS_FIRST:
+            yield state
+            return
+        symbols = frozenset[str]().union(*(_known(state, place).symbols for place in step.inputs))
+        for numbers in self._numbers(symbols):
+            yield state.solved(numbers)
+
+    def _numbers(self, symbols: Iterable[str]) -> Iterator[dict[str, Dimension]]:
+        ordered = sorted(symbols)
+        ranges = [self._range(name) for name in ordered]
+        return (dict(zip(ordered, numbers, strict=True)) for numbers in itertools.product(*ranges))
+
+    def _range(self, name: str) -> Sequence[int]:
+        variable, _, axis = name.rpartition(".")
+        allowed = self.sizes.get((variable, int(axis))) if axis.isdecimal() and variable else None
+        return self.bound.sizes if allowed is None else allowed
+
+    def _valued(self, step: Step, state: _State) -> Iterator[_State]:
+        unknown = [
+            (attribute, value.name)
+            for attribute, value in step.term.attributes
+            if isinstance(value, AttributeVariable) and value.name not in state.attributes
+        ]
+        inputs = [_known(state, place) for place in step.inputs]
+        pools = [
+            self.values.get(name) or self.bound.values(step.term.operator, attribute, inputs)
+            for attribute, name in unknown
+        ]
+        for values in itertools.product(*pools):
+            chosen = dict(zip((name for _, name in unknown), values, strict=True))
+            attributes = {**state.attributes, **chosen}
+            yield _State(state.types, attributes, state.implicit, state.cuts)
+
+    def _opened(self, step: Step, state: _State) -> Iterator[_State]:
+        """States with symbols for implicit attributes; shapes at every rank."""
+        if not step.implicit:
+            yield _State(state.types, state.attributes, (*state.implicit, {}), state.cuts)
+            return
+        (name,) = step.implicit
+        if name == "shape":
+            low = _known(state, step.inputs[0]).rank if step.inputs else 0
+            for rank in range(low, self.bound.max_rank + 1):
+                shape = tuple(symbol(f"{IMPLICIT}{step.place}.{axis}") for axis in range(rank))
+                yield _State(state.types, state.attributes, (*state.implicit, {name: shape}), state.cuts)
+            return
+        cuts, size = state.cuts, cast("Dimension", symbol(f"{IMPLICIT}{step.place}"))
+        place = self._cut_place(step, state)
+        if place is not None:
+            size = cuts.get(place, size)
+            cuts = {**cuts, place: size}
+        yield _State(state.types, state.attributes, (*state.implicit, {name: size}), cuts)
+
+    def _cut_place(self, step: Step, state: _State) -> tuple[int, int] | None:
+        """What is cut and along which axis; the halves of a concat along its own axis are its operands."""
+        if step.term.operator not in _HALVES:
+            return None
+        (whole,) = step.inputs
+        rank = _known(state, whole).rank
+        axis = self._axis(step, state)
+        return (whole, axis % rank) if axis is not None and -rank <= axis < rank else None
+
+    def _axis(self, step: Step, state: _State) -> int | None:
+        value = step.term.attribute("axis")
+        axis = state.attributes[value.name] if isinstance(value, AttributeVariable) else value
+        return axis if isinstance(axis, int) else None
+
+    def _typed(self, step: Step, state: _State) -> _State | None:
+        """The state with the type of the step's value, sizes solved for; None when it is ill-typed."""
+        while True:
+            try:
+                operator = self.program.operator(step, state.attributes, state.implicit[-1])
+                types = [_known(state, place) for place in step.inputs]
+                (output,) = operator.infer(*types)
+            except DimensionMismatchError as mismatch:
+                assignment = _solution(mismatch)
+                if not assignment:
+                    return None
+                state = state.solved(assignment)
+            except IllTypedError:
+                return None
+            else:
+                return _State(
+                    (*state.types, output), state.attributes, state.implicit, self._cuts(step, state)
+                )
+
+    def _cuts(self, step: Step, state: _State) -> Mapping[tuple[int, int], Dimension]:
+        if step.term.operator != "concat" or len(step.inputs) != 2:
+            return state.cuts
+        first, axis = _known(state, step.inputs[0]), self._axis(step, state)
+        if axis is None:
+            return state.cuts
+        return {**state.cuts, (step.place, axis % first.rank): first.shape[axis]}
+
+    def _completed(self, state: _State) -> Iterator[Case]:
+        """Numbers for the symbols that are left."""
+        for ranked in self._ranked(range(len(self.program.names)), state):
+            solved = self._outputs_solved(ranked)
+            if solved is None:
+                continue
+            inputs = cast("tuple[TensorType, ...]", solved.types[: len(self.program.names)])
+            named = [type_.symbols for type_ in inputs]
+            named.extend(_symbols(values) for values in solved.implicit)
+            for numbers in self._numbers(frozenset[str]().union(*named)):
+                case = self.case(
+                    tuple(t.substitute(numbers) for t in inputs),
+                    solved.attributes,
+                    [substituted(values, numbers) for values in solved.implicit],
+                )
+                if case is not None:
+                    yield case
+
+    def _outputs_solved(self, state: _State) -> _State | None:
+        """Implicit sizes solved so that output types agree; sizes of inputs stay as they are."""
+        for left, right in self.program.outputs:
+            if self.program.has_implicit and _known(state, left).rank != _known(state, right).rank:
+                continue
+            pairs = zip(_known(state, left).shape, _known(state, right).shape, strict=False)
+            for index in range(len(list(pairs))):
+                one, two = _known(state, left).shape[index], _known(state, right).shape[index]
+                own = (name for name in symbols_of(one) | symbols_of(two) if not name.startswith(IMPLICIT))
+                state = state.solved(solve(one, two, frozenset(own)) or {})
+        return state
+
+    def case(
+        self, types: tuple[TensorType, ...], attributes: Mapping[str, object], implicit: Sequence[Implicit]
+    ) -> Case | None:
+        """The case with these types; None when it is ill-typed, out of bounds, or a condition does not hold."""
+        if not self._within_bound(types):
+            return None
+        try:
+            operators = [
+                self.program.operator(step, attributes, values)
+                for step, values in zip(self.program.steps, implicit, strict=True)
+            ]
+            inferred = self.program.inferred(types, operators)
+        except IllTypedError:
+            return None
+        if not all(size > 0 for type_ in inferred for size in cast("tuple[int, ...]", type_.shape)):
+            return None
+        named = dict(zip(self.program.names, types, strict=True))
+        if not all(holds(condition, named, attributes) for condition in self.program.equation.conditions):
+            return None
+        outputs = [(inferred[left], inferred[right]) for left, right in self.program.outputs]
+        return Case(
+            types,
+            attributes,
+            tuple(operators),
+            tuple(left for left, _ in outputs),
+            all(left == right for left, right in outputs),
+        )
+
+    def _within_bound(self, types: Sequence[TensorType]) -> bool:
+        for name, type_ in zip(self.program.names, types, strict=True):
+            for axis, size in enumerate(type_.shape):
+                if size not in self.sizes.get((name, axis), self.bound.sizes):
+                    return False
+        return True
+
+
+def substituted(values: Implicit, assignment: Mapping[str, Dimension]) -> Implicit:
+    """Implicit attributes with symbols replaced."""
+    return {
+        name: tuple(substitute(size, assignment) for size in value)
+        if isinstance(value, tuple)
+        else substitute(value, assignment)
+        for name, value in values.items()
+    }
+
+
+def _symbols(values: Implicit) -> frozenset[str]:
+    parts = (value if isinstance(value, tuple) else (value,) for value in values.values())
+    return frozenset(name for part in parts for size in part for name in symbols_of(size))
+
+
+def _known(state: _State, place: int) -> TensorType:
+    type_ = state.types[place]
+    if type_ is None:
+        raise IllTypedError(f"the type of value {place} is not known yet")
+    return type_
+
+
+def _solution(mismatch: DimensionMismatchError) -> Mapping[str, Dimension] | None:
+    """Implicit symbols are solved for first."""
+    left, right = mismatch.left, mismatch.right
+    own = (name for name in symbols_of(left) | symbols_of(right) if not name.startswith(IMPLICIT))
+    return solve(left, right, frozenset(own)) or solve(left, right)
+
+
+def known_operators(case: Case) -> tuple[Operator, ...]:
+    """The operators of a case, in the order of the steps."""
+    return case.operators
