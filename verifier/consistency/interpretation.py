@@ -1,0 +1,241 @@
+"""What terms and steps are when their variables have types and values: well-typed or not, equal or not.
+
+Every term and every step is typed by itself. So one term whose types leave something open (``split0(x)``,
+``ones()``) may be one operator in one step and another in the next; ``classify`` tells a chain that passes
+through such a term from one that a single typing carries.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.domains import Array, FieldArray, FloatDomain, PrimeFieldDomain
+from superopt.equations import format_condition, format_term
+from superopt.errors import IllTypedError, UnsupportedError
+from superopt.ir.terms import (
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    variables,
+)
+from superopt.ir.types import TensorType
+from superopt.ops.terms import application
+from superopt.rewriting.conditions import as_declared, holds
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.rewriting.typing import Typing, infer_terms
+from verifier.chain import instantiated
+from verifier.congruence import Congruence
+from verifier.consistency.overlaps import has_open_shape
+from verifier.solver import Step
+
+RELATIVE_TOLERANCE = 1e-6
+_STACK = 2
+
+
+class Kind(enum.StrEnum):
+    """How a falsehood follows: in the algebra of typed tensors, or only where types are forgotten.
+
+    ``typed``: one typing carries every step, so one of the axioms is false. ``implicit``: every step is
+    well-typed and its condition holds, but what types determine (where a half is cut) is another thing in
+    another step. ``shapeless``: some step has no type, or breaks a condition, or passes through a term that
+    has several types (``ones()``); such steps are struck out of proofs.
+    """
+
+    TYPED = "typed"
+    IMPLICIT = "implicit"
+    SHAPELESS = "shapeless"
+
+
+@dataclass(frozen=True)
+class TypedStep:
+    """An axiom's instance with the typing of its sides."""
+
+    equation: Equation
+    typing: Typing
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A term's typing by itself and its value: exact residues, and floats (which may be undefined)."""
+
+    typing: Typing
+    type: TensorType
+    residues: npt.NDArray[np.int64]
+    floats: Array
+
+
+class Interpretation:
+    """Types and random values of tensor variables, values of attribute variables; sizes are numbers."""
+
+    def __init__(
+        self, types: Mapping[str, TensorType], attributes: Mapping[str, object], seed: int = 0
+    ) -> None:
+        self.types = types
+        self.attributes = attributes
+        generator = np.random.default_rng(seed)
+        shapes = {name: cast("tuple[int, ...]", types[name].shape) for name in sorted(types)}
+        self._field = PrimeFieldDomain()
+        self._residues: dict[str, FieldArray] = {
+            name: self._field.random(generator, _STACK, shape) for name, shape in shapes.items()
+        }
+        self._floats: dict[str, Array] = {
+            name: np.round(generator.normal(size=(_STACK, *shape)) * 2, 3) for name, shape in shapes.items()
+        }
+        self._concrete: dict[Term, Term] = {}
+        self._steps: dict[Step, TypedStep | str] = {}
+        self._meanings: dict[Term, Meaning | None] = {}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {type_}" for name, type_ in sorted(self.types.items()))
+
+    def concrete(self, term: Term) -> Term:
+        """The term with values for attribute variables."""
+        found = self._concrete.get(term)
+        if found is None:
+            if isinstance(term, Variable):
+                found = term
+            else:
+                values = {name: self.value(value) for name, value in term.attributes}
+                found = application(term.operator, values, *(self.concrete(child) for child in term.inputs))
+            self._concrete[term] = found
+        return found
+
+    def value(self, value: AttributeTerm) -> AttributeTerm:
+        """An attribute's value; raises IllTypedError for a variable without one."""
+        if not isinstance(value, AttributeVariable):
+            return value
+        if value.name not in self.attributes:
+            raise IllTypedError(f"the attribute variable {value.name} has no value")
+        return cast("AttributeTerm", self.attributes[value.name])
+
+    def step(self, axiom: Equation, step: Step) -> TypedStep | str:
+        """The instance typed by itself, or why it does not count as an instance of the axiom."""
+        if step not in self._steps:
+            self._steps[step] = self._typed(axiom, step)
+        return self._steps[step]
+
+    def meaning(self, term: Term) -> Meaning | None:
+        """The term by itself; None when it is ill-typed, has several types, or has no value."""
+        if term not in self._meanings:
+            self._meanings[term] = self._evaluated(term)
+        return self._meanings[term]
+
+    def _typed(self, axiom: Equation, step: Step) -> TypedStep | str:
+        try:
+            terms = {name: self.concrete(term) for name, term in step.terms}
+            attributes = {name: self.value(value) for name, value in step.attributes}
+            grounded = instantiated(axiom, Step(step.axiom, tuple(terms.items()), tuple(attributes.items())))
+            sides = (*grounded.left, *grounded.right, *terms.values())
+            pairs = list(zip(grounded.left, grounded.right, strict=True))
+            typing = infer_terms(sides, self._needed(sides), equal=pairs)
+        except IllTypedError as error:
+            return str(error)
+        types = {name: typing.types[term] for name, term in terms.items()}
+        if not _are_numbers(typing):
+            return "a size is not determined, or not positive"
+        if not as_declared(axiom.types, types):
+            return "the types are not as declared"
+        broken = (c for c in axiom.conditions if not holds(c, types, attributes))
+        return next(
+            (f"where {format_condition(c)} does not hold" for c in broken), TypedStep(grounded, typing)
+        )
+
+    def _evaluated(self, term: Term) -> Meaning | None:
+        try:
+            term = self.concrete(term)
+            typing = infer_terms((term,), self._needed((term,)))
+            if has_open_shape(term) or typing.unresolved or not _are_numbers(typing):
+                return None
+            with np.errstate(all="ignore"):
+                (exact,) = evaluate_terms((term,), typing, self._field, self._residues)
+                (floats,) = evaluate_terms((term,), typing, FloatDomain(np.float64), self._floats)
+        except (IllTypedError, UnsupportedError):
+            return None
+        return Meaning(typing, typing.types[term], exact.residue, floats)
+
+    def _needed(self, terms: Sequence[Term]) -> dict[str, TensorType]:
+        return {name: self.types[name] for name in variables(*terms)}
+
+
+def difference(left: Meaning, right: Meaning) -> str | None:
+    """How two values differ, None when they do not or when only one kind of number says so.
+
+    Elements that one side leaves undefined are left out: an equation between partial functions is judged
+    where both are defined.
+    """
+    if left.type != right.type:
+        return f"one has type {left.type}, the other {right.type}"
+    residues = np.broadcast_arrays(left.residues, right.residues)
+    if np.array_equal(*residues):
+        return None
+    a, b = np.broadcast_arrays(left.floats, right.floats)
+    finite = np.isfinite(a) & np.isfinite(b)
+    a, b = np.where(finite, a, 0), np.where(finite, b, 0)
+    wrong = np.argwhere(np.abs(a - b) > RELATIVE_TOLERANCE * (1 + np.max(np.abs(a), initial=0)))
+    if not len(wrong):
+        return None
+    place = tuple(int(index) for index in wrong[0])
+    return f"at {list(place[1:])} one is {a[place]:.6g}, the other {b[place]:.6g}"
+
+
+def classify(
+    interpretation: Interpretation,
+    axioms: Mapping[str, Equation],
+    steps: Sequence[Step],
+    left: Term,
+    right: Term,
+) -> tuple[Kind, str]:
+    """How the steps make both terms equal, and in words why it is no more than that."""
+    typed_steps: list[TypedStep] = []
+    for step in steps:
+        typed = interpretation.step(axioms[step.axiom], step)
+        if isinstance(typed, str):
+            return Kind.SHAPELESS, f"{step.axiom} does not apply there: {typed}"
+        typed_steps.append(typed)
+    if _connected_by_types(interpretation, typed_steps, left, right):
+        return Kind.TYPED, "every step is well-typed and its condition holds"
+    sides = (s for typed in typed_steps for s in (*typed.equation.left, *typed.equation.right))
+    bridge = next((side for side in sides if interpretation.meaning(side) is None), None)
+    if bridge is not None:
+        return Kind.SHAPELESS, f"{format_term(bridge)} has several types, and the steps need two of them"
+    return Kind.IMPLICIT, "every step is well-typed, but types determine a term differently in two steps"
+
+
+def _connected_by_types(
+    interpretation: Interpretation, steps: Sequence[TypedStep], left: Term, right: Term
+) -> bool:
+    closure = Congruence()
+    for step in steps:
+        for one, other in zip(step.equation.left, step.equation.right, strict=True):
+            closure.merge(resolved(closure, one, step.typing), resolved(closure, other, step.typing))
+    meanings = [interpretation.meaning(term) for term in (left, right)]
+    numbers = [
+        resolved(closure, interpretation.concrete(term), meaning.typing)
+        for term, meaning in zip((left, right), meanings, strict=True)
+        if meaning is not None
+    ]
+    return len(numbers) == 2 and closure.equal(*numbers)
+
+
+def resolved(closure: Congruence, term: Term, typing: Typing) -> int:
+    """The number of a term whose operators have every attribute, sizes included."""
+    if isinstance(term, Variable):
+        return closure.node(term.name, ())
+    return closure.node(
+        typing.operators[term], tuple(resolved(closure, child, typing) for child in term.inputs)
+    )
+
+
+def _are_numbers(typing: Typing) -> bool:
+    return all(isinstance(size, int) and size > 0 for type_ in typing.types.values() for size in type_.shape)
+
+
+__all__ = ["Interpretation", "Kind", "Meaning", "TypedStep", "classify", "difference", "resolved"]
