@@ -1,8 +1,9 @@
-"""The checker of certificates: replays each link under an instance of the rule, typing every term anew.
+"""The checker of certificates: each link is replaced in the text, then typed under instances of the rule.
 
-No prover takes part. A term is *resolved*: every operator with all its attributes, sizes included, so that
-``ones`` of one shape is not ``ones`` of another. Types come from the operators' own ``infer`` alone. Sizes
-may be symbols: equal sizes are then equal polynomials, and no symbol of the rule is solved for.
+No prover takes part. First the chain is checked as it is written, attribute variables as such. Then it is
+replayed under each instance on *resolved* terms: every operator with all its attributes, sizes included, so
+that ``ones`` of one shape is not ``ones`` of another. Types come from the operators' own ``infer`` alone.
+Sizes may be symbols: equal sizes are then equal polynomials, and no symbol of the rule is solved for.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ def replay(
         return "no instance to replay under"
     if len(certificate.chains) != len(goal.left):
         return f"expected {len(goal.left)} chains, got {len(certificate.chains)}"
+    try:
+        for output, chain in enumerate(certificate.chains):
+            _require_written(goal.left[output], goal.right[output], chain, axioms, f"output {output}")
+    except (SuperoptError, RecursionError) as error:
+        return str(error)
     for instance in instances:
         place = "the rule"
         try:
@@ -64,16 +70,45 @@ def replay(
                 for number, link in enumerate(chain, 1):
                     place = f"output {output}, link {number} ({link.axiom})"
                     current = replayer.after(current, link)
-                if current is not replayer.side(goal.right[output]):
-                    end = format_term(goal.right[output])
-                    raise IllTypedError(f"the chain does not end at {end}, sizes included")
+                place = f"output {output}, end"
+                same = current is replayer.side(goal.right[output])
+                _require(same, "the last term has other sizes than the right side")
         except (SuperoptError, ArithmeticError, RecursionError) as error:
             return f"{place}: {error} (under {instance})"
     return ""
 
 
+def _require_written(
+    left: Term, right: Term, chain: Sequence[Link], axioms: Mapping[str, Equation], where: str
+) -> None:
+    """Raises IllTypedError unless the text of each link follows from the text before it."""
+    current = left
+    for number, link in enumerate(chain, 1):
+        place = f"{where}, link {number} ({link.axiom})"
+        axiom = axioms.get(link.axiom)
+        if axiom is None:
+            raise IllTypedError(f"{place}: there is no such axiom")
+        _require(0 <= link.output < len(axiom.left), f"{place}: the axiom has no pair {link.output}")
+        sides = (*axiom.left, *axiom.right)
+        terms, values = dict(link.terms), dict(link.attributes)
+        named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
+        _require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
+        source, target = (_filled(side, terms, values) for side in _sides(axiom, link))
+        part: Term | None = current
+        for index in link.path:
+            inputs = part.inputs if isinstance(part, Application) else ()
+            part = inputs[index] if 0 <= index < len(inputs) else None
+        if part != source:
+            raise IllTypedError(f"{place}: expected {format_term(source)} at {link.path}")
+        current = _put(current, link.path, target)
+        if current != link.term:
+            raise IllTypedError(f"{place}: what follows is {format_term(current)}")
+    if current != right:
+        raise IllTypedError(f"{where}: the chain does not end at {format_term(right)}")
+
+
 class _Replayer:
-    """One goal under one instance."""
+    """One goal under one instance; the chains are known to be right as they are written."""
 
     def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
         self._axioms = axioms
@@ -94,69 +129,56 @@ class _Replayer:
         return self._resolved(term, self._instance.typing.operators, {})
 
     def after(self, whole: _Resolved, link: Link) -> _Resolved:
-        """The term after one link; raises IllTypedError where the link is no step from ``whole``."""
+        """The term after one link; raises IllTypedError where the axiom does not say that it is equal."""
         changed = self._changed(whole, link.path, link)
         _require(changed.type == whole.type, "the type of the whole term changes")
-        if not self._says(link.term, changed):
-            raise IllTypedError(f"what follows is not {format_term(link.term)}")
         return changed
 
     def _changed(self, node: _Resolved, path: tuple[int, ...], link: Link) -> _Resolved:
         if not path:
-            return self._other_side(node, link)
-        _require(0 <= path[0] < len(node.inputs), f"there is no subterm at {link.path}")
+            return self._other_side(node, self._axioms[link.axiom], link)
         inputs = list(node.inputs)
         inputs[path[0]] = self._changed(inputs[path[0]], path[1:], link)
         return self._node(node.head, tuple(inputs))
 
-    def _other_side(self, node: _Resolved, link: Link) -> _Resolved:
+    def _other_side(self, node: _Resolved, axiom: Equation, link: Link) -> _Resolved:
         """What the axiom makes of a subterm: a side fits, all sides are well-typed, its conditions hold."""
-        axiom = self._axioms.get(link.axiom)
-        if axiom is None:
-            raise IllTypedError("there is no such axiom")
-        _require(0 <= link.output < len(axiom.left), f"the axiom has no pair {link.output}")
         sides = (*axiom.left, *axiom.right)
+        source, target = _sides(axiom, link)
         terms = {name: _filled(term, {}, self._values) for name, term in link.terms}
         values = {name: _value(value, self._values) for name, value in link.attributes}
-        named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
-        _require(named, "expected a value for each variable of the axiom and for no other name")
-        source = (axiom.right if link.backwards else axiom.left)[link.output]
-        target = (axiom.left if link.backwards else axiom.right)[link.output]
-
         matched = list(_matched(source, node))
         bound: dict[str, _Resolved] = {}
         for term, part in matched:
             if isinstance(term, Variable):
-                _require(bound.setdefault(term.name, part) is part, f"{term.name} stands for two terms")
-                _require(self._says(terms[term.name], part), f"{term.name} stands for another term")
+                same = bound.setdefault(term.name, part) is part
+                _require(same, f"{term.name} stands for two terms, whose sizes differ")
         parts = {f"{name} of the axiom": part for name, part in bound.items()}
         mixed = {n: Variable(f"{n} of the axiom") if n in bound else term for n, term in terms.items()}
         filled = {side: _filled(side, mixed, values) for side in sides}
+        pairs = [(filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)]
         operators: Mapping[Application, Operator] = {}
         if any(map(_leaves_sizes_out, subterms(*filled.values()))):
-            equal = [
-                (filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)
-            ]
             pinned = [(_filled(term, mixed, values), part.type) for term, part in matched]
             written = {_filled(t, mixed, values): _filled(t, terms, values) for t in subterms(*sides)}
             written |= {term: term for term in subterms(*mixed.values()) if term not in written}
-            operators = self._operators(equal, pinned, written, parts)
+            operators = self._operators(pairs, pinned, written, parts)
 
-        resolved = {side: self._resolved(term, operators, parts) for side, term in filled.items()}
-        for left, right in zip(axiom.left, axiom.right, strict=True):
-            _require(resolved[left].type == resolved[right].type, "the sides of the axiom differ in type")
+        for pair in pairs:
+            left, right = (self._resolved(term, operators, parts).type for term in pair)
+            _require(left == right, "the sides of the axiom differ in type")
         types = {name: self._resolved(term, operators, parts).type for name, term in mixed.items()}
         _require(as_declared(axiom.types, types), "the types are not as the axiom declares")
         for condition in axiom.conditions:
             if not holds(condition, types, values):
                 raise IllTypedError(f"the axiom needs {format_condition(condition)}")
-        if resolved[source] is not node:
-            raise IllTypedError(f"{format_term(source)} is another term here")
-        return resolved[target]
+        fits = self._resolved(filled[source], operators, parts) is node
+        _require(fits, "the axiom speaks of other sizes")
+        return self._resolved(filled[target], operators, parts)
 
     def _operators(
         self,
-        equal: Sequence[tuple[Term, Term]],
+        pairs: Sequence[tuple[Term, Term]],
         pinned: Sequence[tuple[Term, TensorType]],
         written: Mapping[Term, Term],
         parts: Mapping[str, _Resolved],
@@ -165,30 +187,27 @@ class _Replayer:
 
         ``written`` says how each term of the axiom's instance is written with the rule's own variables.
         """
-        terms = tuple(term for pair in equal for term in pair)
+        sides = tuple(term for pair in pairs for term in pair)
         types = {**self._instance.types, **{name: part.type for name, part in parts.items()}}
         reason = ""
-        for known in self._suggestions(equal, written):
+        for known in self._suggestions([(written[left], written[right]) for left, right in pairs]):
             chosen = [(term, known[own]) for term, own in written.items() if own in known]
             try:
-                typing = infer_terms(terms, types, equal=[*equal, *pinned, *chosen], fixed=self._fixed)
+                typing = infer_terms(sides, types, equal=[*pairs, *pinned, *chosen], fixed=self._fixed)
             except IllTypedError as error:
                 reason = str(error)
             else:
                 if not typing.unresolved:
                     return typing.operators
-                reason = "sizes of the term that comes in may be any"
+                reason = "the sizes of a term that comes in may be any"
         raise IllTypedError(reason)
 
-    def _suggestions(
-        self, equal: Sequence[tuple[Term, Term]], written: Mapping[Term, Term]
-    ) -> Iterator[Mapping[Term, TensorType]]:
+    def _suggestions(self, pairs: Sequence[tuple[Term, Term]]) -> Iterator[Mapping[Term, TensorType]]:
         """Types of terms as they are written: in the rule; none; where a half of a concat shows its cut."""
         yield self._own
         yield {}
-        sides = [(written[left], written[right]) for left, right in equal]
-        terms = tuple(term for pair in sides for term in pair)
-        yield infer_terms(terms, self._instance.types, equal=sides, fixed=self._fixed).types
+        sides = tuple(term for pair in pairs for term in pair)
+        yield infer_terms(sides, self._instance.types, equal=pairs, fixed=self._fixed).types
 
     def _resolved(
         self, term: Term, operators: Mapping[Application, Operator], parts: Mapping[str, _Resolved]
@@ -196,15 +215,15 @@ class _Replayer:
         if isinstance(term, Variable):
             return parts.get(term.name) or self._node(term.name, ())
         inputs = tuple(self._resolved(child, operators, parts) for child in term.inputs)
+        values = tuple((name, _value(value, self._values)) for name, value in term.attributes)
         operator = operators.get(term)
-        if operator is None:
-            operator = _operator(term.operator, term.attributes)
-        elif not self._is(term, operator):
-            raise IllTypedError(f"{format_term(term)} is typed as {operator}")
-        return self._node(operator, inputs)
+        if operator is not None:
+            given = {name for name, _ in values}
+            values += tuple((n, getattr(operator, n)) for n in operator.implicit if n not in given)
+        return self._node(_operator(term.operator, values), inputs)
 
     def _node(self, head: str | Operator, inputs: tuple[_Resolved, ...]) -> _Resolved:
-        """The one object for this term; made only when it is well-typed and all sizes are positive."""
+        """The one object for this term; made only when it is well-typed and all its sizes are positive."""
         key = (type(head), head, *map(id, inputs))
         node = self._nodes.get(key)
         if node is None:
@@ -213,47 +232,24 @@ class _Replayer:
             (type_,) = outputs
             if type_ is None:
                 raise IllTypedError(f"there is no variable {head}")
-            sizes = [*type_.shape, *_rest_of_half(head, types)]
-            if not all(map(self._sizes.is_positive, sizes)):
+            if not all(map(self._sizes.is_positive, (*type_.shape, *_halves(head, types)))):
                 raise IllTypedError(f"{type_} may be empty")
             node = self._nodes[key] = _Resolved(head, inputs, type_)
         return node
 
-    def _says(self, term: Term, node: _Resolved) -> bool:
-        """Whether the text of a term, which leaves sizes out, is that of the resolved one."""
-        if isinstance(term, Variable) or isinstance(node.head, str):
-            return isinstance(term, Variable) and term.name == node.head
-        return (
-            self._is(term, node.head)
-            and len(term.inputs) == len(node.inputs)
-            and all(self._says(child, part) for child, part in zip(term.inputs, node.inputs, strict=True))
-        )
 
-    def _is(self, term: Application, operator: Operator) -> bool:
-        """Whether the operator has the name and attributes of the term; sizes left out may be any."""
-        if term.operator != operator.name:
-            return False
-        given = tuple((name, _value(value, self._values)) for name, value in term.attributes)
-        left_out = tuple((n, getattr(operator, n)) for n in operator.implicit if term.attribute(n) is None)
-        return _operator(term.operator, (*given, *left_out)) == operator
-
-
-@lru_cache(maxsize=4096)
-def _operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> Operator:
-    return operator_from_attributes(name, dict(attributes))
+def _sides(axiom: Equation, link: Link) -> tuple[Term, Term]:
+    """What the link replaces and by what."""
+    left, right = axiom.left[link.output], axiom.right[link.output]
+    return (right, left) if link.backwards else (left, right)
 
 
 def _matched(pattern: Term, node: _Resolved) -> Iterator[tuple[Term, _Resolved]]:
-    """Each subterm of an axiom's side with what stands in its place; raises IllTypedError."""
+    """Each subterm of an axiom's side with what stands in its place."""
     yield pattern, node
-    if isinstance(pattern, Variable):
-        return
-    name = node.head if isinstance(node.head, str) else node.head.name
-    fits = not isinstance(node.head, str) and pattern.operator == name
-    if not fits or len(pattern.inputs) != len(node.inputs):
-        raise IllTypedError(f"expected {pattern.operator}, got {name}")
-    for child, part in zip(pattern.inputs, node.inputs, strict=True):
-        yield from _matched(child, part)
+    if isinstance(pattern, Application):
+        for child, part in zip(pattern.inputs, node.inputs, strict=True):
+            yield from _matched(child, part)
 
 
 def _filled(term: Term, terms: Mapping[str, Term], values: Mapping[str, AttributeTerm]) -> Term:
@@ -272,6 +268,19 @@ def _value(value: AttributeTerm, values: Mapping[str, AttributeTerm]) -> Attribu
     return values[value.name]
 
 
+def _put(whole: Term, path: tuple[int, ...], part: Term) -> Term:
+    if not path or isinstance(whole, Variable):
+        return part
+    inputs = list(whole.inputs)
+    inputs[path[0]] = _put(inputs[path[0]], path[1:], part)
+    return Application(whole.operator, whole.attributes, tuple(inputs))
+
+
+@lru_cache(maxsize=4096)
+def _operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> Operator:
+    return operator_from_attributes(name, dict(attributes))
+
+
 def _leaves_sizes_out(term: Term) -> bool:
     """Whether the operator has attributes that only types determine."""
     return isinstance(term, Application) and any(
@@ -284,10 +293,10 @@ def _own_sizes(typing: Typing) -> Iterator[Dimension]:
     for type_ in typing.types.values():
         yield from type_.shape
     for term, operator in typing.operators.items():
-        yield from _rest_of_half(operator, tuple(typing.types[child] for child in term.inputs))
+        yield from _halves(operator, tuple(typing.types[child] for child in term.inputs))
 
 
-def _rest_of_half(head: str | Operator, types: tuple[TensorType, ...]) -> tuple[Dimension, ...]:
+def _halves(head: str | Operator, types: tuple[TensorType, ...]) -> tuple[Dimension, ...]:
     """The sizes of both halves where one is taken: neither may be empty."""
     return (head.size, types[0].shape[head.axis] - head.size) if isinstance(head, Half) else ()
 
