@@ -6,6 +6,7 @@ every size a symbol but those of kernels: what holds of it holds for all sizes.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,31 +49,30 @@ class Instance:
 
 
 class InstanceSampler:
-    """A stream of well-typed instances of one equation, the same for the same seed."""
+    """Well-typed instances of one equation, the same for the same seed; schemes are searched for once."""
 
     def __init__(self, equation: Equation, seed: int) -> None:
         self.equation = equation
         self._random = random.Random(seed)
-        self._search = SchemeSearch(equation, self._random)
+        self._search = iter(SchemeSearch(equation, self._random))
+        self._schemes: list[Scheme] = []
         self._applications = tuple(applications(*equation.left, *equation.right))
         self._names = variables(*equation.left, *equation.right)
         self._kernels = frozenset(_kernel_symbols(self._applications))
 
     def schemes(self, count: int) -> Iterator[Scheme]:
-        """Up to ``count`` random schemes, repetitions included."""
-        return self._search.schemes(count)
+        """Up to ``count`` different schemes, from the first one every time."""
+        for number in range(count):
+            if number == len(self._schemes):
+                self._schemes.extend(itertools.islice(self._search, 1))
+            if number == len(self._schemes):
+                return
+            yield self._schemes[number]
 
     def instances(self, schemes: int, per_scheme: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
-        """Instances whose tensors have at most ``largest`` elements and whose conditions hold.
-
-        There are ``per_scheme`` for schemes that differ in ranks or attribute values, and one for each
-        repetition.
-        """
-        met: set[object] = set()
+        """Instances whose tensors have at most ``largest`` elements and whose conditions hold."""
         for scheme in self.schemes(schemes):
-            wanted = 1 if scheme.kind in met else per_scheme
-            met.add(scheme.kind)
-            yield from self.concrete(scheme, wanted, largest)
+            yield from self.concrete(scheme, per_scheme, largest)
 
     def concrete(self, scheme: Scheme, count: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
         """Up to ``count`` instances of one scheme; none when numbers that fit are hard to find."""

@@ -57,7 +57,12 @@ def refute(equation: Equation, effort: Effort = Effort(), seed: int = 0) -> Refu
 
     ``suspicious`` names an instance on which the field differs and floats do not: nothing is known then.
     """
-    sampler = InstanceSampler(equation, seed_of(equation, seed))
+    return refute_on(InstanceSampler(equation, seed_of(equation, seed)), effort, seed)
+
+
+def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refutation:
+    """``refute`` for the equation of a sampler, on its instances."""
+    equation = sampler.equation
     generator = np.random.default_rng(seed_of(equation, seed + 1))
     agreed: list[Instance] = []
     suspicious: str | None = None

@@ -36,6 +36,7 @@ from verifier.requirements import impose, solve_rounded
 RANKS = (2, 4, 3, 1, 0, 5)
 _GROUPS = ((2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (3, 1, 2), (2, 2, 2))
 _TRIES_PER_SCHEME = 200
+_FAILURES = 8
 _VALUES_PER_ATTRIBUTE = 4
 _HALVES = ("split0", "split1")
 _MISSING, _UNKNOWN = -1, -2
@@ -53,9 +54,11 @@ class Scheme:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What tells schemes apart but for sizes: ranks and attribute values."""
-        ranks = tuple((name, type_.rank) for name, type_ in sorted(self.types.items()))
-        return (*ranks, *((name, repr(value)) for name, value in sorted(self.attributes.items())))
+        """What tells schemes apart: types and attribute values."""
+        return (
+            *(f"{name}: {type_}" for name, type_ in sorted(self.types.items())),
+            *((name, repr(value)) for name, value in sorted(self.attributes.items())),
+        )
 
 
 @dataclass(frozen=True)
@@ -92,18 +95,20 @@ class SchemeSearch:
         self._tries = 0
         self._counter = itertools.count()
 
-    def schemes(self, count: int) -> Iterator[Scheme]:
-        """Up to ``count``, repetitions included; gives up when eight searches in a row find none."""
+    def __iter__(self) -> Iterator[Scheme]:
+        """Different schemes; gives up when eight searches in a row find nothing new."""
+        met: set[object] = set()
         failures = 0
-        for _ in range(count):
+        while failures < _FAILURES:
             self._tries = _TRIES_PER_SCHEME
             self._order = self._random.choice(self._orders)
             scheme = self._extend(_State(self._declared(), {}, {}), 0)
-            failures = 0 if scheme else failures + 1
-            if scheme is not None:
+            if scheme is None or scheme.kind in met:
+                failures += 1
+            else:
+                failures = 0
+                met.add(scheme.kind)
                 yield scheme
-            elif failures == 8:
-                return
 
     def _declared(self) -> dict[Term, TensorType]:
         types: dict[Term, TensorType] = {}

@@ -7,8 +7,9 @@ Attribute variables of the goal are constants about which nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from superopt.ir.terms import (
     Application,
@@ -154,20 +155,20 @@ def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
 
 def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[Equation, ...]:
     """The axioms about operators of the goal, or of what axioms make of it, ``rounds`` times over."""
-    known = _operators((*goal.left, *goal.right))
+    known = _operators(goal.left) | _operators(goal.right)
+    sides = [(_operators(axiom.left), _operators(axiom.right)) for axiom in axioms]
     for _ in range(rounds):
-        reached: set[str] = set()
-        for axiom in axioms:
-            for side in (axiom.left, axiom.right):
-                own = _operators(side)
-                if own and own <= known:
-                    reached |= _operators((*axiom.left, *axiom.right))
-        known |= reached
-    return tuple(axiom for axiom in axioms if _operators((*axiom.left, *axiom.right)) <= known)
+        known = known.union(
+            *(left | right for left, right in sides if (left and left <= known) or (right and right <= known))
+        )
+    return tuple(
+        a for a, (left, right) in zip(axioms, sides, strict=True) if left <= known and right <= known
+    )
 
 
-def _operators(terms: Iterable[Term]) -> set[str]:
-    return {term.operator for term in applications(*terms)}
+@lru_cache(maxsize=65536)
+def _operators(terms: tuple[Term, ...]) -> frozenset[str]:
+    return frozenset(term.operator for term in applications(*terms))
 
 
 def _sorts_of_variables(terms: Sequence[Term]) -> dict[str, str]:

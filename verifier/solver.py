@@ -96,13 +96,23 @@ def _run(
 
 def core(goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits) -> tuple[Step, ...] | None:
     """Steps, few of them, that imply the goal by congruence alone; None when all together do not."""
+    enough = _sufficient(goal, steps, limits, minimise=False)
+    if enough is None or len(enough) < 2:
+        return enough
+    grounded = dict(steps)
+    return _sufficient(goal, [(step, grounded[step]) for step in enough], limits, minimise=True) or enough
+
+
+def _sufficient(
+    goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits, *, minimise: bool
+) -> tuple[Step, ...] | None:
     vocabulary = Vocabulary()
     commands = [ground_command(f"s{i}", grounded, vocabulary) for i, (_, grounded) in enumerate(steps)]
     commands.append(goal_command(goal, vocabulary))
     solver = z3.SimpleSolver(z3.Context())
     solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.set(unsat_core=True)
-    solver.set(**{"core.minimize": True})
+    solver.set(**{"core.minimize": minimise})
     solver.from_string(
         "\n".join(("(set-option :produce-unsat-cores true)", *vocabulary.declarations(), *commands))
     )

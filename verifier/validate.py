@@ -25,6 +25,7 @@ from verifier.seeds import seed_of
 from verifier.solver import Limits
 
 SMALL_ELEMENTS = 40
+SCHEMES = 24
 LIMITS = Limits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
 Expression = Any  # z3 has no types
@@ -38,11 +39,17 @@ class Validation:
     failure: str | None
 
 
-def validate(equation: Equation, instances: int = 2, schemes: int = 24) -> Validation:
+def validate(equation: Equation, instances: int = 2) -> Validation:
     """Shows both sides equal for all real inputs on a few small instances that differ in more than sizes."""
+    return validate_on(InstanceSampler(equation, seed_of(equation, 7)), instances)
+
+
+def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
+    """``validate`` for the equation of a sampler, on its instances."""
+    equation = sampler.equation
     validated: list[str] = []
     undecided: str | None = None
-    for instance in small_instances(equation, instances, schemes):
+    for instance in small_instances(sampler, instances):
         outcome = check_symbolically(equation, instance)
         if outcome == "equal":
             validated.append(str(instance))
@@ -53,14 +60,13 @@ def validate(equation: Equation, instances: int = 2, schemes: int = 24) -> Valid
     return Validation(tuple(validated), undecided)
 
 
-def small_instances(equation: Equation, count: int, schemes: int) -> Iterator[Instance]:
+def small_instances(sampler: InstanceSampler, count: int) -> Iterator[Instance]:
     """Up to ``count`` instances with few elements, those with different ranks and attributes first."""
     if count <= 0:
         return
-    sampler = InstanceSampler(equation, seed_of(equation, 7))
     seen: set[object] = set()
     spare: list[Instance] = []
-    for instance in sampler.instances(schemes, 1, largest=SMALL_ELEMENTS):
+    for instance in sampler.instances(SCHEMES, 1, largest=SMALL_ELEMENTS):
         if all(type_.elements == 1 for type_ in instance.types.values()) and any(
             type_.rank for type_ in instance.types.values()
         ):

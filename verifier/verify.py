@@ -14,10 +14,10 @@ from superopt.ir.terms import Equation
 from verifier.hashes import operators_hash, verifier_hash
 from verifier.instances import Instance, InstanceSampler
 from verifier.prove import PROVER, Proof, prove, prover_version
-from verifier.refute import Effort, Refutation, refute
+from verifier.refute import Effort, Refutation, refute_on
 from verifier.seeds import seed_of
 from verifier.solver import Limits
-from verifier.validate import validate
+from verifier.validate import validate_on
 
 Progress = Callable[[int, int], None]
 
@@ -155,7 +155,8 @@ def _verify_batch(
 
 
 def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
-    refutation = refute(equation, options.effort)
+    sampler = InstanceSampler(equation, seed_of(equation, 0))
+    refutation = refute_on(sampler, options.effort)
     if refutation.counterexample is not None:
         return _without_proof(
             Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
@@ -163,12 +164,12 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    proof, grade = _proof(equation, axioms, refutation.instances, options)
+    proof, grade = _proof(sampler, axioms, refutation.instances, options)
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
         )
-    validation = validate(equation, max(1, options.instances_to_validate))
+    validation = validate_on(sampler, max(1, options.instances_to_validate))
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
@@ -176,13 +177,13 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
 
 
 def _proof(
-    equation: Equation, axioms: AxiomSet, sampled: Sequence[Instance], options: Options
+    sampler: InstanceSampler, axioms: AxiomSet, sampled: Sequence[Instance], options: Options
 ) -> tuple[Proof, Grade]:
     """A proof checked for all sizes; failing that, for the sizes that were sampled."""
+    equation = sampler.equation
     concrete = representative(sampled, options.concrete_instances)
     chosen = {id(instance) for instance in concrete}
     further = tuple(instance for instance in sampled if id(instance) not in chosen)
-    sampler = InstanceSampler(equation, seed_of(equation, 3))
     symbolic = [i for i in map(sampler.symbolic, sampler.schemes(options.symbolic_instances)) if i]
     if symbolic:
         proof = prove(equation, axioms.equations, (*concrete, *symbolic), further, limits=options.limits)

@@ -198,9 +198,14 @@ def solve(
     coefficient 1 or -1, and nowhere else, is solved for; symbols in ``fixed`` are not, and a solution that is
     a negative number is none. Returns None when there is none such.
     """
+    if left == right:
+        return {}
+    bare = _solve_bare(left, right, fixed)
+    if bare is not None:
+        return bare
     difference = left - right
     if isinstance(difference, int):
-        return {} if difference == 0 else None
+        return None
     difference = _without_common_factors(difference)
     for monomial, coefficient in reversed(difference.terms):
         if len(monomial) != 1 or abs(coefficient) != 1 or not isinstance(monomial[0], Symbol):
@@ -211,6 +216,19 @@ def solve(
             continue
         solution = -coefficient * rest
         return None if isinstance(solution, int) and solution < 0 else {name: solution}
+    return None
+
+
+def _solve_bare(left: Dimension, right: Dimension, fixed: frozenset[str]) -> dict[str, Dimension] | None:
+    """``solve`` for what it is mostly asked: two symbols, or a symbol and a size; None to look closer."""
+    one, other = as_symbol(left), as_symbol(right)
+    if one is not None and other is not None:
+        (first, second) = ((one, right), (other, left)) if one > other else ((other, left), (one, right))
+        name, value = second if first[0] in fixed else first
+        return None if name in fixed else {name: value}
+    for name, value in ((one, right), (other, left)):
+        if name is not None and name not in fixed and isinstance(value, int) and value >= 0:
+            return {name: value}
     return None
 
 
