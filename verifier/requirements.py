@@ -58,6 +58,9 @@ def _dimension(
             return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else None
         case ConditionCall("groups", (ConditionName(data), ConditionName(weight))):
             return _groups(types.get(data), types.get(weight))
+        case ConditionCall("outputs_per_group", (ConditionName(data), ConditionName(weight))):
+            groups = _groups(types.get(data), types.get(weight))
+            return None if groups is None or groups == 0 else floor_divide(types[weight].shape[0], groups)
         case _:
             return None
 

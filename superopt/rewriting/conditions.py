@@ -157,6 +157,12 @@ def _groups(*arguments: Quantity) -> Quantity:
     return floor_divide(data.shape[1], weight.shape[1])
 
 
+def _outputs_per_group(*arguments: Quantity) -> Quantity:
+    """The outputs of each group of a convolution; 0 where there are no groups."""
+    groups = cast("Dimension", _groups(*arguments))
+    return 0 if groups == 0 else floor_divide(_tensor("outputs_per_group", arguments, 1).shape[0], groups)
+
+
 def _odd(*arguments: Quantity) -> Quantity:
     return int(all(isinstance(n, int) and n % 2 == 1 for n in _numbers(arguments[0])))
 
@@ -187,6 +193,7 @@ FUNCTIONS: Mapping[str, Callable[..., Quantity]] = {
     "groups": _groups,
     "leading": _leading,
     "odd": _odd,
+    "outputs_per_group": _outputs_per_group,
     "rank": _rank,
     "shape": _shape,
 }
@@ -199,6 +206,7 @@ _ARITIES: Mapping[str, int] = {
     "groups": 2,
     "leading": 1,
     "odd": 1,
+    "outputs_per_group": 2,
     "rank": 1,
     "shape": 1,
 }

@@ -57,6 +57,8 @@ ATTRIBUTES: dict[str, object] = {
         ("dim(x, 0) < 5", False),
         ("channels(w) = 2", True),
         ("groups(x, w) = 2", True),
+        ("outputs_per_group(x, w) = 3", True),
+        ("outputs_per_group(v, w) = 0", True),
         ("axis(x, a) = 3", True),
         ("x = w", False),
         ("shape(x) = shape(x)", True),
