@@ -1,4 +1,4 @@
-"""Candidates for clauses of ``where``: all atoms about the names of an equation, and where each of them holds.
+"""Candidates for clauses of ``where``: all atoms about the names of an equation, and where each holds.
 
 An atom's truth at many instances is a row of bits, kept as an integer, so that a conjunction is one ``&``.
 """
@@ -9,6 +9,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A clause; ``cost`` is how far it is from what a person would write, ``true`` the places where it holds."""
+    """A clause; ``cost`` is how far it is from what a person would write, ``true`` says where it holds."""
 
     condition: Condition
     cost: float
@@ -95,15 +96,12 @@ def truth_of(conditions: Sequence[Condition], places: Sequence[Place]) -> int:
 
 def known_names(equation: Equation) -> tuple[tuple[str, ...], frozenset[str]]:
     """The tensor variables and attribute variables that a condition may name: those of every source."""
-    sides = (
-        (equation.left,) if equation.direction is Direction.FORWARD else (equation.left, equation.right)
-    )
-    tensors = variables(*equation.left)
-    attributes = attribute_variables(*equation.left)
-    for side in sides[1:]:
-        tensors = tuple(name for name in tensors if name in variables(*side))
+    sides = (equation.left,) if equation.direction is Direction.FORWARD else (equation.left, equation.right)
+    tensors, attributes = frozenset(variables(*equation.left)), attribute_variables(*equation.left)
+    for side in sides:
+        tensors &= frozenset(variables(*side))
         attributes &= attribute_variables(*side)
-    return tensors, attributes
+    return tuple(name for name in variables(*equation.left) if name in tensors), attributes
 
 
 _Truth = tuple[Condition, float, "npt.NDArray[np.bool_]"]
@@ -146,7 +144,7 @@ def _quantities(
                 yield _quantity(term, f"last{name}", [_counted(len(shape), index) for shape in shapes])
     for data, weight in _convolved(equation, tensors):
         pair = (ConditionName(data), ConditionName(weight))
-        for function, compute in (("groups", _groups),):
+        for function, compute in (("groups", _groups), ("outputs_per_group", _outputs_per_group)):
             values = [compute(place.types[data].shape, place.types[weight].shape) for place in places]
             yield _quantity(ConditionCall(function, pair), function, values)
 
@@ -179,11 +177,14 @@ def _about_two(one: _Quantity, other: _Quantity) -> Iterator[_Truth]:
     kinds = {one.kind, other.kind}
     if all(kind.startswith("last") for kind in kinds):
         return
-    families = {kind if kind == "rank" else "axis" if kind == "axis" or kind.startswith("last") else "size" for kind in kinds}
+    families = {
+        kind if kind == "rank" else "axis" if kind == "axis" or kind.startswith("last") else "size"
+        for kind in kinds
+    }
     if len(families) > 1:
         return
     equal = 1.1 if len(kinds) == 1 or families == {"axis"} else 1.2
-    if "groups" in kinds and len(kinds) > 1:
+    if len(kinds) > 1 and kinds & {"groups", "outputs_per_group"}:
         equal = 1.6
     yield _compared(one.term, "=", other.term, one.values, other.values, equal)
     yield _compared(one.term, "!=", other.term, one.values, other.values, 2.0)
@@ -213,31 +214,43 @@ def _about_attributes(
         for name, value in term.attributes
         if isinstance(value, AttributeVariable)
     }
-    for name in sorted(attributes - axes):
+    for name in sorted(attributes):
         values = [place.attributes[name] for place in places]
         own = ConditionName(name)
         for value in sorted({v for v in values if _writable(v)}, key=repr):
             equal = np.array([v == value for v in values], np.bool_)
             constant: ConditionTerm = value  # pyright: ignore[reportAssignmentType]
-            yield Condition(own, "=", constant), 1.0, equal
+            yield Condition(own, "=", constant), 1.2 if name in axes else 1.0, equal
+            if name in axes:
+                continue
             yield Condition(own, "!=", constant), 1.7, ~equal
+        if name in axes:
+            continue
         for predicate, remainder in (("odd", 1), ("even", 0)):
-            if all(_numeric(v) for v in values):
-                truth = [all(n % 2 == remainder for n in (v if isinstance(v, tuple) else (v,))) for v in values]  # pyright: ignore
+            if all(map(_numbers, values)):
+                truth = [all(n % 2 == remainder for n in _numbers(value)) for value in values]
                 yield Condition(ConditionCall(predicate, (own,))), 1.2, np.array(truth, np.bool_)
         for other in sorted(attributes - axes):
             if name < other and kinds[name] == kinds[other]:
-                truth = np.array([v == p.attributes[other] for v, p in zip(values, places, strict=True)], np.bool_)
+                truth = np.array(
+                    [v == p.attributes[other] for v, p in zip(values, places, strict=True)], np.bool_
+                )
                 yield Condition(own, "=", ConditionName(other)), 1.0, truth
                 yield Condition(own, "!=", ConditionName(other)), 1.8, ~truth
 
 
 def _writable(value: object) -> bool:
-    return isinstance(value, str | int) or _numeric(value)
+    return isinstance(value, str) or bool(_numbers(value))
 
 
-def _numeric(value: object) -> bool:
-    return isinstance(value, int) or (isinstance(value, tuple) and all(isinstance(n, int) for n in value))
+def _numbers(value: object) -> tuple[int, ...]:
+    """The whole numbers that an attribute consists of; empty when it consists of other things."""
+    parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+    return (
+        tuple(part for part in parts if isinstance(part, int))
+        if all(isinstance(p, int) for p in parts)
+        else ()
+    )
 
 
 def _of_attribute(equation: Equation, attribute: str) -> frozenset[str]:
@@ -269,6 +282,11 @@ def _size(shape: Sequence[object], axis: object) -> int:
 
 def _counted(rank: int, axis: object) -> int:
     return axis % rank if isinstance(axis, int) and -rank <= axis < rank else -1
+
+
+def _outputs_per_group(data: Sequence[object], weight: Sequence[object]) -> int:
+    groups = _groups(data, weight)
+    return _size(weight, 0) // groups if groups else 0
 
 
 def _groups(data: Sequence[object], weight: Sequence[object]) -> int:

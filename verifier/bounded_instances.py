@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from superopt.errors import DimensionMismatchError, IllTypedError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbol, symbols_of
+from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
+from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute, symbol, symbols_of
 from superopt.ir.terms import (
     Application,
     AttributeVariable,
@@ -40,16 +40,17 @@ MAX_IMPLICIT = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes to try: of images along their rows and columns, of kernels there, and of everything else."""
+    """Sizes to try: images along rows and columns, kernels there, outputs of kernels, everything else."""
 
     plain: tuple[int, ...] = (1, 2, 3, 4)
     image: tuple[int, ...] = (1, 2, 3, 4, 5)
     kernel: tuple[int, ...] = (1, 2, 3)
+    outputs: tuple[int, ...] = (1, 2, 3, 4, 6)
 
 
 @dataclass(frozen=True)
 class BoundedInstance:
-    """Types of the variables, values of attribute variables, and the typings for all that these leave open."""
+    """Types of the variables, values of attribute variables, the typings for all that these leave open."""
 
     types: Mapping[str, TensorType]
     attributes: Mapping[str, object]
@@ -92,7 +93,9 @@ class BoundedInstances:
             name for term in windowed for child in term.inputs[1:] for name in variables(child)
         )
         self._images = frozenset(self._names) - self._kernels if windowed else frozenset[str]()
-        self._root: _Node | None = _Node(_State(self._declared(), {}))
+        declared = self._declared()
+        ranked = [_Node(_State({**declared, **types}, {})) for types in self._ranked(declared)]
+        self._root: _Node | None = _Node(_State(declared, {}), ranked) if ranked else None
         self._seen: set[object] = set()
 
     @property
@@ -150,9 +153,6 @@ class BoundedInstances:
             if not isinstance(decided, _State):
                 return decided
             state = decided
-        for name in self._names:
-            if name not in state.types:
-                return self._with_ranks(state, name)
         if state.together is None:
             return self._with_outputs(state)
         free = sorted(frozenset[str]().union(*(type_.symbols for type_ in state.types.values())))
@@ -161,9 +161,6 @@ class BoundedInstances:
     def _type_next(self, state: _State) -> _State | Sequence[_State]:
         """The state with one more application typed, or what must be decided before."""
         term = self._applications[state.typed]
-        for child in term.inputs:
-            if isinstance(child, Variable) and child.name not in state.types:
-                return self._with_ranks(state, child.name)
         try:
             inputs = infer_terms(term.inputs, state.types, state.attributes)
             found = [inputs.types[child] for child in term.inputs]
@@ -173,6 +170,10 @@ class BoundedInstances:
                         _State(state.types, {**state.attributes, value.name: chosen}, state.typed)
                         for chosen in plausible_values(term.operator, attribute, found)
                     ]
+            if term.operator == "conv" and [type_.rank for type_ in found] == [4, 4]:
+                name, sizes = self._channels(*found)
+                if name:
+                    return [state.solved({name: size}) for size in sizes]
             own = [name for name in sorted(_optional(term, found)) if not name.startswith("?")]
             if own:
                 return self._with_size(state, own[0])
@@ -186,20 +187,40 @@ class BoundedInstances:
         solved = state.solved(typing.assignment)
         return _State(solved.types, solved.attributes, state.typed + 1)
 
-    def _with_ranks(self, state: _State, name: str) -> Sequence[_State]:
-        return [
-            _State(
-                {
-                    **state.types,
-                    name: TensorType(
-                        ElementType.FLOAT, tuple(symbol(f"{name}.{axis}") for axis in range(rank))
-                    ),
-                },
-                state.attributes,
-                state.typed,
-            )
-            for rank in RANKS
-        ]
+    def _ranked(self, declared: Mapping[str, TensorType]) -> Iterator[dict[str, TensorType]]:
+        """Types without sizes for the other variables, of all ranks that no operator refuses."""
+        order = [name for name in self._names if name not in declared]
+        terms = [(term, frozenset(variables(term))) for term in self._applications]
+
+        def extended(types: dict[str, TensorType], position: int) -> Iterator[dict[str, TensorType]]:
+            if position == len(order):
+                yield types
+                return
+            name = order[position]
+            for rank in RANKS:
+                shape = tuple(symbol(f"{name}.{axis}") for axis in range(rank))
+                wider = {**types, name: TensorType(ElementType.FLOAT, shape)}
+                known = declared.keys() | wider.keys()
+                if all(
+                    self._ranks_fit(term, {**declared, **wider})
+                    for term, own in terms
+                    if name in own and own <= known
+                ):
+                    yield from extended(wider, position + 1)
+
+        return extended({}, 0)
+
+    def _ranks_fit(self, term: Application, types: Mapping[str, TensorType]) -> bool:
+        """Whether some values of attributes make the term well-typed, but for sizes."""
+        for attributes in itertools.islice(_plausible(term, types), _MOST_ATTRIBUTES):
+            try:
+                infer_terms((term,), types, attributes)
+            except RankMismatchError:
+                continue
+            except IllTypedError:
+                return True
+            return True
+        return False
 
     def _with_size(self, state: _State, name: str) -> Sequence[_State]:
         variable, _, axis = name.rpartition(".")
@@ -209,6 +230,25 @@ class BoundedInstances:
         elif axis in ("2", "3") and variable in self._images:
             sizes = self._sizes.image
         return [state.solved({name: size}) for size in sizes]
+
+    def _channels(self, data: TensorType, weight: TensorType) -> tuple[str, Sequence[int]]:
+        """One symbol in the channels of a convolution with the sizes to try; no name when there is none.
+
+        Channels of the weight divide those of the data into groups, outputs are divided by their number.
+        """
+        channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
+        for dimension in (channels, per_group, outputs):
+            names = sorted(symbols_of(dimension))
+            if not names:
+                continue
+            if not isinstance(channels, int) or as_symbol(dimension) is None:
+                return names[0], self._sizes.plain
+            if dimension is per_group:
+                return names[0], [size for size in self._sizes.plain if channels % size == 0]
+            assert isinstance(per_group, int)
+            groups = channels // max(1, per_group)
+            return names[0], [size for size in self._sizes.outputs if size % max(1, groups) == 0]
+        return "", ()
 
     def _with_outputs(self, state: _State) -> Sequence[_State]:
         """With the outputs' types unified and without: agreement of types is part of the claim."""
@@ -302,16 +342,27 @@ def _closed(value: object, numbers: Mapping[str, Dimension]) -> object:
     return substitute(value, numbers) if isinstance(value, SymbolicDimension) else value
 
 
+def _plausible(term: Application, types: Mapping[str, TensorType]) -> Iterator[dict[str, object]]:
+    """Values of all attribute variables below the term; they vary most at the innermost operator."""
+    open_: dict[str, tuple[object, ...]] = {}
+    for own in applications(term):
+        for attribute, value in own.attributes:
+            if isinstance(value, AttributeVariable) and value.name not in open_:
+                inputs = [types[name] for name in variables(own)[:1]]
+                open_[value.name] = plausible_values(own.operator, attribute, inputs)
+    axes = sorted(open_, key=lambda name: not any(isinstance(value, int) for value in open_[name]))
+    return (dict(zip(axes, values, strict=True)) for values in itertools.product(*(open_[n] for n in axes)))
+
+
+_MOST_ATTRIBUTES = 60
 _WINDOWED = frozenset(("conv", "maxpool", "avgpool", "kernel_response"))
 
 
 def _optional(term: Application, inputs: Sequence[TensorType]) -> frozenset[str]:
     """Symbols that unification would decide although other sizes fit too: channels, groups, axes of 1."""
     match term.operator, inputs:
-        case "conv", (data, weight) if data.rank == weight.rank == 4:
-            sizes: tuple[Dimension, ...] = (data.shape[1], *weight.shape[:2])
         case "kernel_response", (weight, vector) if weight.rank == 4 and vector.rank == 1:
-            sizes = (*weight.shape[:2], *vector.shape)
+            sizes: tuple[Dimension, ...] = (*weight.shape[:2], *vector.shape)
         case "broadcast", (only,):
             sizes = only.shape
         case _:

@@ -1,0 +1,300 @@
+"""The ``where`` under which a refuted equation holds, from instances where its sides agree and where not.
+
+Every atom that holds wherever the sides agree may stand in an exact condition; there is one if and only if
+all of them together rule out every disagreement, and then the simplest subset that still does is taken. If
+there is none, the truth is a disjunction, which ``where`` cannot say; the weakest conjunction that rules out
+every disagreement is sufficient. New instances, drawn under the condition found and at large, are asked for
+until none contradicts it. What comes out is proved like any other rule before it counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from axioms import AxiomSet
+from superopt.domains import FieldArray, FloatDomain, PrimeFieldDomain
+from superopt.errors import IllTypedError, SuperoptError
+from superopt.ir.terms import (
+    AttributeValue,
+    AttributeVariable,
+    Condition,
+    ConditionName,
+    Equation,
+    Term,
+    Variable,
+    attribute_variables,
+)
+from superopt.ops.terms import application
+from superopt.rewriting.conditions import names_in
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.rewriting.typing import Typing
+from verifier.atoms import Atom, Place, atoms, truth_of
+from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
+from verifier.covers import simplest_cover, widest_conjunctions
+from verifier.seeds import seed_of
+from verifier.solver import Limits
+from verifier.verify import Options, Status, Verdict, verify
+
+RELATIVE_TOLERANCE = 1e-6
+_FEW_ELEMENTS = 100
+_PLAIN = 1.3
+
+
+@dataclass(frozen=True)
+class InferenceOptions:
+    """Instances to draw first and in each further round, how many rounds, and seconds of processor time.
+
+    The time is asked between steps; the result depends on it only where it is reached.
+    """
+
+    sizes: Sizes = field(default_factory=Sizes)
+    first: int = 400
+    further: int = 100
+    rounds: int = 6
+    seconds: float = 5.0
+    verification: Options = field(default_factory=lambda: Options(limits=Limits(resources=1_500_000)))
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """An equation with the condition found, and the verdict on it: store it only when it is ``proved``.
+
+    ``exact``: of the ``checked`` instances, all of the equation's up to the sizes tried or a sample of them,
+    the sides agree just where the condition holds. Otherwise it is sufficient: they agree wherever it holds.
+    """
+
+    equation: Equation
+    verdict: Verdict
+    exact: bool
+    checked: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether the equation with its condition is verified."""
+        return self.verdict.status is Status.VERIFIED
+
+
+def infer_condition(
+    equation: Equation, axioms: AxiomSet, *, options: InferenceOptions | None = None
+) -> Conditional | None:
+    """The equation under the weakest exact condition that is verified, else under a sufficient one.
+
+    When none is verified the simplest that no instance contradicts is returned as a suggestion. None when
+    there is nothing to say: the sides agree at every instance or at none, or nothing tells these apart.
+    """
+    options = options or InferenceOptions()
+    try:
+        return _Inference(equation, axioms, options).run()
+    except (SuperoptError, RecursionError, MemoryError, ArithmeticError):
+        return None
+
+
+class _Inference:
+    def __init__(self, equation: Equation, axioms: AxiomSet, options: InferenceOptions) -> None:
+        self._equation = equation
+        self._axioms = axioms
+        self._options = options
+        self._until = time.process_time() + options.seconds
+        self._source = BoundedInstances(equation, options.sizes, seed_of(equation, 11))
+        self._generator = np.random.default_rng(seed_of(equation, 12))
+        self._places: list[Place] = []
+        self._agrees = 0
+        self._known: set[object] = set()
+        self._simplest: tuple[Condition, ...] = ()
+
+    def run(self) -> Conditional | None:
+        self._add(self._source.draw(self._options.first))
+        best: Conditional | None = None
+        for _ in range(self._options.rounds):
+            for conditions in self._candidates():
+                if self._late() or self._contradicted(conditions):
+                    break
+                found = self._judged(conditions)
+                if found.proved:
+                    return self._weakened(found, conditions)
+                if found.verdict.status is not Status.REFUTED:
+                    best = best or found
+            else:
+                break
+        return best
+
+    def _late(self) -> bool:
+        return time.process_time() > self._until
+
+    def _add(self, instances: Iterable[BoundedInstance]) -> int:
+        """Takes in the instances not yet known; how many they are."""
+        before = len(self._places)
+        for instance in instances:
+            key = (
+                tuple(sorted(instance.types.items(), key=lambda item: item[0])),
+                tuple(sorted(instance.attributes.items(), key=lambda item: item[0])),
+            )
+            if key in self._known:
+                continue
+            self._known.add(key)
+            agrees = sides_agree(self._equation, instance, self._generator)
+            if agrees is None:
+                continue
+            self._agrees |= agrees << len(self._places)
+            self._places.append(Place(instance.types, instance.attributes))
+            if self._late():
+                break
+        return len(self._places) - before
+
+    def _candidates(self) -> Iterator[tuple[Condition, ...]]:
+        """Conditions that no instance so far contradicts, exact ones first."""
+        differs = ((1 << len(self._places)) - 1) & ~self._agrees
+        if not self._agrees or not differs:
+            return
+        every = atoms(self._equation, self._places)
+        necessary = [atom for atom in every if not self._agrees & ~atom.true]
+        cover = simplest_cover(necessary, differs)
+        if cover is not None:
+            self._simplest = _conditions(cover)
+            yield self._simplest
+            natural = _conditions(_without_implied(necessary))
+            if set(natural) != set(self._simplest):
+                yield natural
+        for chosen in widest_conjunctions(every, self._agrees, differs):
+            yield _conditions(chosen)
+
+    def _contradicted(self, conditions: tuple[Condition, ...]) -> bool:
+        """Whether new instances change what is known of the condition; they are known from now on."""
+        before = self._exact(conditions)
+        conditioned = self._conditioned(conditions)
+        within = BoundedInstances(conditioned, self._options.sizes, seed_of(conditioned, 13))
+        self._add(within.draw(self._options.further))
+        self._add(self._source.draw(self._options.further))
+        held = truth_of(conditions, self._places)
+        return bool(held & ~self._agrees) or self._exact(conditions) != before
+
+    def _exact(self, conditions: tuple[Condition, ...]) -> bool:
+        return truth_of(conditions, self._places) == self._agrees
+
+    def _conditioned(self, conditions: tuple[Condition, ...]) -> Equation:
+        return replace(self._equation, conditions=(*self._equation.conditions, *conditions))
+
+    def _judged(self, conditions: tuple[Condition, ...]) -> Conditional:
+        """The verdict under the conditions; attributes that these fix become constants, if that helps."""
+        exact, checked = self._exact(conditions), len(self._places)
+        conditioned = self._conditioned(conditions)
+        fixed = with_fixed_attributes(conditioned)
+        verdict = None
+        for form in dict.fromkeys((fixed, conditioned)):
+            verdict = verify(form, self._axioms, options=self._options.verification)
+            if verdict.status is Status.VERIFIED:
+                return Conditional(form, verdict, exact, checked)
+        assert verdict is not None
+        return Conditional(conditioned, verdict, exact, checked)
+
+    def _weakened(self, found: Conditional, conditions: tuple[Condition, ...]) -> Conditional:
+        """Without the clauses that no instance needs and the proof does not either."""
+        for clause in conditions:
+            fewer = tuple(other for other in conditions if other != clause)
+            held = truth_of(fewer, self._places)
+            if not fewer or held & ~self._agrees or self._late():
+                continue
+            weaker = self._judged(fewer)
+            if weaker.proved:
+                found, conditions = weaker, fewer
+        return found
+
+
+def _without_implied(necessary: Sequence[Atom]) -> tuple[Atom, ...]:
+    """The plain ones among the atoms, without those that another one implies."""
+    chosen: list[Atom] = []
+    for atom in necessary:
+        if atom.cost <= _PLAIN and not any(other.true & ~atom.true == 0 for other in chosen):
+            chosen.append(atom)
+    return tuple(chosen)
+
+
+def with_fixed_attributes(equation: Equation) -> Equation:
+    """The same equation with constants for the attribute variables that its conditions fix to one value.
+
+    Axioms speak of constants too, and proofs know nothing about variables.
+    """
+    fixed: dict[str, AttributeValue] = {}
+    others: list[Condition] = []
+    names = attribute_variables(*equation.left, *equation.right)
+    for condition in equation.conditions:
+        match condition:
+            case Condition(ConditionName(name), "=", int() | str() | tuple() as value) if name in names:
+                fixed.setdefault(name, value)
+            case _:
+                others.append(condition)
+    if not fixed or any(fixed.keys() & names_in(condition) for condition in others):
+        return equation
+
+    def written(term: Term) -> Term:
+        if isinstance(term, Variable):
+            return term
+        values = {
+            name: fixed.get(value.name, value) if isinstance(value, AttributeVariable) else value
+            for name, value in term.attributes
+        }
+        return application(term.operator, values, *map(written, term.inputs))
+
+    return replace(
+        equation,
+        left=tuple(map(written, equation.left)),
+        right=tuple(map(written, equation.right)),
+        conditions=tuple(others),
+    )
+
+
+def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.random.Generator) -> bool | None:
+    """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
+
+    Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
+    every window lies in the padding.
+    """
+    answers = {_agree(equation, typing, instance, generator) for typing in instance.typings}
+    return False if False in answers else None if None in answers else True
+
+
+def _agree(
+    equation: Equation, typing: Typing, instance: BoundedInstance, generator: np.random.Generator
+) -> bool | None:
+    terms, half = (*equation.left, *equation.right), len(equation.left)
+    if any(typing.types[a] != typing.types[b] for a, b in zip(equation.left, equation.right, strict=True)):
+        return False
+    shapes = {
+        name: tuple(d for d in type_.shape if isinstance(d, int)) for name, type_ in instance.types.items()
+    }
+    elements = max((int(np.prod(shape)) for shape in shapes.values()), default=1)
+    stack = 24 if elements < _FEW_ELEMENTS else 6
+    field_ = PrimeFieldDomain()
+    try:
+        with np.errstate(all="ignore"):
+            arrays = {name: field_.random(generator, stack, shape) for name, shape in shapes.items()}
+            values = evaluate_terms(terms, typing, field_, arrays)
+            if all(map(_same_residues, values[:half], values[half:])):
+                return None if any(not np.any(value.residue) for value in values[:half]) else True
+            floats = {name: generator.normal(size=(stack, *shape)) * 2 for name, shape in shapes.items()}
+            results = evaluate_terms(terms, typing, FloatDomain(np.float64), floats)
+    except IllTypedError:
+        return None
+    for a, b in zip(results[:half], results[half:], strict=True):
+        left, right = np.broadcast_arrays(a, b)
+        finite = np.isfinite(left) & np.isfinite(right)
+        if np.any(np.isfinite(left) != np.isfinite(right)):
+            return False
+        scale = 1 + np.max(np.abs(np.where(finite, left, 0)), initial=0)
+        if np.any(
+            np.abs(np.where(finite, left, 0) - np.where(finite, right, 0)) > RELATIVE_TOLERANCE * scale
+        ):
+            return False
+    return None
+
+
+def _same_residues(left: FieldArray, right: FieldArray) -> bool:
+    return bool(np.all(np.equal(left.residue, right.residue)))
+
+
+def _conditions(chosen: Sequence[Atom]) -> tuple[Condition, ...]:
+    return tuple(atom.condition for atom in chosen)
