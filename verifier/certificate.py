@@ -25,10 +25,13 @@ JsonObject: TypeAlias = "Mapping[str, object]"
 
 
 class Grade(enum.StrEnum):
-    """What a proof is worth: a chain that was replayed, or only the answer ``unsat`` of a solver."""
+    """What a proof is worth."""
 
     REPLAYED = "replayed"
-    UNSAT = "unsat"
+    """Its certificate was replayed, for all sizes."""
+
+    SAMPLED = "sampled"
+    """The axiom instances that a solver used connect the sides for the sizes that were tried."""
 
 
 @dataclass(frozen=True, slots=True)

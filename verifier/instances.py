@@ -23,6 +23,7 @@ from verifier.concrete import operator_symbols, require_sizes, substituted, with
 from verifier.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000
+_PASSES = 6
 _SIZES = (1, 2, 2, 3, 3, 4, 5)
 _SMALL_SIZES = (1, 2, 2, 3)
 _SPATIAL_SIZES = (1, 2, 3, 4, 5, 6, 7)
@@ -70,9 +71,18 @@ class InstanceSampler:
             yield self._schemes[number]
 
     def instances(self, schemes: int, per_scheme: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
-        """Instances whose tensors have at most ``largest`` elements and whose conditions hold."""
-        for scheme in self.schemes(schemes):
-            yield from self.concrete(scheme, per_scheme, largest)
+        """Instances whose tensors have at most ``largest`` elements and whose conditions hold.
+
+        Where there are few schemes, they come again, for as many instances as schemes were asked for.
+        """
+        found = 0
+        for _ in range(_PASSES):
+            for scheme in self.schemes(schemes):
+                for instance in self.concrete(scheme, per_scheme, largest):
+                    yield instance
+                    found += 1
+            if found >= schemes:
+                return
 
     def concrete(self, scheme: Scheme, count: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
         """Up to ``count`` instances of one scheme; none when numbers that fit are hard to find."""

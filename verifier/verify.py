@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 
 from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
+from verifier.certificate import Certificate, Grade
+from verifier.explanation import explain
 from verifier.hashes import operators_hash, verifier_hash
 from verifier.instances import Instance, InstanceSampler
+from verifier.pool import Progress, judge_all
 from verifier.prove import PROVER, Proof, prove, prover_version
 from verifier.refute import Effort, Refutation, refute_on
+from verifier.replay import replay
 from verifier.seeds import seed_of
 from verifier.solver import Limits
 from verifier.validate import validate_on
-
-Progress = Callable[[int, int], None]
-
-
-class Grade(enum.StrEnum):
-    """For which sizes every step of a proof is known to be well-typed."""
-
-    REPLAYED = "replayed"
-    """For all sizes."""
-
-    SAMPLED = "sampled"
-    """For those that were tried."""
 
 
 class Status(enum.StrEnum):
@@ -59,7 +51,8 @@ class Verdict:
     status: Status
     prover: str = ""
     version: str = ""
-    grade: str = ""
+    grade: Grade | None = None
+    certificate: Certificate | None = None
     axioms_used: tuple[str, ...] = ()
     axioms_hash: str = ""
     operators_hash: str = ""
@@ -106,52 +99,24 @@ def verify_many(
     progress: Progress | None = None,
     options: Options | None = None,
     executor: Executor | None = None,
-    batch: int = 8,
 ) -> Iterator[tuple[Equation, Verdict]]:
     """``verify_most_general`` for each of many, in the order given, over a pool of ``jobs`` processes.
 
-    ``progress`` is told how many of how many are done. A batch whose process dies is unproved.
+    ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
     """
     every = [tuple(candidates) for candidates in choices]
-    batches = [every[start : start + batch] for start in range(0, len(every), batch)]
-    if executor is None and jobs > 1:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            yield from _collect(pool, batches, axioms, options, progress, len(every))
-    elif executor is not None:
-        yield from _collect(executor, batches, axioms, options, progress, len(every))
-    else:
-        for done, candidates in enumerate(every, 1):
-            yield verify_most_general(candidates, axioms, options=options)
-            if progress:
-                progress(done, len(every))
+    yield from judge_all(
+        partial(verify_most_general, axioms=axioms, options=options),
+        every,
+        lost=_lost,
+        jobs=jobs if jobs > 1 else 0,
+        progress=progress,
+        executor=executor,
+    )
 
 
-def _collect(
-    pool: Executor,
-    batches: Sequence[Sequence[Sequence[Equation]]],
-    axioms: AxiomSet,
-    options: Options | None,
-    progress: Progress | None,
-    total: int,
-) -> Iterator[tuple[Equation, Verdict]]:
-    futures = [pool.submit(_verify_batch, batch, axioms, options) for batch in batches]
-    done = 0
-    for batch, future in zip(batches, futures, strict=True):
-        try:
-            results = future.result()
-        except (OSError, RuntimeError) as error:
-            reason = f"the process died: {error}"
-            results = [(c[-1], _without_proof(Status.UNPROVED, reason=reason)) for c in batch]
-        yield from results
-        done += len(batch)
-        if progress:
-            progress(done, total)
-
-
-def _verify_batch(
-    batch: Sequence[Sequence[Equation]], axioms: AxiomSet, options: Options | None
-) -> list[tuple[Equation, Verdict]]:
-    return [verify_most_general(candidates, axioms, options=options) for candidates in batch]
+def _lost(candidates: Sequence[Equation], reason: str) -> tuple[Equation, Verdict]:
+    return candidates[-1], _without_proof(Status.UNPROVED, reason=reason)
 
 
 def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
@@ -164,7 +129,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    proof, grade = _proof(sampler, axioms, refutation.instances, options)
+    proof, certificate = _proof(sampler, axioms, refutation.instances, options)
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
@@ -173,23 +138,28 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
-    return _verified(proof, grade, axioms, validation.validated)
+    return _verified(proof, certificate, axioms, validation.validated)
 
 
 def _proof(
     sampler: InstanceSampler, axioms: AxiomSet, sampled: Sequence[Instance], options: Options
-) -> tuple[Proof, Grade]:
-    """A proof checked for all sizes; failing that, for the sizes that were sampled."""
+) -> tuple[Proof, Certificate | None]:
+    """A proof whose steps are typed for all sizes, with its certificate; failing that, for those sampled."""
     equation = sampler.equation
     concrete = representative(sampled, options.concrete_instances)
     chosen = {id(instance) for instance in concrete}
     further = tuple(instance for instance in sampled if id(instance) not in chosen)
     symbolic = [i for i in map(sampler.symbolic, sampler.schemes(options.symbolic_instances)) if i]
     if symbolic:
-        proof = prove(equation, axioms.equations, (*concrete, *symbolic), further, limits=options.limits)
+        essential = (*concrete, *symbolic)
+        proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
+        if proof.proved:
+            certificate = explain(equation, axioms.by_name, proof.steps)
+            if certificate and not replay(equation, axioms.by_name, certificate, essential):
+                return proof, certificate
         if proof.proved or not proof.found:
-            return proof, Grade.REPLAYED
-    return prove(equation, axioms.equations, concrete, further, limits=options.limits), Grade.SAMPLED
+            return proof, None
+    return prove(equation, axioms.equations, concrete, further, limits=options.limits), None
 
 
 def representative(instances: Sequence[Instance], count: int) -> tuple[Instance, ...]:
@@ -216,14 +186,18 @@ def _doubt(refutation: Refutation, options: Options) -> str:
     return refutation.suspicious or ""
 
 
-def _verified(proof: Proof, grade: Grade, axioms: AxiomSet, validated: tuple[str, ...]) -> Verdict:
+def _verified(
+    proof: Proof, certificate: Certificate | None, axioms: AxiomSet, validated: tuple[str, ...]
+) -> Verdict:
+    axioms_used = certificate.axioms_used if certificate else proof.axioms_used
     return Verdict(
         Status.VERIFIED,
         prover=PROVER,
         version=prover_version(),
-        grade=grade,
-        axioms_used=proof.axioms_used,
-        axioms_hash=axioms.hash_of(proof.axioms_used),
+        grade=Grade.REPLAYED if certificate else Grade.SAMPLED,
+        certificate=certificate,
+        axioms_used=axioms_used,
+        axioms_hash=axioms.hash_of(axioms_used),
         operators_hash=operators_hash(),
         verifier_hash=verifier_hash(),
         milliseconds=round(proof.milliseconds, 1),
