@@ -12,6 +12,7 @@ from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
 from verifier.certificate import Certificate, Grade
+from verifier.chain import ChainChecker
 from verifier.explanation import explain
 from verifier.hashes import operators_hash, verifier_hash
 from verifier.instances import Instance, InstanceSampler
@@ -20,7 +21,7 @@ from verifier.prove import PROVER, Proof, prove, prover_version
 from verifier.refute import Effort, Refutation, refute_on
 from verifier.replay import replay
 from verifier.seeds import seed_of
-from verifier.solver import Limits
+from verifier.solver import Limits, Step
 from verifier.validate import validate_on
 
 
@@ -154,12 +155,25 @@ def _proof(
         essential = (*concrete, *symbolic)
         proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
         if proof.proved:
-            certificate = explain(equation, axioms.by_name, proof.steps)
-            if certificate and not replay(equation, axioms.by_name, certificate, essential):
-                return proof, certificate
-        if proof.proved or not proof.found:
+            return proof, _certificate(equation, axioms, proof.steps, essential)
+        if not proof.found:
             return proof, None
     return prove(equation, axioms.equations, concrete, further, limits=options.limits), None
+
+
+def _certificate(
+    equation: Equation, axioms: AxiomSet, steps: Sequence[Step], instances: Sequence[Instance]
+) -> Certificate | None:
+    """A certificate that replays under all instances, of steps that are sound under all of them if need be."""
+    certificate = explain(equation, axioms.by_name, steps)
+    if certificate and not replay(equation, axioms.by_name, certificate, instances):
+        return certificate
+    checkers = [ChainChecker(equation, axioms.by_name, instance) for instance in instances]
+    everywhere = [step for step in steps if all(checker.typed(step) for checker in checkers)]
+    certificate = explain(equation, axioms.by_name, everywhere)
+    if certificate and not replay(equation, axioms.by_name, certificate, instances):
+        return certificate
+    return None
 
 
 def representative(instances: Sequence[Instance], count: int) -> tuple[Instance, ...]:
