@@ -119,8 +119,8 @@ def read_certificate(content: object) -> Certificate:
     return Certificate(
         tuple(
             tuple(
-                _link(_object(link, where), f"{where}: output {output}, link {index}")
-                for index, link in enumerate(_list(chain, where))
+                _link(link, f"{where}: output {output}, link {number}")
+                for number, link in enumerate(_list(chain, where), 1)
             )
             for output, chain in enumerate(chains)
         )
@@ -139,7 +139,8 @@ def _link_object(link: Link) -> JsonObject:
     }
 
 
-def _link(content: JsonObject, where: str) -> Link:
+def _link(link: object, where: str) -> Link:
+    content = _object(link, where)
     axiom, backwards, output = content.get("axiom"), content.get("backwards"), content.get("output")
     path = _list(content.get("path"), f"{where}: path")
     if not isinstance(axiom, str) or not isinstance(backwards, bool):
