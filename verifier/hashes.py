@@ -16,20 +16,35 @@ _MEANING: Mapping[str, frozenset[str]] = {
     "superopt.domains": ALL,
     "superopt.ir": frozenset(("dimensions.py", "types.py")),
 }
+JUDGING = frozenset(
+    (
+        "attributes.py",
+        "certificate.py",
+        "chain.py",
+        "concrete.py",
+        "congruence.py",
+        "explanation.py",
+        "instances.py",
+        "positivity.py",
+        "prove.py",
+        "refute.py",
+        "replay.py",
+        "requirements.py",
+        "schemes.py",
+        "seeds.py",
+        "smtlib.py",
+        "solver.py",
+        "validate.py",
+        "verify.py",
+    )
+)
+"""The modules of this room that a verdict comes from."""
+
 _VERIFIER: Mapping[str, frozenset[str]] = {
-    "verifier": ALL,
+    "verifier": JUDGING,
     "superopt.ir": frozenset(("terms.py",)),
     "superopt.rewriting": frozenset(("conditions.py", "evaluation.py", "typing.py")),
 }
-_NO_PART_OF_A_VERDICT = frozenset(
-    (
-        "verifier/__init__.py",
-        "verifier/axiom_validation.py",
-        "verifier/content_cache.py",
-        "verifier/gate.py",
-        "verifier/redundancy.py",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +90,5 @@ def _sources(packages: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]
     for package, wanted in packages.items():
         for entry in sorted(resources.files(package).iterdir(), key=lambda entry: entry.name):
             name = f"{package}/{entry.name}"
-            if not entry.name.endswith(".py") or name in _NO_PART_OF_A_VERDICT:
-                continue
-            if wanted is ALL or entry.name in wanted:
+            if entry.name.endswith(".py") and (wanted is ALL or entry.name in wanted):
                 yield name, entry.read_text("utf-8")

@@ -164,7 +164,7 @@ def _proof(
 def _certificate(
     equation: Equation, axioms: AxiomSet, steps: Sequence[Step], instances: Sequence[Instance]
 ) -> Certificate | None:
-    """A certificate that replays under all instances, of steps that are sound under all of them if need be."""
+    """A certificate that replays under all instances; if need be, of steps that are sound under all."""
     certificate = explain(equation, axioms.by_name, steps)
     if certificate and not replay(equation, axioms.by_name, certificate, instances):
         return certificate
