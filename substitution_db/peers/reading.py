@@ -77,3 +77,8 @@ class PeerRule:
     index: int
     name: str
     reading: Reading
+
+
+def why_none(rule: PeerRule) -> str:
+    """Why the rule is no equation; empty when it is one."""
+    return "" if isinstance(rule.reading, Claim) else rule.reading.reason

@@ -83,7 +83,7 @@ def _require_expressible(graphs: PeerGraphs) -> None:
             windows = [operator.parameters.get(f"{n}_{d}", 1) for n in ("KERNEL", "STRIDE") for d in "HW"]
             if max(windows) > LARGEST_WINDOW:
                 raise UnsupportedError(
-                    f"{operator.kind}: a window of {max(windows)}, larger than {LARGEST_WINDOW}, is not judged"
+                    f"{operator.kind}: a window of {max(windows)} is not judged, at most {LARGEST_WINDOW}"
                 )
         if len(operators) > MOST_OPERATORS:
             raise UnsupportedError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,20 +12,18 @@ from generator import load_preset, preset_names
 from substitution_db import Rule, RuleFilter, RuleStatus, discovery, open_database
 from substitution_db.currency import current
 from substitution_db.exchange import export_rules, import_json_lines, import_text, proof_object
+from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
+from substitution_db.peers.importing import import_peer_rules
+from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted, described
 from superopt.errors import InvalidOptionError
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
+app.command("coverage")(coverage)
+
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
-
-
-class FileFormat(StrEnum):
-    """Formats of rule files."""
-
-    JSONL = "jsonl"
-    TEXT = "text"
 
 
 def register(parent: typer.Typer) -> None:
@@ -175,20 +172,36 @@ def show(
 @app.command("import")
 def import_rules(
     file: Annotated[Path, typer.Argument(help="The file of rules.")],
-    file_format: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's ending.")
-    ] = None,
+    file_format: FormatOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Store the rules of a file as candidates, whatever the file says about them."""
     output = Output(as_json)
-    chosen = file_format or (FileFormat.JSONL if file.suffix == ".jsonl" else FileFormat.TEXT)
-    read = import_json_lines if chosen is FileFormat.JSONL else import_text
-    with open_database(database) as opened:
-        added = read(file, opened.rules)
-    output.document({"new": added.new, "known": added.known})
-    output.line(f"{added.new} new candidates, {added.known} known before; next: superopt library verify")
+    chosen = file_format or format_of(file)
+    left_out: tuple[PeerRule, ...] = ()
+    if chosen in (PeerFormat.JSONL, PeerFormat.TEXT):
+        read = import_json_lines if chosen is PeerFormat.JSONL else import_text
+        with open_database(database) as opened:
+            added = read(file, opened.rules)
+    else:
+        rules = read_rules(file, chosen)
+        with open_database(database) as opened:
+            imported = import_peer_rules(rules, file.name, opened.rules)
+        added, left_out = imported.added, imported.left_out
+    output.document(
+        {
+            "new": added.new,
+            "known": added.known,
+            "left_out": [{"index": r.index, "name": r.name, "reason": why_none(r)} for r in left_out],
+        }
+    )
+    for rule in left_out:
+        output.line(f"{rule.index}  {rule.name}: {why_none(rule)}")
+    without = f", {len(left_out)} left out" if left_out else ""
+    output.line(
+        f"{added.new} new candidates, {added.known} known before{without}; next: superopt library verify"
+    )
 
 
 @app.command("export")

@@ -1,0 +1,148 @@
+"""What our axioms and our library say of each rule of a peer's file."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from axioms import load_axioms
+from substitution_db.peers.derivation import Bounds, Library, derive
+from substitution_db.peers.reading import Claim, Inexpressible, Malformed, PeerRule
+from superopt.equations import format_condition, format_equation, parse_equation, rule_id
+from superopt.ir.terms import Direction, Equation
+from verifier import Status, Verdict, verify
+from verifier.condition_inference import Conditional, infer_condition
+from verifier.pool import judge_all
+
+
+class Answer(enum.StrEnum):
+    """What can be said of a peer's rule."""
+
+    PROVED = "proved"
+    CONDITIONAL = "conditional"
+    REFUTED = "refuted"
+    MALFORMED = "malformed"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The answer about one rule.
+
+    ``equation`` is the form that it is about, with its condition; empty when the rule has none. ``known``: it
+    is in the library, or an instance of one rule there. ``derivable_steps``: how many rewrites by the library
+    lead from one side to the other; None when none do within the bounds. ``reason``: the axioms used, the
+    condition, the counterexample, what is malformed, or why nothing is known.
+    """
+
+    index: int
+    name: str
+    equation: str
+    verdict: Answer
+    known: bool = False
+    derivable_steps: int | None = None
+    reason: str = ""
+
+
+def coverage(
+    rules: Sequence[PeerRule],
+    library: Iterable[str],
+    *,
+    bounds: Bounds | None = None,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Covered]:
+    """The answers in the order of the rules; ``library`` are the equations of verified rules.
+
+    A rule whose judgement fails or takes too long is undecided. With ``jobs`` 0 all is done in this process.
+    """
+    judge = partial(_judged, tuple(library), bounds or Bounds())
+    return judge_all(judge, rules, lost=_lost, jobs=jobs, progress=progress)
+
+
+def counts(answers: Iterable[Covered]) -> dict[str, int]:
+    """How many rules there are, with each verdict, known and derivable."""
+    everything = tuple(answers)
+    by_verdict = Counter(answer.verdict for answer in everything)
+    return {
+        "rules": len(everything),
+        **{str(verdict): by_verdict[verdict] for verdict in Answer},
+        "known": sum(answer.known for answer in everything),
+        "derivable": sum(answer.derivable_steps is not None for answer in everything),
+    }
+
+
+def _judged(library: tuple[str, ...], bounds: Bounds, rule: PeerRule) -> Covered:
+    match rule.reading:
+        case Malformed(reason):
+            return Covered(rule.index, rule.name, "", Answer.MALFORMED, reason=reason)
+        case Inexpressible(reason):
+            return Covered(rule.index, rule.name, "", Answer.UNDECIDED, reason=reason)
+        case Claim() as claim:
+            verdict, form, reason = _answer(claim)
+            covered = Covered(rule.index, rule.name, format_equation(_rule(form)), verdict, reason=reason)
+            return covered if verdict is Answer.REFUTED else _compared(covered, form, library, bounds)
+
+
+def _compared(covered: Covered, form: Equation, library: tuple[str, ...], bounds: Bounds) -> Covered:
+    """The answer with what the library knows of the form that holds."""
+    known = _library(library)
+    found = derive(form, known, bounds)
+    if known.has(form):
+        return replace(covered, known=True, derivable_steps=1)
+    if found is None:
+        return covered
+    return replace(covered, known=found.instance, derivable_steps=found.steps)
+
+
+def _answer(claim: Claim) -> tuple[Answer, Equation, str]:
+    """The most general form that holds decides: the general one, the one as written, one with a condition."""
+    forms = tuple({rule_id(form): form for form in (claim.general, claim.written)}.values())
+    verdicts: list[Verdict] = []
+    for form in forms:
+        verdict = verify(form, load_axioms())
+        if verdict.status is Status.VERIFIED:
+            return (
+                Answer.PROVED,
+                form,
+                f"from {', '.join(verdict.axioms_used) or 'nothing: the sides are alike'}",
+            )
+        verdicts.append(verdict)
+    suggestion = ""
+    for form, verdict in zip(forms, verdicts, strict=True):
+        found = infer_condition(form, load_axioms()) if verdict.status is Status.REFUTED else None
+        if found is not None and found.proved:
+            return Answer.CONDITIONAL, found.equation, _condition(found)
+        if found is not None:
+            suggestion = f"; it may hold {_where(found.equation)}, which is not proved"
+            break
+    last = verdicts[-1]
+    if last.status is Status.REFUTED:
+        return Answer.REFUTED, forms[-1], f"{last.counterexample}{suggestion}"
+    return Answer.UNDECIDED, forms[-1], f"{last.reason}{suggestion}"
+
+
+def _condition(found: Conditional) -> str:
+    exactness = "and nowhere else" if found.exact else "and sometimes elsewhere"
+    return f"{_where(found.equation)}, {exactness} ({found.checked} instances)"
+
+
+def _where(equation: Equation) -> str:
+    return f"where {', '.join(format_condition(condition) for condition in equation.conditions)}"
+
+
+def _rule(equation: Equation) -> Equation:
+    """The equation as a rule: ``=`` is read as ``<=>``."""
+    return replace(equation, direction=Direction.BOTH) if equation.direction is Direction.EQUAL else equation
+
+
+def _lost(rule: PeerRule, reason: str) -> Covered:
+    return Covered(rule.index, rule.name, "", Answer.UNDECIDED, reason=reason)
+
+
+@cache
+def _library(equations: tuple[str, ...]) -> Library:
+    return Library(map(parse_equation, equations))

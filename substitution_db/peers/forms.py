@@ -1,0 +1,141 @@
+"""Sides of a rule as graphs of one typing, and when two graphs are the same up to how they are written.
+
+What a graph can write in several ways has one form: operands of commutative operators in any order, concats
+of concats, pieces of pieces, axes from either end, the words for a padding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import cast
+
+from superopt.ir.dimensions import Dimension
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value
+from superopt.ir.terms import Application, Term, Variable, subterms
+from superopt.ir.types import TensorType
+from superopt.ops.base import Operator, attributes_of
+from superopt.ops.convolution import Conv
+from superopt.ops.matrix import Transpose
+from superopt.ops.pooling import Pool
+from superopt.ops.shape import Concat, Half, Split
+from superopt.ops.windows import Padding, padding_spellings
+from superopt.rewriting.typing import Typing
+
+Form = tuple[int, ...]
+"""One number for each output, given by ``Forms``: equal numbers are equal computations."""
+
+
+def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorType]) -> Graph:
+    """The graph that computes the terms from inputs of these types; equal terms are one node.
+
+    Raises IllTypedError where an operator does not accept its inputs.
+    """
+    editor = Graph.empty().edit()
+    values: dict[Term, Value] = {
+        Variable(name): editor.add(Input(name, type_)).value for name, type_ in types.items()
+    }
+    splits: dict[tuple[Value, Split], NodeId] = {}
+    for term in subterms(*terms):
+        if not isinstance(term, Application):
+            continue
+        operator = typing.operators[term]
+        inputs = [values[child] for child in term.inputs]
+        if isinstance(operator, Half):
+            whole = typing.types[term.inputs[0]]
+            rest = whole.shape[operator.axis % whole.rank] - operator.size
+            split = Split(operator.axis, (operator.size, rest))
+            key = (inputs[0], split)
+            if key not in splits:
+                splits[key] = editor.add(split, inputs).id
+            values[term] = Value(splits[key], operator.port)
+        else:
+            values[term] = editor.add(operator, inputs).value
+    editor.set_outputs(values[term] for term in terms)
+    return editor.build()
+
+
+class Forms:
+    """Numbers for computations, the same for all graphs over inputs of the same names."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._parts: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._pieces: dict[int, tuple[int, int, Dimension]] = {}
+        self._fresh = itertools.count()
+
+    def of(self, graph: Graph) -> Form:
+        """The form of a graph."""
+        known: dict[Value, int] = {}
+        for node_id in graph.order:
+            node = graph[node_id]
+            inputs = [known[value] for value in node.inputs]
+            types = [cast("TensorType", graph.type_of(value)) for value in node.inputs]
+            for value, number in zip(node.values, self._outputs(node, inputs, types), strict=True):
+                known[value] = number
+        return tuple(known[value] for value in graph.outputs)
+
+    def _outputs(self, node: Node, inputs: list[int], types: list[TensorType]) -> Iterator[int]:
+        operator = node.operator
+        if isinstance(operator, Input):
+            yield self._number((operator.label,))
+        elif isinstance(operator, Concat):
+            yield self._concat(operator.axis % types[0].rank, inputs)
+        elif isinstance(operator, Split):
+            yield from self._split(operator, inputs[0], types[0])
+        else:
+            named = cast("Operator", operator)
+            operands = tuple(sorted(inputs) if named.commutative else inputs)
+            yield self._number((named.name, *_attributes(named, types), operands))
+
+    def _concat(self, axis: int, inputs: Sequence[int]) -> int:
+        own = ((number,) for number in inputs)
+        parts = [self._parts[n[0]][1] if self._parts.get(n[0], (-1,))[0] == axis else n for n in own]
+        joined = tuple(itertools.chain.from_iterable(parts))
+        number = self._number(("concat", axis, joined))
+        self._parts[number] = (axis, joined)
+        return number
+
+    def _split(self, operator: Split, whole: int, type_: TensorType) -> Iterator[int]:
+        axis = operator.axis % type_.rank
+        base = whole
+        start: Dimension = 0
+        outer = self._pieces.get(whole)
+        if outer is not None and outer[0] == axis:
+            _, base, start = outer
+        for size in operator.sizes:
+            number = self._number(("piece", axis, base, start, size))
+            self._pieces.setdefault(number, (axis, base, start))
+            yield number
+            start = start + size
+
+    def _number(self, key: Hashable) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = next(self._fresh)
+        return number
+
+
+def _attributes(operator: Operator, types: Sequence[TensorType]) -> Iterator[Hashable]:
+    for name, value in attributes_of(operator).items():
+        if name == "axis" and isinstance(value, int) and types:
+            yield value % types[0].rank if types[0].rank else value
+        elif isinstance(operator, Transpose):
+            yield operator.permutation(types[0].rank)
+        elif name == "padding":
+            yield _padding(operator, types)
+        else:
+            yield cast("Hashable", value)
+
+
+def _padding(operator: Operator, types: Sequence[TensorType]) -> Padding:
+    """The margins where they are the same at all sizes, else the word."""
+    if isinstance(operator, Conv):
+        rows, columns = types[1].shape[2:]
+        if not isinstance(rows, int) or not isinstance(columns, int):
+            return operator.padding
+        spellings = padding_spellings(operator.padding, (rows, columns), operator.stride, operator.dilation)
+    else:
+        pool = cast("Pool", operator)
+        spellings = padding_spellings(pool.padding, pool.kernel, pool.stride, (1, 1))
+    return next((spelling for spelling in spellings if isinstance(spelling, tuple)), spellings[0])

@@ -1,0 +1,97 @@
+"""superopt library coverage: what our axioms and library say of the rules of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from substitution_db import RuleFilter, RuleStatus, open_database
+from substitution_db.currency import current
+from substitution_db.peers import PeerFormat, format_of, read_rules
+from substitution_db.peers.coverage import Answer, Covered, counts
+from substitution_db.peers.coverage import coverage as cover
+from substitution_db.peers.derivation import Bounds
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.progress import counted
+
+FormatOption = Annotated[
+    PeerFormat | None,
+    typer.Option(
+        "--format", help="Default: by the file's ending (.jsonl, .pb for taso, .json for flexflow)."
+    ),
+]
+
+
+def coverage(
+    file: Annotated[Path, typer.Argument(help="The file of rules.")],
+    file_format: FormatOption = None,
+    max_steps: Annotated[
+        int, typer.Option(min=0, max=8, help="Rewrites by the library in a derivation at most.")
+    ] = Bounds.steps,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = 2,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say of each rule of a file if it is known, derivable, proved, conditional, refuted or malformed."""
+    output = Output(as_json)
+    chosen = file_format or format_of(file)
+    rules = read_rules(file, chosen)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        library = [rule.equation for rule in opened.rules.list(RuleFilter(status=RuleStatus.VERIFIED))]
+    bounds = replace(Bounds(), steps=max_steps)
+    answers: list[Covered] = []
+    with counted("judging") as progress:
+        for answer in cover(rules, library, bounds=bounds, jobs=jobs, progress=progress):
+            answers.append(answer)
+    totals = counts(answers)
+    output.document(
+        {
+            "file": str(file),
+            "format": str(chosen),
+            "counts": totals,
+            "rules": [_document(answer) for answer in answers],
+        }
+    )
+    for answer in answers:
+        _print(answer, output)
+    _print_totals(totals, output)
+
+
+def _document(answer: Covered) -> Mapping[str, object]:
+    return {
+        "index": answer.index,
+        "name": answer.name,
+        "verdict": str(answer.verdict),
+        "known": answer.known,
+        "derivable_steps": answer.derivable_steps,
+        "reason": answer.reason,
+        "equation": answer.equation,
+    }
+
+
+def _print(answer: Covered, output: Output) -> None:
+    library = ""
+    if answer.known:
+        library = "known"
+    elif answer.derivable_steps is not None:
+        library = f"derivable in {answer.derivable_steps}"
+    text = answer.equation or answer.reason
+    output.line(f"{answer.name:<12} {answer.verdict:<12} {library:<15} {text}".rstrip())
+    if answer.equation and answer.verdict is not Answer.PROVED:
+        output.line(f"{'':<42}{answer.reason}")
+
+
+def _print_totals(totals: Mapping[str, int], output: Output) -> None:
+    verdicts = ", ".join(f"{totals[verdict]} {verdict}" for verdict in Answer)
+    output.line(f"\n{totals['rules']} rules: {verdicts}")
+    output.line(
+        f"{totals['known']} known, {totals['derivable']} derivable from the library, the known among them"
+    )
+
+
+__all__ = ["FormatOption", "coverage"]
