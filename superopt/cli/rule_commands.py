@@ -15,7 +15,10 @@ from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
 from superopt.equations import format_equation, parse_equation
-from verifier import Status, verify
+from superopt.ir import Equation
+from verifier import Status, Verdict, verify
+from verifier.certificate import certificate_object, format_certificate
+from verifier.condition_inference import Conditional, infer_condition
 
 NO = 1
 UNDECIDED = 3
@@ -31,38 +34,80 @@ def prove(
     equation: Annotated[str, typer.Argument(metavar='"LHS => RHS"', help="The rule to prove.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Prove one rule: exit 0 proved, 1 refuted (with a counterexample), 3 unproved."""
+    """Prove one rule: exit 0 proved, with the chain of axioms; 1 refuted, with a counterexample and the
+    condition under which it holds; 3 unproved.
+    """
     output = Output(as_json)
     parsed = parse_equation(equation)
     verdict = verify(parsed, load_axioms())
-    output.document(
-        {
-            "equation": format_equation(parsed),
-            "verdict": {"verified": "proved"}.get(verdict.status, str(verdict.status)),
-            "prover": verdict.prover,
-            "version": verdict.version,
-            "axioms_used": list(verdict.axioms_used),
-            "milliseconds": verdict.milliseconds,
-            "validated_shapes": list(verdict.validated_shapes),
-            "counterexample": verdict.counterexample,
-            "reason": verdict.reason,
-        }
-    )
+    conditional = infer_condition(parsed, load_axioms()) if verdict.status is Status.REFUTED else None
+    output.document(_verdict_document(parsed, verdict, conditional))
     output.line(format_equation(parsed))
     match verdict.status:
         case Status.VERIFIED:
-            output.line(
-                f"proved in {verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}, from:"
-            )
-            print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
-            output.line(f"validated on: {'; '.join(verdict.validated_shapes)}")
+            _print_proof(parsed, verdict, output)
             return 0
         case Status.REFUTED:
             output.line(f"refuted: {verdict.counterexample}")
+            if conditional is not None:
+                _print_condition(conditional, output)
             return NO
         case _:
             output.line(f"unproved: {verdict.reason}")
             return UNDECIDED
+
+
+def _verdict_document(
+    equation: Equation, verdict: Verdict, conditional: Conditional | None
+) -> dict[str, object]:
+    return {
+        "equation": format_equation(equation),
+        "verdict": _said(verdict),
+        "prover": verdict.prover,
+        "version": verdict.version,
+        "grade": verdict.grade,
+        "certificate": certificate_object(verdict.certificate) if verdict.certificate else None,
+        "axioms_used": list(verdict.axioms_used),
+        "milliseconds": verdict.milliseconds,
+        "validated_shapes": list(verdict.validated_shapes),
+        "counterexample": verdict.counterexample,
+        "condition": None
+        if conditional is None
+        else {
+            "equation": format_equation(conditional.equation),
+            "verdict": {"verified": "proved"}.get(
+                conditional.verdict.status, str(conditional.verdict.status)
+            ),
+            "exact": conditional.exact,
+            "instances": conditional.checked,
+        },
+        "reason": verdict.reason,
+    }
+
+
+def _said(verdict: Verdict) -> str:
+    return "proved" if verdict.status is Status.VERIFIED else str(verdict.status)
+
+
+def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
+    found = f"{verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}"
+    if verdict.certificate is not None:
+        output.line(f"proved in {found}; every term of the chain is well-typed for all sizes:\n")
+        output.line(format_certificate(equation, verdict.certificate))
+    else:
+        output.line(f"proved in {found}; checked for the sizes that were tried")
+    output.line("\naxioms used:")
+    print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
+    output.line(f"\nvalidated on: {'; '.join(verdict.validated_shapes)}")
+
+
+def _print_condition(conditional: Conditional, output: Output) -> None:
+    if conditional.proved:
+        where = "exactly where" if conditional.exact else "where, and elsewhere too"
+        output.line(f"it holds {where} (proved, and compared on {conditional.checked} instances):")
+    else:
+        output.line(f"not proved, but none of {conditional.checked} instances contradicts:")
+    output.line(f"  {format_equation(conditional.equation)}")
 
 
 def gate(
