@@ -24,6 +24,9 @@ class PeerTensor:
     operator: int
     port: int
 
+    def __str__(self) -> str:
+        return f"{self.operator}" if self.port == 0 else f"{self.operator}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class PeerOperator:

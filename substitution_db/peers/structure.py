@@ -67,7 +67,7 @@ def require_rule(graphs: PeerGraphs) -> None:
     _require_outputs(graphs)
     lacking = sorted(inputs_of(graphs.target) - inputs_of(graphs.source), key=lambda t: (-t.operator, t.port))
     if lacking:
-        names = ", ".join(_name(tensor) for tensor in lacking)
+        names = ", ".join(map(str, lacking))
         raise InvalidEquationError(f"the target uses input {names}, which the source lacks")
 
 
@@ -182,16 +182,12 @@ def _require_outputs(graphs: PeerGraphs) -> None:
     for index, (source, target) in enumerate(graphs.outputs):
         where = f"mapped output {index}"
         if source.operator < 0:
-            raise InvalidEquationError(f"{where}: is mapped from input {_name(source)}, not from an operator")
+            raise InvalidEquationError(f"{where}: is mapped from input {source}, not from an operator")
         _require_output(graphs.source, source, "source", where)
         _require_output(graphs.target, target, "target", where)
         if mapped.setdefault(source, target) != target:
-            raise InvalidEquationError(f"{where}: output {_name(source)} of the source is mapped twice")
+            raise InvalidEquationError(f"{where}: output {source} of the source is mapped twice")
     given = inputs_of(graphs.source)
     lacking = [t for t in mapped.values() if t.operator < 0 and t not in given]
     if lacking:
-        raise InvalidEquationError(f"the target uses input {_name(lacking[0])}, which the source lacks")
-
-
-def _name(tensor: PeerTensor) -> str:
-    return f"{tensor.operator}" if tensor.port == 0 else f"{tensor.operator}:{tensor.port}"
+        raise InvalidEquationError(f"the target uses input {lacking[0]}, which the source lacks")

@@ -22,7 +22,7 @@ from substitution_db.peers.reading import (
     PeerTensor,
     Reading,
 )
-from substitution_db.peers.structure import in_order, output_count, permutation, require_rule
+from substitution_db.peers.structure import in_order, inputs_of, output_count, permutation, require_rule
 from superopt.equations import canonical
 from superopt.errors import IllTypedError, InvalidEquationError, UnsupportedError
 from superopt.ir.terms import (
@@ -38,7 +38,6 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
-from superopt.rewriting.substitution import why_unusable
 
 MOST_OPERATORS = 64
 LARGEST_TREE = 300
@@ -113,9 +112,13 @@ def _claim(graphs: PeerGraphs, axes: AxisOrder) -> Claim:
     outputs = dict.fromkeys(graphs.outputs)
     left = tuple(source.term(tensor) for tensor, _ in outputs)
     right = tuple(target.term(tensor) for _, tensor in outputs)
-    reason = why_unusable(left, right)
-    if reason is not None:
-        raise InvalidEquationError(reason)
+    bound = variables(*left)
+    unbound = [tensor for tensor in inputs_of(graphs.target) if _input(tensor).name not in bound]
+    if unbound:
+        names = ", ".join(sorted(map(str, unbound)))
+        raise InvalidEquationError(
+            f"the target uses input {names}, on which no mapped output of the source depends"
+        )
     general = Equation(left, right, Direction.FORWARD)
     names = variables(*left)
     conditions = dict.fromkeys((*_rank_conditions(graphs, ranks, names), *source.conditions()))

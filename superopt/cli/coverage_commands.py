@@ -31,7 +31,7 @@ def coverage(
     file_format: FormatOption = None,
     max_steps: Annotated[
         int, typer.Option(min=0, max=8, help="Rewrites by the library in a derivation at most.")
-    ] = Bounds.steps,
+    ] = 3,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
