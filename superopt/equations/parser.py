@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from importlib import resources
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, cast
 
 import lark
 from lark.exceptions import UnexpectedEOF, UnexpectedInput, UnexpectedToken
@@ -42,7 +42,13 @@ _GRAMMAR = resources.files("superopt.equations").joinpath("grammar.lark").read_t
 _PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr", propagate_positions=True)
 
 Tree: TypeAlias = "lark.Tree[lark.Token]"
-T = TypeVar("T")
+
+DEEPEST = 100
+"""How deep terms and conditions may be nested, so that whatever walks them keeps to Python's stack."""
+
+_NESTING = frozenset(("application", "plain_application", "call"))
+MOST_DIGITS = 100
+_LONG_NUMBER = re.compile(rf"(?<![A-Za-z_\d])\d{{{MOST_DIGITS + 1}}}")
 
 
 def parse_equation(text: str, name: str = "") -> Equation:
@@ -58,14 +64,14 @@ def parse_equations(text: str) -> tuple[Equation, ...]:
 def parse_term(text: str) -> Term:
     """One term; raises InvalidEquationError."""
     reader = _Reader(text, 1, 0)
-    return reader.within_depth(lambda: reader.term(reader.parse("term")))
+    return reader.term(reader.parse("term"))
 
 
 def _equation(text: str, name: str, first_line: int) -> Equation:
     label = _LABEL.match(text)
     body = text[label.end() :] if label else text
     reader = _Reader(body, first_line, len(text) - len(body))
-    return reader.within_depth(lambda: reader.equation(name or (label.group(1) if label else "")))
+    return reader.equation(name or (label.group(1) if label else ""))
 
 
 def _entries(text: str) -> Iterator[tuple[int, str]]:
@@ -97,19 +103,24 @@ class _Reader:
         self._shift = shift
         self._types: dict[str, VariableType] = {}
 
-    def within_depth(self, read: Callable[[], T]) -> T:
-        """What ``read`` gives, unless terms are nested deeper than Python's stack."""
-        try:
-            return read()
-        except RecursionError:
-            raise InvalidEquationError(f"line {self._first_line}: terms are nested too deeply") from None
-
     def parse(self, start: str) -> Tree:
         """The syntax tree of the text."""
+        if _LONG_NUMBER.search(self._text):
+            raise InvalidEquationError(
+                f"line {self._first_line}: a number has more than {MOST_DIGITS} digits"
+            )
         try:
-            return _PARSER.parse(self._text, start=start)
+            tree = _PARSER.parse(self._text, start=start)
         except UnexpectedInput as error:
             raise InvalidEquationError(self._explained(error)) from None
+        waiting = [(tree, 0)]
+        while waiting:
+            inner, around = waiting.pop()
+            depth = around + (inner.data in _NESTING)
+            if depth > DEEPEST:
+                raise self._error(inner, f"nested more than {DEEPEST} deep")
+            waiting += [(child, depth) for child in _trees(inner)]
+        return tree
 
     def equation(self, name: str) -> Equation:
         """The equation that the text is."""

@@ -171,7 +171,10 @@ ERRORS = {
     "transpose[perm=x](x) = x": "line 1: x names a tensor and an attribute",
     "x = y where": "line 1: the equation 'x = y where' ends too early",
     "x = y where odd(": "line 1: the equation 'x = y where odd(' ends too early",
-    "relu(" * 3000 + "x" + ")" * 3000 + " = x": "line 1: terms are nested too deeply",
+    "relu(" * 3000 + "x" + ")" * 3000 + " = x": "line 1, column 501: nested more than 100 deep",
+    "x = x where " + "odd(" * 3000 + "x" + ")" * 3000: "line 1, column 413: nested more than 100 deep",
+    "x = scale(x, full[value=1e9999999])": "line 1, column 30: unexpected '9999])'",
+    f"x = full[value=1/{'1' * 5000}]": "line 1: a number has more than 100 digits",
 }
 
 
