@@ -101,6 +101,8 @@ class ProofDocument(BaseModel):
     validated_shapes: list[str]
     counterexample: str | None
     reason: str
+    grade: str = Field(description="`replayed` when the certificate was, for all sizes; else `sampled`.")
+    certificate: dict[str, object] | None
 
     @classmethod
     def of(cls, proof: Proof) -> Self:
@@ -117,6 +119,8 @@ class ProofDocument(BaseModel):
             validated_shapes=list(proof.validated_shapes),
             counterexample=proof.counterexample,
             reason=proof.reason,
+            grade=proof.grade,
+            certificate=None if proof.certificate is None else dict(proof.certificate),
         )
 
 
@@ -173,6 +177,8 @@ class ProofAnswer(BaseModel):
     validated_shapes: list[str]
     counterexample: str | None
     reason: str
+    grade: str
+    certificate: dict[str, object] | None
     known: RuleStatus | None
 
 

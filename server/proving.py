@@ -22,4 +22,6 @@ def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]
         "validated_shapes": proof.validated_shapes,
         "counterexample": proof.counterexample,
         "reason": proof.reason,
+        "grade": proof.grade,
+        "certificate": proof.certificate,
     }

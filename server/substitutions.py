@@ -120,4 +120,6 @@ def _unproved(reason: str) -> JsonObject:
         "validated_shapes": [],
         "counterexample": None,
         "reason": reason,
+        "grade": "",
+        "certificate": None,
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import generator
 from axioms import load_axioms
 from generator import Generation, Preset
+from substitution_db.certificates import stored_certificate
 from substitution_db.currency import Currency, current
 from substitution_db.database import Database
 from substitution_db.records import Added, Outcome, Proof, Rule
@@ -101,11 +102,11 @@ def verify_all(database: Database, *, jobs: int = 1, progress: VerifyProgress | 
 
 def prove_equation(equation: Equation) -> Proof:
     """The verdict on one equation as written; nothing is stored."""
-    return proof_of_verdict(verify(equation, load_axioms()), current())
+    return proof_of_verdict(equation, verify(equation, load_axioms()), current())
 
 
-def proof_of_verdict(verdict: Verdict, currency: Currency) -> Proof:
-    """A verdict as it is stored; one without a proof depends on everything."""
+def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -> Proof:
+    """The verdict on an equation as it is stored; one without a proof depends on everything."""
     return Proof(
         verdict=Outcome(verdict.status),
         prover=verdict.prover,
@@ -116,6 +117,10 @@ def proof_of_verdict(verdict: Verdict, currency: Currency) -> Proof:
         validated_shapes=verdict.validated_shapes,
         counterexample=verdict.counterexample,
         reason=verdict.reason,
+        grade=str(verdict.grade or ""),
+        certificate=None
+        if verdict.certificate is None
+        else stored_certificate(equation, verdict.certificate),
     )
 
 
@@ -137,7 +142,7 @@ def _verify(
     choices = [forms for _, forms in pending]
     verdicts = verify_many(choices, load_axioms(), jobs=jobs, progress=progress)
     for (rule, _), (equation, verdict) in zip(pending, verdicts, strict=True):
-        proof = proof_of_verdict(verdict, currency)
+        proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
         if rule_id(equation) == rule.id:
             database.rules.record_verdict(rule.id, proof)

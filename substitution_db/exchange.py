@@ -4,7 +4,7 @@ A line: ``{"schema":1,"id","equation","operators_source","operators_target","sta
 operators are named once per occurrence; ``proof`` is null for a candidate, else
 ``{"verdict","prover","version",
 "axioms_used","axioms_hash","operators_hash","verifier_hash","milliseconds","validated_shapes",
-"counterexample","reason"}``.
+"counterexample","reason","grade","certificate"}``, of which the last two may be missing.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ def proof_object(proof: Proof) -> JsonObject:
         "validated_shapes": proof.validated_shapes,
         "counterexample": proof.counterexample,
         "reason": proof.reason,
+        "grade": proof.grade,
+        "certificate": proof.certificate,
     }
 
 
@@ -132,6 +134,7 @@ def _proof(content: JsonObject, where: str) -> Proof:
     counterexample = content.get("counterexample")
     if not isinstance(milliseconds, int | float) or not isinstance(counterexample, str | None):
         raise InvalidFileError(f"{where}: milliseconds must be a number, counterexample a text or null")
+    certificate = content.get("certificate")
     return Proof(
         verdict=Outcome(verdict),
         prover=_text(content, "prover", where),
@@ -146,6 +149,8 @@ def _proof(content: JsonObject, where: str) -> Proof:
         validated_shapes=_texts(content, "validated_shapes", where),
         counterexample=counterexample,
         reason=_text(content, "reason", where),
+        grade=_text({"grade": "", **content}, "grade", where),
+        certificate=None if certificate is None else _object(certificate, f"{where}: certificate"),
     )
 
 

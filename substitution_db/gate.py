@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from axioms import AxiomSet
+from substitution_db.certificates import why_not_replayed
 from substitution_db.currency import Currency
 from substitution_db.database import Database
 from substitution_db.exchange import LibraryLine, read_json_lines
-from substitution_db.records import Outcome, RuleStatus
+from substitution_db.records import Outcome, Proof, RuleStatus
 from substitution_db.rules import RuleFilter
 from superopt.equations import parse_equation
 from verifier import Status, Verdict, verify_many
+from verifier.certificate import Grade
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,23 @@ def gate_database(database: Database, currency: Currency) -> GateResult:
     return GateResult(len(rules), tuple(offenders))
 
 
+def strict_gate_database(
+    database: Database, currency: Currency, *, progress: Callable[[int, int], None] | None = None
+) -> GateResult:
+    """As ``gate_database``; and every proof must have a certificate, which is replayed."""
+    result = gate_database(database, currency)
+    stopped = {offender.id for offender in result.offenders}
+    passing = [rule for rule in database.rules.verified_rules(currency) if rule.id not in stopped]
+    weak: list[Offender] = []
+    for done, rule in enumerate(passing, 1):
+        reason = _weakness(rule.id, rule.proof, currency.state.axioms)
+        if reason:
+            weak.append(Offender(rule.id, rule.equation, reason))
+        if progress:
+            progress(done, len(passing))
+    return GateResult(result.rules, (*result.offenders, *weak))
+
+
 def gate_files(
     paths: Iterable[Path],
     currency: Currency,
@@ -63,13 +83,35 @@ def gate_files(
     progress: Callable[[int, int], None] | None = None,
 ) -> GateResult:
     """Looks at every rule of files of JSON lines, and proves anew what claims to be verified: a file can say
-    anything. Raises InvalidFileError for a line that is no rule.
+    anything. A certificate that a file has must replay. Raises InvalidFileError for a line that is no rule.
     """
+    return _gate_files(paths, currency, _reason, _denied, jobs, progress)
+
+
+def strict_gate_files(
+    paths: Iterable[Path],
+    currency: Currency,
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> GateResult:
+    """As ``gate_files``; and every rule must have a certificate, in the file and proved anew."""
+    return _gate_files(paths, currency, _strict_reason, _strictly_denied, jobs, progress)
+
+
+def _gate_files(
+    paths: Iterable[Path],
+    currency: Currency,
+    reason: Callable[[LibraryLine, Currency], str],
+    denied: Callable[[Verdict], str],
+    jobs: int,
+    progress: Callable[[int, int], None] | None,
+) -> GateResult:
     lines = [line for path in paths for line in read_json_lines(path)]
-    judged = [Offender(line.id, line.rule.equation, _reason(line, currency)) for line in lines]
+    judged = [Offender(line.id, line.rule.equation, reason(line, currency)) for line in lines]
     choices = [(parse_equation(rule.equation),) for rule in judged if not rule.reason]
     verdicts = iter(verify_many(choices, currency.state.axioms, jobs=jobs, progress=progress))
-    judged = [rule if rule.reason else replace(rule, reason=_denied(next(verdicts)[1])) for rule in judged]
+    judged = [rule if rule.reason else replace(rule, reason=denied(next(verdicts)[1])) for rule in judged]
     return GateResult(len(lines), tuple(rule for rule in judged if rule.reason))
 
 
@@ -80,7 +122,33 @@ def _denied(verdict: Verdict) -> str:
     return f"proved anew it is {verdict.status}: {verdict.counterexample or verdict.reason}"
 
 
+def _strictly_denied(verdict: Verdict) -> str:
+    weak = verdict.status is Status.VERIFIED and verdict.grade is not Grade.REPLAYED
+    return f"proved anew its grade is {verdict.grade}, not {Grade.REPLAYED}" if weak else _denied(verdict)
+
+
+def _weakness(identity: str, proof: Proof | None, axioms: AxiomSet) -> str:
+    """Why a proof is none whose certificate replays, empty if it is."""
+    if proof is None:
+        return "it has no proof"
+    if proof.grade != Grade.REPLAYED:
+        return f"its grade is {proof.grade or 'not known'}, not {Grade.REPLAYED}"
+    return why_not_replayed(identity, proof, axioms)
+
+
+def _strict_reason(line: LibraryLine, currency: Currency) -> str:
+    return _claim(line, currency) or _weakness(line.id, line.proof, currency.state.axioms)
+
+
 def _reason(line: LibraryLine, currency: Currency) -> str:
+    reason = _claim(line, currency)
+    if reason or line.proof is None or line.proof.certificate is None:
+        return reason
+    return why_not_replayed(line.id, line.proof, currency.state.axioms)
+
+
+def _claim(line: LibraryLine, currency: Currency) -> str:
+    """Why what a line says of itself does not count, empty if it does."""
     if line.id != line.rule.id:
         return f"the id of the equation is {line.rule.id}"
     if line.proof is not None and line.proof.verdict != line.status:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 from substitution_db.engine import Transactions
 from superopt.errors import InvalidFileError
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision that this version of the code needs (a test compares it with the migrations)."""
 
 

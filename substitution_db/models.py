@@ -136,6 +136,8 @@ class ProofRow(Base):
     validated_shapes: Mapped[list[str]]
     counterexample: Mapped[str | None] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
+    grade: Mapped[str | None] = mapped_column(String(16))
+    certificate: Mapped[JsonObject | None] = mapped_column(JSON(none_as_null=True))
     proved_at: Mapped[datetime]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
@@ -73,7 +73,11 @@ class Hashes:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A verdict on a rule and what it rests on."""
+    """A verdict on a rule and what it rests on.
+
+    ``grade`` says what a proof is worth (``verifier.certificate.Grade``; empty for one recorded without).
+    ``certificate`` is a certificate in JSON with the equation, as it was spelled, that it proves.
+    """
 
     verdict: Outcome
     prover: str
@@ -84,6 +88,8 @@ class Proof:
     validated_shapes: tuple[str, ...]
     counterexample: str | None
     reason: str
+    grade: str = ""
+    certificate: JsonObject | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,8 @@ def proof_of(row: ProofRow) -> Proof:
         validated_shapes=tuple(row.validated_shapes),
         counterexample=row.counterexample,
         reason=row.reason,
+        grade=row.grade or "",
+        certificate=row.certificate,
     )
 
 
@@ -126,6 +128,8 @@ def proof_values(rule: str, proof: Proof, time: datetime) -> dict[str, object]:
         "validated_shapes": list(proof.validated_shapes),
         "counterexample": proof.counterexample,
         "reason": proof.reason,
+        "grade": proof.grade or None,
+        "certificate": proof.certificate,
         "proved_at": time,
     }
 

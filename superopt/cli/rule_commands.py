@@ -10,7 +10,7 @@ import typer
 from axioms import load_axioms
 from substitution_db import open_database
 from substitution_db.currency import current
-from substitution_db.gate import gate_database, gate_files
+from substitution_db.gate import gate_database, gate_files, strict_gate_database, strict_gate_files
 from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
@@ -114,16 +114,23 @@ def gate(
     files: Annotated[list[Path] | None, typer.Argument(help="Rule files; without any, the library.")] = None,
     database: DatabaseOption = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes that prove the rules of files anew.")] = 2,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Every rule must have a certificate, which is replayed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Exit 0 if every rule is verified under the current axioms, operators and verifier, else 1.
 
-    Rules of files are proved anew, whatever the files say.
+    Rules of files are proved anew, whatever the files say; a certificate that a file has must replay.
     """
     output = Output(as_json)
     if files:
+        judge = strict_gate_files if strict else gate_files
         with counted("proving") as progress:
-            result = gate_files(files, current(), jobs=jobs, progress=progress)
+            result = judge(files, current(), jobs=jobs, progress=progress)
+    elif strict:
+        with open_database(database) as opened, counted("replaying") as progress:
+            result = strict_gate_database(opened, current(), progress=progress)
     else:
         with open_database(database) as opened:
             result = gate_database(opened, current())

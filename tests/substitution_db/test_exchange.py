@@ -47,7 +47,8 @@ def test_a_line_is_as_the_contract_says(exported: Path) -> None:
         '"axioms_hash":"'
         + HASHES.axioms
         + '","operators_hash":"o1","verifier_hash":"v1","milliseconds":12.3,'
-        '"validated_shapes":["f32[2, 3]"],"counterexample":null,"reason":"proved"},"provenance":"generated"}'
+        '"validated_shapes":["f32[2, 3]"],"counterexample":null,"reason":"proved",'
+        '"grade":"","certificate":null},"provenance":"generated"}'
     )
 
 

@@ -1,0 +1,18 @@
+"""Proofs keep their certificate and what it is worth; those recorded before have neither."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Adds the columns."""
+    with op.batch_alter_table("proofs", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("grade", sa.String(length=16), nullable=True))
+        batch_op.add_column(sa.Column("certificate", sa.JSON(none_as_null=True), nullable=True))
