@@ -126,6 +126,11 @@ class DegreeDomain(Domain[Degrees]):
         self.has_order = True
         return _at(_spread(left, right), _largest((left, right), left.calls + right.calls))
 
+    def max_along(self, array: Degrees, axis: int) -> Degrees:
+        """One of those along the axis, also where there is only one."""
+        self.has_order = True
+        return _at(array.places.max(axis=axis + 1), array)
+
     def exp(self, array: Degrees) -> Degrees:
         """A monomial of the exponents of a linear form, else see the module."""
         self.has_exp = True

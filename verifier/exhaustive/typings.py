@@ -21,7 +21,6 @@ from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
-from superopt.ops.base import Operator
 from superopt.rewriting.conditions import holds
 from verifier.exhaustive.parameters import Bound
 from verifier.exhaustive.program import Case, Implicit, Program, Step
@@ -206,40 +205,63 @@ class TypingSearch:
 
     def _completed(self, state: _State) -> Iterator[Case]:
         """Numbers for the symbols that are left."""
+        if self._is_spelled_otherwise(state):
+            return
         for ranked in self._ranked(range(len(self.program.names)), state):
-            solved = self._outputs_solved(ranked)
-            if solved is None:
-                continue
+            solved, possible = self._outputs_solved(ranked)
             inputs = cast("tuple[TensorType, ...]", solved.types[: len(self.program.names)])
-            named = [type_.symbols for type_ in inputs]
-            named.extend(_symbols(values) for values in solved.implicit)
-            for numbers in self._numbers(frozenset[str]().union(*named)):
-                case = self.case(
-                    tuple(t.substitute(numbers) for t in inputs),
-                    solved.attributes,
-                    [substituted(values, numbers) for values in solved.implicit],
-                )
-                if case is not None:
-                    yield case
+            own = frozenset[str]().union(*(type_.symbols for type_ in inputs))
+            implicit = frozenset[str]().union(*map(_symbols, solved.implicit)) - own
+            for numbers in self._numbers(own):
+                cases = self._with_implicit(solved, inputs, numbers, implicit)
+                yield from cases if possible else itertools.islice(cases, 1)
 
-    def _outputs_solved(self, state: _State) -> _State | None:
-        """Implicit sizes solved so that output types agree; sizes of inputs stay as they are."""
-        for left, right in self.program.outputs:
-            if self.program.has_implicit and _known(state, left).rank != _known(state, right).rank:
+    def _is_spelled_otherwise(self, state: _State) -> bool:
+        """Whether a negative axis, or a swap without a permutation, means what another value means too."""
+        for name, value in state.attributes.items():
+            if value != () and not (isinstance(value, int) and value < 0):
                 continue
-            pairs = zip(_known(state, left).shape, _known(state, right).shape, strict=False)
-            for index in range(len(list(pairs))):
+            uses = [step for step in self.program.steps if AttributeVariable(name) in _axis_values(step)]
+            if uses and len({_known(state, step.inputs[0]).rank for step in uses}) == 1:
+                return True
+        return False
+
+    def _with_implicit(
+        self,
+        state: _State,
+        inputs: Sequence[TensorType],
+        numbers: Mapping[str, Dimension],
+        symbols: frozenset[str],
+    ) -> Iterator[Case]:
+        types = tuple(type_.substitute(numbers) for type_ in inputs)
+        if not self._within_bound(types):
+            return
+        for further in self._numbers(symbols):
+            all_numbers = {**numbers, **further}
+            implicit = [substituted(values, all_numbers) for values in state.implicit]
+            case = self.case(types, state.attributes, implicit)
+            if case is not None:
+                yield case
+
+    def _outputs_solved(self, state: _State) -> tuple[_State, bool]:
+        """Implicit sizes solved so that output types agree, and whether they can; sizes of inputs stay."""
+        for left, right in self.program.outputs:
+            rank = _known(state, left).rank
+            if rank != _known(state, right).rank:
+                return state, False
+            for index in range(rank):
                 one, two = _known(state, left).shape[index], _known(state, right).shape[index]
                 own = (name for name in symbols_of(one) | symbols_of(two) if not name.startswith(IMPLICIT))
-                state = state.solved(solve(one, two, frozenset(own)) or {})
-        return state
+                solution = solve(one, two, frozenset(own))
+                if solution is None and isinstance(one - two, int):
+                    return state, False
+                state = state.solved(solution or {})
+        return state, True
 
     def case(
         self, types: tuple[TensorType, ...], attributes: Mapping[str, object], implicit: Sequence[Implicit]
     ) -> Case | None:
-        """The case with these types; None when it is ill-typed, out of bounds, or a condition does not hold."""
-        if not self._within_bound(types):
-            return None
+        """The case with these types; None when it is ill-typed or a condition does not hold."""
         try:
             operators = [
                 self.program.operator(step, attributes, values)
@@ -285,6 +307,10 @@ def _symbols(values: Implicit) -> frozenset[str]:
     return frozenset(name for part in parts for size in part for name in symbols_of(size))
 
 
+def _axis_values(step: Step) -> tuple[object, object]:
+    return step.term.attribute("axis"), step.term.attribute("perm")
+
+
 def _known(state: _State, place: int) -> TensorType:
     type_ = state.types[place]
     if type_ is None:
@@ -298,7 +324,3 @@ def _solution(mismatch: DimensionMismatchError) -> Mapping[str, Dimension] | Non
     own = (name for name in symbols_of(left) | symbols_of(right) if not name.startswith(IMPLICIT))
     return solve(left, right, frozenset(own)) or solve(left, right)
 
-
-def known_operators(case: Case) -> tuple[Operator, ...]:
-    """The operators of a case, in the order of the steps."""
-    return case.operators
