@@ -1,8 +1,9 @@
 """Whether a rule follows from the library by rewriting its own two sides, and in how many steps.
 
 Both sides are graphs of one typing. From each, graphs are reached by applying the library's rules, in every
-direction that can be a rewrite; they meet in as few steps as there are (breadth first from both ends). A rule
-follows when its sides meet under several typings, whose sizes are symbols where that is possible.
+direction that can be a rewrite; they meet in as few steps as there are (breadth first). A rule follows when
+its sides meet under several typings, whose sizes are symbols where that is possible: of a rule that is known
+to hold that says how, of another it proves nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from substitution_db.peers.forms import Form, Forms, graph_of
 from superopt.equations import rule_id
@@ -21,8 +21,6 @@ from superopt.rewriting import Substitution, apply_match, find_matches, substitu
 from verifier.instances import Instance, InstanceSampler
 from verifier.schemes import Scheme
 from verifier.seeds import seed_of
-
-Level: TypeAlias = "dict[Form, Graph]"
 
 _HALVES = ("split0", "split1")
 _SEED = 21
@@ -38,14 +36,14 @@ class Derivation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a search may cost: steps, graphs whose neighbours are looked at, and how much larger than the
-    larger side a graph may get, in nodes. Under ``typings`` typings of the rule the sides must meet.
+    """What a search may cost: steps, graphs on each side whose neighbours are looked at, and how much larger
+    than the larger side a graph may get, in nodes. Under ``typings`` typings of the rule the sides must meet.
     """
 
     steps: int = 3
     graphs: int = 60
     slack: int = 2
-    typings: int = 2
+    typings: int = 3
 
 
 class Library:
@@ -103,54 +101,69 @@ def derive_at(equation: Equation, instance: Instance, library: Library, bounds: 
     return _Search(source, target, library, bounds).run()
 
 
+class _Side:
+    """What was reached from one side: every form with its distance, and the graphs of the last level."""
+
+    def __init__(self, start: Graph, form: Form, graphs: int) -> None:
+        self.distance: dict[Form, int] = {form: 0}
+        self.level: dict[Form, Graph] = {form: start}
+        self.left = graphs
+
+
 class _Search:
+    """Rewrites of both sides. A rewrite need not have a reverse, so each side may have to go all the way."""
+
     def __init__(self, source: Graph, target: Graph, library: Library, bounds: Bounds) -> None:
         self._forms = Forms()
         self._library = library
         self._bounds = bounds
         self._largest = max(len(source), len(target)) + bounds.slack
-        self._left = bounds.graphs
-        self._start, self._goal = source, target
-        self._ahead: Level = {self._forms.of(source): source}
-        self._behind: Level = {self._forms.of(target): target}
+        self._source = source
+        self._goal = self._forms.of(target)
+        self._sides = (
+            _Side(source, self._forms.of(source), bounds.graphs),
+            _Side(target, self._goal, bounds.graphs),
+        )
 
     def run(self) -> Derivation | None:
-        if not self._ahead.keys().isdisjoint(self._behind):
+        if self._goal in self._sides[0].distance:
             return Derivation(0, instance=False)
         if self._bounds.steps and self._is_instance():
             return Derivation(1, instance=True)
-        front, back = dict(self._ahead), dict(self._behind)
-        for step in range(1, self._bounds.steps + 1):
-            if len(front) <= len(back):
-                front = self._expanded(front, self._ahead, self._behind)
-                met = not front.keys().isdisjoint(self._behind)
-            else:
-                back = self._expanded(back, self._behind, self._ahead)
-                met = not back.keys().isdisjoint(self._ahead)
-            if met:
-                return Derivation(step, instance=False)
+        best = self._bounds.steps + 1
+        for steps in range(1, self._bounds.steps + 1):
+            for side, other in (self._sides, self._sides[::-1]):
+                if best > steps:
+                    best = min(best, self._expand(side, other, steps))
+            if best <= steps:
+                return Derivation(best, instance=False)
         return None
 
     def _is_instance(self) -> bool:
-        (goal,) = self._behind
-        for graph, whole in self._library.neighbours(self._start, self._largest):
-            if whole and self._forms.of(graph) == goal:
-                return True
-        return False
+        return any(
+            whole and self._forms.of(graph) == self._goal
+            for graph, whole in self._library.neighbours(self._source, self._largest)
+        )
 
-    def _expanded(self, frontier: Level, known: Level, others: Level) -> Level:
-        found: Level = {}
-        for graph in frontier.values():
-            if not self._left:
+    def _expand(self, side: _Side, other: _Side, distance: int) -> int:
+        """Goes one level on; the fewest steps in which the sides meet there, until one meets in that many."""
+        found: dict[Form, Graph] = {}
+        best = self._bounds.steps + 1
+        for graph in side.level.values():
+            if not side.left:
                 break
-            self._left -= 1
-            for other, _ in self._library.neighbours(graph, self._largest):
-                form = self._forms.of(other)
-                if form not in known:
-                    known[form] = found[form] = other
-                    if form in others:
-                        return found
-        return found
+            side.left -= 1
+            for reached, _ in self._library.neighbours(graph, self._largest):
+                form = self._forms.of(reached)
+                if form in side.distance:
+                    continue
+                side.distance[form] = distance
+                found[form] = reached
+                best = min(best, distance + other.distance.get(form, best))
+                if best == distance:
+                    return best
+        side.level = found
+        return best
 
 
 def _typings(equation: Equation, count: int) -> Iterator[Instance]:
