@@ -25,6 +25,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "model_commands": ("inspect", "check"),
     "rule_commands": ("prove", "gate"),
     "axiom_commands": ("axioms",),
+    "axiom_analysis_commands": ("axioms",),
     "zoo_commands": ("zoo",),
     "library_commands": ("library",),
     "service_commands": ("serve", "worker", "keys", "db"),

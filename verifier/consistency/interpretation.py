@@ -173,8 +173,7 @@ def difference(left: Meaning, right: Meaning) -> str | None:
     """
     if left.type != right.type:
         return f"one has type {left.type}, the other {right.type}"
-    residues = np.broadcast_arrays(left.residues, right.residues)
-    if np.array_equal(*residues):
+    if np.all(left.residues == right.residues):
         return None
     a, b = np.broadcast_arrays(left.floats, right.floats)
     finite = np.isfinite(a) & np.isfinite(b)

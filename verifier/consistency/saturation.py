@@ -1,8 +1,8 @@
 """Saturation: everything that the axioms make of a few typed terms, a class of equal terms at a time.
 
 Terms are kept as the prover sees them, without shapes; but an instance of an axiom is used only if it is
-well-typed by itself and its condition holds. In a consistent set all terms of a class that have one value
-have the same one.
+well-typed by itself and its condition holds, and not if it takes a tensor to a constant of every shape, such
+as sub(x, x) to zeros. In a consistent set all terms of a class that have one value have the same one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from superopt.ir.terms import (
 from superopt.ops.base import attribute_names
 from verifier.congruence import Congruence
 from verifier.consistency.interpretation import Interpretation, Meaning, difference
-from verifier.consistency.overlaps import given_attribute
+from verifier.consistency.overlaps import given_attribute, has_open_shape
 from verifier.solver import Step
 
 
@@ -120,6 +120,9 @@ class Saturation:
         )
         typed = self._interpretation.step(axiom, step)
         if isinstance(typed, str):
+            return
+        pairs = zip(typed.equation.left, typed.equation.right, strict=True)
+        if any(has_open_shape(left) != has_open_shape(right) for left, right in pairs):
             return
         self.steps[step] = typed.equation
         for left, right in zip(typed.equation.left, typed.equation.right, strict=True):

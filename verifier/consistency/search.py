@@ -12,28 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from superopt.equations import format_equation, format_term
+from superopt.equations import format_equation
 from superopt.errors import SuperoptError
-from superopt.ir.terms import (
-    Application,
-    AttributeTerm,
-    AttributeVariable,
-    Condition,
-    ConditionCall,
-    ConditionName,
-    ConditionTerm,
-    Equation,
-    Term,
-    Variable,
-    VariableType,
-    applications,
-    variables,
-)
-from superopt.ops.terms import application
-from superopt.rewriting.conditions import names_in
+from superopt.ir.terms import Equation, Variable
+from superopt.ir.types import ElementType, TensorType
 from verifier.chain import instantiated
-from verifier.consistency.interpretation import Interpretation, Kind, classify, difference
-from verifier.consistency.overlaps import Overlap, overlaps, replaced
+from verifier.consistency.falsehoods import Falsehood, falsehood
+from verifier.consistency.goals import independence, instance_equation, seeds
+from verifier.consistency.interpretation import Interpretation, Kind, difference
+from verifier.consistency.overlaps import Overlap, overlaps
 from verifier.consistency.saturation import Extent, Saturation
 from verifier.instances import InstanceSampler
 from verifier.refute import Effort, refute
@@ -42,7 +29,7 @@ from verifier.smtlib import relevant
 from verifier.solver import Answer, Limits, Step, Strategy, ask, core
 
 _SMALL = 60
-_OTHER = "'"
+_COMMON_TYPES = tuple(TensorType(ElementType.FLOAT, shape) for shape in ((2, 3), (1, 2, 3, 3), (2,), ()))
 
 
 @dataclass(frozen=True)
@@ -50,28 +37,11 @@ class Depth:
     """How much of each search is done around one axiom."""
 
     effort: Effort = field(default_factory=lambda: Effort(schemes=8, per_scheme=1, instances=12, stack=2))
-    overlap_schemes: int = 2
+    overlap_schemes: int = 1
     extent: Extent = field(default_factory=Extent)
-    limits: Limits = field(default_factory=lambda: Limits(milliseconds=500, resources=1_500_000))
-    falsehoods: int = 4
+    limits: Limits = field(default_factory=lambda: Limits(milliseconds=5_000, resources=300_000))
+    questions: int = 20
     restarts: int = 2
-
-
-@dataclass(frozen=True)
-class Falsehood:
-    """Two terms that the axioms make equal and that differ; all in text, to be kept and shown.
-
-    ``steps`` are instances of axioms that suffice, ``instance`` the types under which the terms differ.
-    """
-
-    kind: Kind
-    equation: str
-    axioms: tuple[str, ...]
-    steps: tuple[str, ...]
-    instance: str
-    difference: str
-    reason: str
-    found_by: str
 
 
 @dataclass(frozen=True)
@@ -86,11 +56,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the search around one axiom found."""
+    """What the search around one axiom found; ``reason`` says why there was none, if there was none."""
 
     axiom: str
-    falsehoods: tuple[Falsehood, ...]
-    counts: Counts
+    falsehoods: tuple[Falsehood, ...] = ()
+    counts: Counts = field(default_factory=Counts)
+    reason: str = ""
 
 
 def search_around(axiom: Equation, axioms: Sequence[Equation], depth: Depth) -> Surroundings:
@@ -152,15 +123,14 @@ class _Search:
             self._counts = replace(self._counts, compared=self._counts.compared + 1)
             differs = difference(left, right)
             if differs is not None:
-                self._explain(
-                    interpretation, overlap.steps, overlap.first, overlap.second, differs, "overlap"
-                )
+                goal = Equation((overlap.first,), (overlap.second,))
+                self._explain(interpretation, overlap.steps, goal, differs, "overlap")
                 return
 
     def _saturate(self) -> None:
         for interpretation in _interpretations(self._axiom, 1):
             saturation = Saturation(interpretation, self._axioms, self._depth.extent)
-            for seed in _seeds(self._axiom):
+            for seed in seeds(self._axiom):
                 saturation.add(interpretation.concrete(seed))
             saturation.run()
             self._counts = replace(self._counts, saturated=self._counts.saturated + len(saturation.steps))
@@ -168,12 +138,10 @@ class _Search:
                 goal = Equation((merged.left,), (merged.right,))
                 needed = core(goal, list(saturation.steps.items()), Limits())
                 steps = tuple(saturation.steps) if needed is None else needed
-                self._explain(
-                    interpretation, steps, merged.left, merged.right, merged.difference, "saturation"
-                )
+                self._explain(interpretation, steps, goal, merged.difference, "saturation")
 
     def _ask(self) -> None:
-        for goal, sampled in list(_independence(self._axiom))[: self._depth.falsehoods]:
+        for goal, sampled in list(independence(self._axiom))[: self._depth.questions]:
             for interpretation in _interpretations(sampled, 1):
                 left, right = (interpretation.meaning(side[0]) for side in (goal.left, goal.right))
                 if left is None or right is None:
@@ -191,7 +159,7 @@ class _Search:
             steps = _few(goal, answer, self._by_name, self._depth.limits)
             if steps is None:
                 return
-            self._explain(interpretation, steps, goal.left[0], goal.right[0], differs, "z3")
+            self._explain(interpretation, steps, goal, differs, "z3")
             culprits = {
                 step.axiom
                 for step in steps
@@ -205,32 +173,29 @@ class _Search:
         self,
         interpretation: Interpretation,
         steps: Sequence[Step],
-        left: Term,
-        right: Term,
+        goal: Equation,
         differs: str,
         found_by: str,
     ) -> None:
-        kind, reason = classify(interpretation, self._by_name, steps, left, right)
-        names = tuple(sorted({step.axiom for step in steps}))
-        lines = tuple(
-            f"{step.axiom}: {format_equation(instantiated(self._by_name[step.axiom], step))}"
-            for step in steps
-        )
-        equation = f"{format_term(left)} = {format_term(right)}"
-        self._add(Falsehood(kind, equation, names, lines, str(interpretation), differs, reason, found_by))
+        self._add(falsehood(interpretation, self._by_name, steps, goal, differs, found_by))
 
     def _add(self, falsehood: Falsehood) -> None:
         self._found.setdefault((falsehood.kind, falsehood.axioms), falsehood)
 
 
-def without_seeds(axioms: Sequence[Equation], limits: Limits) -> tuple[Step, ...] | None:
-    """Steps by which all axioms together make two distinct inputs equal, with no other term given."""
+def search_for_collapse(axioms: Sequence[Equation], limits: Limits) -> Falsehood | None:
+    """Whether Z3 makes two distinct inputs equal from all axioms, with no other term given."""
     goal = Equation((Variable("x"),), (Variable("y"),))
     by_name = {axiom.name: axiom for axiom in axioms}
     for strategy in (Strategy.PATTERNS, Strategy.MODELS):
         steps = _few(goal, ask(goal, axioms, strategy, limits), by_name, limits)
-        if steps is not None:
-            return steps
+        if steps is None:
+            continue
+        found = [
+            falsehood(Interpretation({"x": type_, "y": type_}, {}), by_name, steps, goal, "two inputs", "z3")
+            for type_ in _COMMON_TYPES
+        ]
+        return min(found, key=lambda each: list(Kind).index(each.kind))
     return None
 
 
@@ -251,94 +216,4 @@ def _interpretations(equation: Equation, schemes: int) -> Iterator[Interpretatio
         return
 
 
-def instance_equation(steps: Sequence[Step], axioms: Mapping[str, Equation]) -> Equation:
-    """All steps as outputs of one equation, with the conditions of their axioms.
-
-    A condition speaks of variables: one that stands for a term is a further output.
-    """
-    left: list[Term] = []
-    right: list[Term] = []
-    conditions: list[Condition] = []
-    types: list[tuple[str, VariableType]] = []
-    for number, step in enumerate(steps):
-        axiom = axioms[step.axiom]
-        grounded = instantiated(axiom, step)
-        left += grounded.left
-        right += grounded.right
-        attributes = dict(step.attributes)
-        named = frozenset[str]().union(*(names_in(condition) for condition in axiom.conditions))
-        for name, term in step.terms:
-            if name in named or name in dict(axiom.types):
-                left.append(Variable(_let(name, number)))
-                right.append(term)
-        lets = {name: ConditionName(_let(name, number)) for name, _ in step.terms}
-        conditions += [_renamed(condition, lets, attributes) for condition in axiom.conditions]
-        types += [(_let(name, number), declared) for name, declared in axiom.types]
-    return Equation(tuple(left), tuple(right), conditions=tuple(conditions), types=tuple(types))
-
-
-def _let(name: str, number: int) -> str:
-    return f"{name}{_OTHER}{number}"
-
-
-def _renamed(
-    condition: Condition, lets: Mapping[str, ConditionName], attributes: Mapping[str, AttributeTerm]
-) -> Condition:
-    def rename(operand: ConditionTerm) -> ConditionTerm:
-        match operand:
-            case ConditionName(name) if name in lets:
-                return lets[name]
-            case ConditionName(name) if name in attributes:
-                value = attributes[name]
-                if isinstance(value, AttributeVariable):
-                    return ConditionName(value.name)
-                return value if isinstance(value, int | str | tuple) else operand
-            case ConditionCall(function, arguments):
-                return ConditionCall(function, tuple(rename(argument) for argument in arguments))
-            case _:
-                return operand
-
-    right = None if condition.right is None else rename(condition.right)
-    return Condition(rename(condition.left), condition.relation, right)
-
-
-def _seeds(axiom: Equation) -> Iterator[Term]:
-    """The sides, and both halves of them along every axis that the axiom names and the first and last two."""
-    sides = [side for side in (*axiom.left, *axiom.right) if isinstance(side, Application)]
-    axes = [term.attribute("axis") for term in applications(*sides)]
-    for side in sides:
-        yield side
-        for axis in dict.fromkeys((*axes, 0, 1, -1, -2)):
-            if axis is not None:
-                yield application("split0", {"axis": axis}, side)
-                yield application("split1", {"axis": axis}, side)
-
-
-def _independence(axiom: Equation) -> Iterator[tuple[Equation, Equation]]:
-    """Goals that a side of the axiom is the same for another input; and what gives both inputs one type."""
-    for side in (*axiom.left, *axiom.right):
-        if not isinstance(side, Application):
-            continue
-        for name in variables(side):
-            other = Variable(name + _OTHER)
-            goal = Equation((side,), (replaced(side, {Variable(name): other}),))
-            yield (
-                goal,
-                Equation(
-                    (*goal.left, other, *axiom.left),
-                    (*goal.right, Variable(name), *axiom.right),
-                    conditions=axiom.conditions,
-                    types=axiom.types,
-                ),
-            )
-
-
-__all__ = [
-    "Counts",
-    "Depth",
-    "Falsehood",
-    "Surroundings",
-    "instance_equation",
-    "search_around",
-    "without_seeds",
-]
+__all__ = ["Counts", "Depth", "Surroundings", "search_around", "search_for_collapse"]

@@ -1,0 +1,187 @@
+"""superopt axioms: whether the axioms contradict each other, and which of them follow from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from axioms import AxiomSet, load_axioms
+from superopt.cli.axiom_commands import app
+from superopt.cli.output import JsonOption, Output
+from superopt.cli.progress import counted
+from superopt.errors import InvalidOptionError
+from verifier.consistency import Consistency, Falsehood, check_consistency
+from verifier.content_cache import ContentCache, user_cache
+from verifier.redundancy import AxiomRedundancy, Standing, check_redundancy
+
+NO, UNDECIDED = 1, 3
+_SHOWN = 10
+
+JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", min=0, metavar="SECONDS", help="Stop after this long; the rest is undecided."),
+]
+AxiomOption = Annotated[
+    list[str] | None, typer.Option("--axiom", metavar="NAME", help="Only this axiom; may be repeated.")
+]
+FamilyOption = Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep earlier answers.")]
+
+
+@app.command("consistency")
+def consistency(
+    jobs: JobsOption = 2,
+    budget: BudgetOption = None,
+    axiom: AxiomOption = None,
+    family: FamilyOption = None,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Search for falsehoods that follow from the axioms: exit 1 when one does, with its chain."""
+    output = Output(as_json)
+    axioms = load_axioms()
+    with counted("searching around axioms") as progress:
+        found = check_consistency(
+            axioms,
+            names=_names(axioms, axiom, family),
+            jobs=jobs,
+            seconds=budget,
+            cache=_cache("axioms-consistency", no_cache=no_cache),
+            progress=progress,
+        )
+    output.document(_consistency_document(found))
+    _print_falsehoods(found.inconsistencies, output)
+    if found.notes:
+        output.line(
+            "only where types are forgotten; proofs that are checked step by step do not get there:\n"
+        )
+        _print_falsehoods(found.notes, output)
+    for undecided in found.undecided:
+        output.line(f"undecided: {undecided.axiom}: {undecided.reason}")
+    counts = found.counts
+    inconsistencies = _counted(len(found.inconsistencies), "inconsistency", "inconsistencies")
+    output.line(
+        f"{len(found.surroundings) - len(found.undecided) - 1} axioms: {counts.overlaps} overlaps of two, "
+        f"{counts.compared} of them compared on tensors, {counts.saturated} steps in saturations, "
+        f"{counts.asked} questions to Z3: {inconsistencies}, "
+        f"{_counted(len(found.notes), 'note', 'notes')}"
+    )
+    return NO if found.inconsistencies else UNDECIDED if found.undecided else 0
+
+
+@app.command("redundancy")
+def redundancy(
+    jobs: JobsOption = 2,
+    budget: BudgetOption = None,
+    axiom: AxiomOption = None,
+    family: FamilyOption = None,
+    proofs: Annotated[bool, typer.Option("--proofs", help="Print proofs of lemmas too.")] = False,
+    no_cache: NoCacheOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Look for axioms that follow from the others: exit 1 when there is one that is not marked as a lemma."""
+    output = Output(as_json)
+    axioms = load_axioms()
+    with counted("proving axioms from the others") as progress:
+        results = list(
+            check_redundancy(
+                axioms,
+                names=_names(axioms, axiom, family),
+                jobs=jobs,
+                seconds=budget,
+                cache=_cache("axioms-redundancy", no_cache=no_cache),
+                progress=progress,
+            )
+        )
+    offences = [result for result in results if result.is_offence]
+    undecided = [result for result in results if result.standing is Standing.UNDECIDED]
+    output.document(
+        {
+            "axioms": len(results),
+            "redundant": [result.name for result in offences],
+            "undecided": [result.name for result in undecided],
+            "results": [{**asdict(result), "standing": str(result.standing)} for result in results],
+        }
+    )
+    for result in results:
+        _print_redundancy(result, output, with_proof=proofs or result.is_offence)
+    lemmas = [result for result in results if result.lemma]
+    shown = sum(result.standing is Standing.REDUNDANT for result in lemmas)
+    output.line(
+        f"{len(results)} axioms: {len(offences)} redundant, {len(undecided)} undecided; "
+        f"{shown} of {_counted(len(lemmas), 'lemma', 'lemmas')} shown to follow from the others"
+    )
+    return NO if offences else UNDECIDED if undecided else 0
+
+
+def _names(axioms: AxiomSet, names: Sequence[str] | None, family: str | None) -> tuple[str, ...] | None:
+    if family is not None and family not in axioms.families.values():
+        known = ", ".join(dict.fromkeys(axioms.families.values()))
+        raise InvalidOptionError(f"--family: there is no family {family}; there are: {known}")
+    for name in names or ():
+        if name not in axioms.by_name:
+            raise InvalidOptionError(f"--axiom: there is no axiom {name}; `superopt axioms list` shows all")
+    if names is None and family is None:
+        return None
+    return tuple(
+        name
+        for name in axioms.by_name
+        if (not names or name in names) and (family is None or axioms.families[name] == family)
+    )
+
+
+def _cache(purpose: str, *, no_cache: bool) -> ContentCache:
+    return ContentCache(None) if no_cache else user_cache(purpose)
+
+
+def _consistency_document(found: Consistency) -> object:
+    return {
+        "axioms": len(found.surroundings) - 1,
+        "consistent": not found.inconsistencies,
+        "inconsistencies": [_falsehood_object(each) for each in found.inconsistencies],
+        "notes": [_falsehood_object(each) for each in found.notes],
+        "undecided": [{"name": each.axiom, "reason": each.reason} for each in found.undecided],
+        "counts": asdict(found.counts),
+    }
+
+
+def _falsehood_object(falsehood: Falsehood) -> object:
+    return {**asdict(falsehood), "kind": str(falsehood.kind)}
+
+
+def _print_falsehoods(falsehoods: Sequence[Falsehood], output: Output) -> None:
+    for falsehood in falsehoods[:_SHOWN]:
+        output.line(f"{falsehood.equation}")
+        output.line(f"  {falsehood.kind}: {falsehood.reason}")
+        where = f" with {falsehood.instance}" if falsehood.instance else ""
+        output.line(f"  found by {falsehood.found_by}{where}: {falsehood.difference}")
+        for step in falsehood.steps:
+            output.line(f"    {step}")
+        output.line()
+    if len(falsehoods) > _SHOWN:
+        output.line(f"... and {len(falsehoods) - _SHOWN} more\n")
+
+
+def _print_redundancy(result: AxiomRedundancy, output: Output, *, with_proof: bool) -> None:
+    if result.standing is Standing.REDUNDANT and with_proof:
+        kind = "lemma" if result.lemma else "redundant"
+        output.line(f"{result.name}: {kind}, it follows from {', '.join(result.axioms_used) or 'nothing'}")
+        for line in result.proof.splitlines():
+            output.line(f"    {line}")
+        output.line()
+    elif result.standing is Standing.UNDECIDED:
+        output.line(f"undecided: {result.name}: {result.reason}")
+    elif result.lemma and result.standing is Standing.INDEPENDENT:
+        output.line(f"{result.name}: marked as a lemma, but no proof was found: {result.reason}")
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def register(_parent: typer.Typer) -> None:
+    """Adds the commands; importing this module has added them to those about axioms."""

@@ -1,0 +1,84 @@
+"""Falsehoods in words: what was derived, from which axioms, by which chain, and why it counts or does not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from superopt.equations import format_equation
+from superopt.ir.terms import Equation, Term, Variable, variables
+from verifier.certificate import format_certificate
+from verifier.chain import instantiated
+from verifier.consistency.interpretation import Interpretation, Kind, classify
+from verifier.consistency.overlaps import replaced
+from verifier.explanation import explain
+from verifier.solver import Step
+
+
+@dataclass(frozen=True)
+class Falsehood:
+    """Two terms that the axioms make equal and that differ; all in text, to be kept and shown.
+
+    ``steps`` are instances of axioms that suffice, ``instance`` the types under which the terms differ.
+    """
+
+    kind: Kind
+    equation: str
+    axioms: tuple[str, ...]
+    steps: tuple[str, ...]
+    instance: str
+    difference: str
+    reason: str
+    found_by: str
+
+
+def falsehood(
+    interpretation: Interpretation,
+    axioms: Mapping[str, Equation],
+    steps: Sequence[Step],
+    goal: Equation,
+    differs: str,
+    found_by: str,
+) -> Falsehood:
+    """In words: variables renamed, attributes with their values, the shortest chain when there is one."""
+    (left,), (right,) = goal.left, goal.right
+    kind, reason = classify(interpretation, axioms, steps, left, right)
+    shown, shown_steps, names = _in_plain_names(interpretation, goal, steps)
+    certificate = explain(shown, axioms, shown_steps)
+    if certificate is None:
+        lines = tuple(f"{s.axiom}: {format_equation(instantiated(axioms[s.axiom], s))}" for s in shown_steps)
+    else:
+        lines = tuple(format_certificate(shown, certificate).splitlines())
+    used = {step.axiom for step in steps} if certificate is None else certificate.axioms_used
+    types = (f"{new}: {interpretation.types[old]}" for old, new in names.items())
+    return Falsehood(
+        kind, format_equation(shown), tuple(sorted(used)), lines, ", ".join(types), differs, reason, found_by
+    )
+
+
+def _in_plain_names(
+    interpretation: Interpretation, goal: Equation, steps: Sequence[Step]
+) -> tuple[Equation, tuple[Step, ...], dict[str, str]]:
+    """Goal and steps with values of attributes and with x, y, z for variables; and which is which."""
+    values = [interpretation.concrete(term) for step in steps for _, term in step.terms]
+    sides = [interpretation.concrete(term) for term in (*goal.left, *goal.right)]
+    names = dict(zip(variables(*sides, *values), _plain_names(), strict=False))
+    by: Mapping[Term, Term] = {Variable(old): Variable(new) for old, new in names.items()}
+    shown = tuple(
+        Step(
+            step.axiom,
+            tuple((name, replaced(interpretation.concrete(term), by)) for name, term in step.terms),
+            tuple((name, interpretation.value(value)) for name, value in step.attributes),
+        )
+        for step in steps
+    )
+    return Equation((replaced(sides[0], by),), (replaced(sides[1], by),)), shown, names
+
+
+def _plain_names() -> Iterator[str]:
+    yield from "xyzwuv"
+    yield from (f"x{number}" for number in itertools.count(6))
+
+
+__all__ = ["Falsehood", "falsehood"]

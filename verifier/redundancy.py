@@ -1,0 +1,151 @@
+"""Redundancy: which axioms follow from the others, and how (dissertation, section 2.4).
+
+An axiom is redundant when the prover finds it from the other axioms and the chain replays without the prover.
+Axioms marked as lemmas are there because proofs are found sooner with them: they take no part in showing
+that another axiom is redundant, and they should follow from the axioms that are no lemmas.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from axioms import AxiomSet
+from superopt.ir.terms import Equation
+from verifier.budgeted import Progress, Task, answers, hashes_of_code
+from verifier.certificate import format_certificate
+from verifier.content_cache import ContentCache
+from verifier.explanation import explain
+from verifier.instances import Instance, InstanceSampler
+from verifier.prove import Proof, prove
+from verifier.replay import replay
+from verifier.seeds import seed_of
+from verifier.solver import Limits
+
+LIMITS = Limits(milliseconds=10_000, resources=1_000_000)
+_CONCRETE, _FURTHER, _SYMBOLIC = 6, 12, 8
+
+
+class Standing(enum.StrEnum):
+    """Whether an axiom follows from the others: it does, it was not shown, or time did not suffice."""
+
+    REDUNDANT = "redundant"
+    INDEPENDENT = "independent"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class AxiomRedundancy:
+    """What is known of one axiom; ``proof`` is the chain as text, ``reason`` says why there is none.
+
+    ``independent`` means that no proof was found within the limits: that there is none cannot be shown.
+    """
+
+    name: str
+    standing: Standing
+    lemma: bool
+    axioms_used: tuple[str, ...] = ()
+    proof: str = ""
+    reason: str = ""
+
+    @property
+    def is_offence(self) -> bool:
+        """Whether the axiom could be left out and is not marked as a lemma."""
+        return self.standing is Standing.REDUNDANT and not self.lemma
+
+
+def check_redundancy(
+    axioms: AxiomSet,
+    *,
+    names: Sequence[str] | None = None,
+    jobs: int = 1,
+    seconds: float | None = None,
+    cache: ContentCache = ContentCache(None),  # noqa: B008
+    limits: Limits = LIMITS,
+    progress: Progress | None = None,
+) -> Iterator[AxiomRedundancy]:
+    """Each axiom, or those named, in order; ``seconds`` is for all of them together.
+
+    With ``jobs`` 0 everything is done in this process.
+    """
+    wanted = axioms.equations if names is None else tuple(axioms.by_name[name] for name in names)
+    base = tuple(axiom for axiom in axioms.equations if axiom.name not in axioms.lemmas)
+    task = Task(
+        partial(redundancy_of, base=base, limits=limits),
+        _failed,
+        _document,
+        _read,
+        ("redundancy", axioms.hash_of(axiom.name for axiom in base), axioms.hash, repr(limits), *_code()),
+    )
+    found = answers(wanted, task, cache=cache, jobs=jobs, seconds=seconds, progress=progress)
+    for axiom, answer in found:
+        known = answer or _failed(axiom, "the time did not suffice")
+        yield _marked(known, lemma=axiom.name in axioms.lemmas)
+
+
+def redundancy_of(axiom: Equation, base: Sequence[Equation], limits: Limits = LIMITS) -> AxiomRedundancy:
+    """Whether the axiom follows from those of ``base`` that have another name.
+
+    Raises IllTypedError for an axiom that cannot be typed.
+    """
+    others = {each.name: each for each in base if each.name != axiom.name}
+    sampler = InstanceSampler(axiom, seed_of(axiom, 21))
+    sampled = tuple(itertools.islice(sampler.instances(8, 2), _CONCRETE + _FURTHER))
+    concrete, further = sampled[:_CONCRETE], sampled[_CONCRETE:]
+    symbolic = tuple(i for i in map(sampler.symbolic, sampler.schemes(_SYMBOLIC)) if i is not None)
+    reason = ""
+    for instances in ((*concrete, *symbolic), concrete) if symbolic else (concrete,):
+        proof = prove(axiom, tuple(others.values()), instances, further, limits=limits)
+        if proof.proved:
+            return _replayed(axiom, others, proof, (*instances, *further))
+        reason = reason or proof.reason
+        if not proof.found:
+            break
+    return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=reason)
+
+
+def _replayed(
+    axiom: Equation, others: Mapping[str, Equation], proof: Proof, instances: Sequence[Instance]
+) -> AxiomRedundancy:
+    certificate = explain(axiom, others, proof.steps)
+    failure = "no chain" if certificate is None else replay(axiom, others, certificate, instances)
+    if certificate is None or failure:
+        reason = f"a proof was found, but its chain does not replay: {failure}"
+        return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=reason)
+    return AxiomRedundancy(
+        axiom.name,
+        Standing.REDUNDANT,
+        lemma=False,
+        axioms_used=certificate.axioms_used,
+        proof=format_certificate(axiom, certificate),
+    )
+
+
+def _failed(axiom: Equation, reason: str) -> AxiomRedundancy:
+    return AxiomRedundancy(axiom.name, Standing.UNDECIDED, lemma=False, reason=reason)
+
+
+def _marked(found: AxiomRedundancy, *, lemma: bool) -> AxiomRedundancy:
+    return AxiomRedundancy(found.name, found.standing, lemma, found.axioms_used, found.proof, found.reason)
+
+
+def _document(found: AxiomRedundancy) -> object:
+    return [found.name, str(found.standing), list(found.axioms_used), found.proof, found.reason]
+
+
+def _read(document: object) -> AxiomRedundancy:
+    name, standing, used, proof, reason = cast("tuple[str, str, list[str], str, str]", document)
+    return AxiomRedundancy(
+        name, Standing(standing), lemma=False, axioms_used=tuple(used), proof=proof, reason=reason
+    )
+
+
+def _code() -> tuple[str, ...]:
+    return hashes_of_code(("verifier", "redundancy.py"))
+
+
+__all__ = ["LIMITS", "AxiomRedundancy", "Standing", "check_redundancy", "redundancy_of"]
