@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
@@ -26,9 +26,9 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
-from superopt.ops.base import Operator, attributes_of, operator_from_attributes
+from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.rewriting.conditions import as_declared, holds
-from superopt.rewriting.typing import Typing, infer_terms
+from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
 from verifier.requirements import impose
 
@@ -59,22 +59,50 @@ class BoundedInstance:
 
 @dataclass(frozen=True)
 class _State:
+    """``typed`` counts the applications that have a type; ``known`` has the types of those that are settled.
+
+    ``together`` says whether the outputs' types have been unified; None before that is decided.
+    """
+
     types: Mapping[str, TensorType]
     attributes: Mapping[str, object]
+    known: Mapping[Term, TensorType] = field(default_factory=dict[Term, TensorType])
     typed: int = 0
-    """How many applications have been typed."""
     together: bool | None = None
-    """Whether the outputs' types have been unified; None before that is decided."""
 
     def solved(self, assignment: Mapping[str, Dimension]) -> _State:
-        types = {name: type_.substitute(assignment) for name, type_ in self.types.items()}
-        return _State(types, self.attributes, self.typed, self.together)
+        if not assignment:
+            return self
+        return replace(
+            self,
+            types={name: type_.substitute(assignment) for name, type_ in self.types.items()},
+            known={term: type_.substitute(assignment) for term, type_ in self.known.items()},
+        )
+
+
+@dataclass(frozen=True)
+class _Skeleton:
+    """A term in which ``settled`` subterms, whose types say all about them, are variables of these names."""
+
+    term: Term
+    settled: tuple[tuple[str, Term], ...]
+
+    def typed(self, state: _State) -> Typing:
+        types = {**state.types, **{name: state.known[term] for name, term in self.settled}}
+        return infer_terms((self.term,), types, state.attributes)
 
 
 @dataclass
 class _Node:
+    """A state, and what was decided since: worked out when the node is met."""
+
     state: _State
+    decided: Mapping[str, Dimension] = field(default_factory=dict[str, Dimension])
     children: list[_Node] | None = None
+
+    def current(self) -> _State:
+        self.state, self.decided = self.state.solved(self.decided), {}
+        return self.state
 
 
 class BoundedInstances:
@@ -95,8 +123,9 @@ class BoundedInstances:
         self._images = frozenset(self._names) - self._kernels if windowed else frozenset[str]()
         declared = self._declared()
         ranked = [_Node(_State({**declared, **types}, {})) for types in self._ranked(declared)]
-        self._root: _Node | None = _Node(_State(declared, {}), ranked) if ranked else None
+        self._root: _Node | None = _Node(_State(declared, {}), {}, ranked) if ranked else None
         self._seen: set[object] = set()
+        self._skeletons = {term: _skeleton(term) for term in self._applications}
 
     @property
     def exhausted(self) -> bool:
@@ -119,12 +148,12 @@ class BoundedInstances:
         while True:
             node = path[-1]
             if node.children is None:
-                node.children = [_Node(state) for state in self._choices(node.state)]
+                node.children = list(self._choices(node.current()))
             if node.children:
                 path.append(self._random.choice(node.children))
                 continue
             self._remove(path)
-            return self._instance(node.state)
+            return self._instance(node.current())
 
     def _remove(self, path: list[_Node]) -> None:
         """Takes a leaf out, and what has no leaves without it."""
@@ -146,7 +175,7 @@ class BoundedInstances:
             types[name] = TensorType(element, sizes)
         return types
 
-    def _choices(self, state: _State) -> Sequence[_State]:
+    def _choices(self, state: _State) -> Sequence[_Node]:
         """What the next open decision can be; empty when nothing is open or nothing fits."""
         while state.typed < len(self._applications):
             decided = self._type_next(state)
@@ -158,34 +187,43 @@ class BoundedInstances:
         free = sorted(frozenset[str]().union(*(type_.symbols for type_ in state.types.values())))
         return self._with_size(state, free[0]) if free else ()
 
-    def _type_next(self, state: _State) -> _State | Sequence[_State]:
+    def _type_next(self, state: _State) -> _State | Sequence[_Node]:
         """The state with one more application typed, or what must be decided before."""
         term = self._applications[state.typed]
         try:
-            inputs = infer_terms(term.inputs, state.types, state.attributes)
-            found = [inputs.types[child] for child in term.inputs]
+            found = [self._type_of(child, state) for child in term.inputs]
             for attribute, value in term.attributes:
                 if isinstance(value, AttributeVariable) and value.name not in state.attributes:
+                    pool = plausible_values(term.operator, attribute, found)
                     return [
-                        _State(state.types, {**state.attributes, value.name: chosen}, state.typed)
-                        for chosen in plausible_values(term.operator, attribute, found)
+                        _Node(replace(state, attributes={**state.attributes, value.name: v})) for v in pool
                     ]
             if term.operator == "conv" and [type_.rank for type_ in found] == [4, 4]:
                 name, sizes = self._channels(*found)
                 if name:
-                    return [state.solved({name: size}) for size in sizes]
-            own = [name for name in sorted(_optional(term, found)) if not name.startswith("?")]
+                    return [_Node(state, {name: size}) for size in sizes]
+            own = [name for name in sorted(_optional(term, found)) if not name.startswith(FRESH)]
             if own:
                 return self._with_size(state, own[0])
-            typing = infer_terms((term,), state.types, state.attributes)
+            skeleton = self._skeletons[term]
+            typing = skeleton.typed(state)
         except DimensionMismatchError as mismatch:
             open_names = sorted(symbols_of(mismatch.left) | symbols_of(mismatch.right))
-            own = [name for name in open_names if not name.startswith("?")]
+            own = [name for name in open_names if not name.startswith(FRESH)]
             return self._with_size(state, own[0]) if own else ()
         except IllTypedError:
             return ()
-        solved = state.solved(typing.assignment)
-        return _State(solved.types, solved.attributes, state.typed + 1)
+        solved = state.solved({n: d for n, d in typing.assignment.items() if not n.startswith(FRESH)})
+        known = {**solved.known, term: typing.types[skeleton.term]} if _settled(term) else solved.known
+        return replace(solved, known=known, typed=state.typed + 1)
+
+    def _type_of(self, term: Term, state: _State) -> TensorType:
+        if isinstance(term, Variable):
+            return state.types[term.name]
+        if term in state.known:
+            return state.known[term]
+        skeleton = self._skeletons[term]
+        return skeleton.typed(state).types[skeleton.term]
 
     def _ranked(self, declared: Mapping[str, TensorType]) -> Iterator[dict[str, TensorType]]:
         """Types without sizes for the other variables, of all ranks that no operator refuses."""
@@ -222,14 +260,14 @@ class BoundedInstances:
             return True
         return False
 
-    def _with_size(self, state: _State, name: str) -> Sequence[_State]:
+    def _with_size(self, state: _State, name: str) -> Sequence[_Node]:
         variable, _, axis = name.rpartition(".")
         sizes = self._sizes.plain
         if axis in ("2", "3") and variable in self._kernels:
             sizes = self._sizes.kernel
         elif axis in ("2", "3") and variable in self._images:
             sizes = self._sizes.image
-        return [state.solved({name: size}) for size in sizes]
+        return [_Node(state, {name: size}) for size in sizes]
 
     def _channels(self, data: TensorType, weight: TensorType) -> tuple[str, Sequence[int]]:
         """One symbol in the channels of a convolution with the sizes to try; no name when there is none.
@@ -250,16 +288,16 @@ class BoundedInstances:
             return names[0], [size for size in self._sizes.outputs if size % max(1, groups) == 0]
         return "", ()
 
-    def _with_outputs(self, state: _State) -> Sequence[_State]:
+    def _with_outputs(self, state: _State) -> Sequence[_Node]:
         """With the outputs' types unified and without: agreement of types is part of the claim."""
         types = impose(self._equation.conditions, dict(state.types), state.attributes)
-        apart = _State(types, state.attributes, state.typed, together=False)
+        apart = replace(state, types=types, known={}, together=False)
         try:
             typing = infer_terms(self._terms, types, state.attributes, equal=self._pairs)
         except IllTypedError:
-            return [apart]
-        together = _State(types, state.attributes, state.typed, together=True).solved(typing.assignment)
-        return [together] if together.types == types else [together, apart]
+            return [_Node(apart)]
+        together = replace(apart, together=True).solved(typing.assignment)
+        return [_Node(together)] if together.types == types else [_Node(together), _Node(apart)]
 
     def _instance(self, state: _State) -> BoundedInstance | None:
         if state.together is None or any(type_.symbols for type_ in state.types.values()):
@@ -340,6 +378,27 @@ def _closed(value: object, numbers: Mapping[str, Dimension]) -> object:
     if isinstance(value, tuple):
         return tuple(_closed(part, numbers) for part in cast("tuple[object, ...]", value))
     return substitute(value, numbers) if isinstance(value, SymbolicDimension) else value
+
+
+def _settled(term: Term) -> bool:
+    """Whether the types of the term's variables leave nothing open below it."""
+    return not any(OPERATORS[own.operator].implicit for own in applications(term))
+
+
+def _skeleton(term: Application) -> _Skeleton:
+    settled: dict[str, Term] = {}
+
+    def abstracted(child: Term) -> Term:
+        if isinstance(child, Variable):
+            return child
+        if _settled(child):
+            name = f"{FRESH}{len(settled)}"
+            settled[name] = child
+            return Variable(name)
+        return Application(child.operator, child.attributes, tuple(map(abstracted, child.inputs)))
+
+    inputs = tuple(map(abstracted, term.inputs))
+    return _Skeleton(Application(term.operator, term.attributes, inputs), tuple(settled.items()))
 
 
 def _plausible(term: Application, types: Mapping[str, TensorType]) -> Iterator[dict[str, object]]:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from axioms import AxiomSet
-from superopt.domains import FieldArray, FloatDomain, PrimeFieldDomain
-from superopt.errors import IllTypedError, SuperoptError
+from superopt.errors import SuperoptError
 from superopt.ir.terms import (
     AttributeValue,
     AttributeVariable,
@@ -30,8 +29,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
-from superopt.rewriting.evaluation import evaluate_terms
-from superopt.rewriting.typing import Typing
+from verifier.agreement import sides_agree
 from verifier.atoms import Atom, Place, atoms, truth_of
 from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from verifier.covers import simplest_cover, widest_conjunctions
@@ -39,14 +37,13 @@ from verifier.seeds import seed_of
 from verifier.solver import Limits
 from verifier.verify import Options, Status, Verdict, verify
 
-RELATIVE_TOLERANCE = 1e-6
-_FEW_ELEMENTS = 100
 _PLAIN = 1.3
 
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """Instances to draw first and in each further round, how many rounds, and seconds of processor time.
+    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and seconds
+    of processor time.
 
     The time is asked between steps; the result depends on it only where it is reached.
     """
@@ -55,19 +52,23 @@ class InferenceOptions:
     first: int = 400
     further: int = 100
     rounds: int = 6
+    verdicts: int = 4
     seconds: float = 5.0
     verification: Options = field(default_factory=lambda: Options(limits=Limits(resources=1_500_000)))
 
 
 @dataclass(frozen=True)
 class Conditional:
-    """An equation with the condition found, and the verdict on it: store it only when it is ``proved``.
+    """An equation under the conditions found, and the verdict on it: store it only when it is ``proved``.
 
+    ``equation`` has the conditions in its ``where``, but for those that fix an attribute variable to one
+    value: the value is written in its place.
     ``exact``: of the ``checked`` instances, all of the equation's up to the sizes tried or a sample of them,
     the sides agree just where the condition holds. Otherwise it is sufficient: they agree wherever it holds.
     """
 
     equation: Equation
+    conditions: tuple[Condition, ...]
     verdict: Verdict
     exact: bool
     checked: int
@@ -109,11 +110,13 @@ class _Inference:
     def run(self) -> Conditional | None:
         self._add(self._source.draw(self._options.first))
         best: Conditional | None = None
+        asked: dict[tuple[Condition, ...], Conditional] = {}
         for _ in range(self._options.rounds):
             for conditions in self._candidates():
-                if self._late() or self._contradicted(conditions):
+                if self._late() or len(asked) >= self._options.verdicts or self._contradicted(conditions):
                     break
-                found = self._judged(conditions)
+                found = asked[conditions] if conditions in asked else self._judged(conditions)
+                asked[conditions] = found
                 if found.proved:
                     return self._weakened(found, conditions)
                 if found.verdict.status is not Status.REFUTED:
@@ -180,16 +183,10 @@ class _Inference:
 
     def _judged(self, conditions: tuple[Condition, ...]) -> Conditional:
         """The verdict under the conditions; attributes that these fix become constants, if that helps."""
-        exact, checked = self._exact(conditions), len(self._places)
         conditioned = self._conditioned(conditions)
-        fixed = with_fixed_attributes(conditioned)
-        verdict = None
-        for form in dict.fromkeys((fixed, conditioned)):
-            verdict = verify(form, self._axioms, options=self._options.verification)
-            if verdict.status is Status.VERIFIED:
-                return Conditional(form, verdict, exact, checked)
-        assert verdict is not None
-        return Conditional(conditioned, verdict, exact, checked)
+        form = with_fixed_attributes(conditioned)
+        verdict = verify(form, self._axioms, options=self._options.verification)
+        return Conditional(form, conditions, verdict, self._exact(conditions), len(self._places))
 
     def _weakened(self, found: Conditional, conditions: tuple[Condition, ...]) -> Conditional:
         """Without the clauses that no instance needs and the proof does not either."""
@@ -245,55 +242,6 @@ def with_fixed_attributes(equation: Equation) -> Equation:
         right=tuple(map(written, equation.right)),
         conditions=tuple(others),
     )
-
-
-def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.random.Generator) -> bool | None:
-    """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
-
-    Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
-    every window lies in the padding.
-    """
-    answers = {_agree(equation, typing, instance, generator) for typing in instance.typings}
-    return False if False in answers else None if None in answers else True
-
-
-def _agree(
-    equation: Equation, typing: Typing, instance: BoundedInstance, generator: np.random.Generator
-) -> bool | None:
-    terms, half = (*equation.left, *equation.right), len(equation.left)
-    if any(typing.types[a] != typing.types[b] for a, b in zip(equation.left, equation.right, strict=True)):
-        return False
-    shapes = {
-        name: tuple(d for d in type_.shape if isinstance(d, int)) for name, type_ in instance.types.items()
-    }
-    elements = max((int(np.prod(shape)) for shape in shapes.values()), default=1)
-    stack = 24 if elements < _FEW_ELEMENTS else 6
-    field_ = PrimeFieldDomain()
-    try:
-        with np.errstate(all="ignore"):
-            arrays = {name: field_.random(generator, stack, shape) for name, shape in shapes.items()}
-            values = evaluate_terms(terms, typing, field_, arrays)
-            if all(map(_same_residues, values[:half], values[half:])):
-                return None if any(not np.any(value.residue) for value in values[:half]) else True
-            floats = {name: generator.normal(size=(stack, *shape)) * 2 for name, shape in shapes.items()}
-            results = evaluate_terms(terms, typing, FloatDomain(np.float64), floats)
-    except IllTypedError:
-        return None
-    for a, b in zip(results[:half], results[half:], strict=True):
-        left, right = np.broadcast_arrays(a, b)
-        finite = np.isfinite(left) & np.isfinite(right)
-        if np.any(np.isfinite(left) != np.isfinite(right)):
-            return False
-        scale = 1 + np.max(np.abs(np.where(finite, left, 0)), initial=0)
-        if np.any(
-            np.abs(np.where(finite, left, 0) - np.where(finite, right, 0)) > RELATIVE_TOLERANCE * scale
-        ):
-            return False
-    return None
-
-
-def _same_residues(left: FieldArray, right: FieldArray) -> bool:
-    return bool(np.all(np.equal(left.residue, right.residue)))
 
 
 def _conditions(chosen: Sequence[Atom]) -> tuple[Condition, ...]:

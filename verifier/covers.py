@@ -65,13 +65,13 @@ def widest_conjunctions(every: Sequence[Atom], agrees: int, differs: int) -> Ite
                 true &= atom.true
             if not true & differs and true & agrees:
                 note(chosen, true)
-    ranked = sorted(found.items(), key=lambda item: (-_worth(item[0], item[1][0]), item[1][0], item[0]))
+    ranked = sorted(found.items(), key=lambda item: (-_worth(item[0], item[1][0]), item[0]))
     return (chosen for _, (_, chosen) in ranked[:_WIDEST])
 
 
 def _worth(true: int, cost: float) -> float:
-    """How many places are kept, less what the words cost: one unit of cost for a tenth of the places."""
-    return true.bit_count() * (1 - min(0.1 * cost, 0.9))
+    """How many places are kept, for what the words cost: plain conditions are worth losing some places."""
+    return true.bit_count() / cost**1.5
 
 
 def _promising(useful: Sequence[Atom], agrees: int, differs: int) -> list[Atom]:

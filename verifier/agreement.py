@@ -1,0 +1,110 @@
+"""Whether both sides of an equation agree at one instance: exactly over a prime field, else over floats."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from superopt.domains import FieldArray, FloatDomain, PrimeFieldDomain
+from superopt.errors import IllTypedError
+from superopt.ir.terms import AttributeVariable, Equation, applications
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.rewriting.typing import Typing
+from verifier.bounded_instances import BoundedInstance
+
+RELATIVE_TOLERANCE = 1e-6
+_INPUTS = 2
+_INPUTS_IN_ALL_ORDERS = 24
+"""One element of random sign looks alike before and after relu with probability 2^-24 then."""
+
+_ORDERED = frozenset(("relu", "maxpool", "softmax", "hard_sigmoid", "hard_swish"))
+
+
+def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.random.Generator) -> bool | None:
+    """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
+
+    Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
+    every window lies in the padding. Nor where the field differs and floats do not.
+    """
+    unknown = False
+    for typing in instance.typings:
+        agrees = _agree(equation, typing, instance, generator)
+        if agrees is False:
+            return False
+        unknown = unknown or agrees is None
+    return None if unknown else True
+
+
+def _agree(
+    equation: Equation, typing: Typing, instance: BoundedInstance, generator: np.random.Generator
+) -> bool | None:
+    pairs = zip(equation.left, equation.right, strict=True)
+    if any(typing.types[left] != typing.types[right] for left, right in pairs):
+        return False
+    shapes = {name: _shape(type_.shape) for name, type_ in instance.types.items()}
+    stacks = (_INPUTS, _INPUTS_IN_ALL_ORDERS) if _depends_on_order(equation) else (_INPUTS,)
+    try:
+        with np.errstate(all="ignore"):
+            for stack in stacks:
+                agrees = _agree_in_field(equation, typing, shapes, stack, generator)
+                if agrees is False:
+                    return _differ_in_floats(equation, typing, shapes, generator)
+                if agrees is None:
+                    return None
+    except IllTypedError:
+        return None
+    return True
+
+
+def _agree_in_field(
+    equation: Equation,
+    typing: Typing,
+    shapes: dict[str, tuple[int, ...]],
+    stack: int,
+    generator: np.random.Generator,
+) -> bool | None:
+    domain, half = PrimeFieldDomain(), len(equation.left)
+    arrays = {name: domain.random(generator, stack, shape) for name, shape in shapes.items()}
+    values = evaluate_terms((*equation.left, *equation.right), typing, domain, arrays)
+    if not all(map(_same_residues, values[:half], values[half:])):
+        return False
+    return None if any(not np.any(value.residue) for value in values[:half]) else True
+
+
+def _differ_in_floats(
+    equation: Equation,
+    typing: Typing,
+    shapes: dict[str, tuple[int, ...]],
+    generator: np.random.Generator,
+) -> bool | None:
+    """False when floats differ too, or one side alone is undefined; None when they do not."""
+    half = len(equation.left)
+    arrays = {name: generator.normal(size=(_INPUTS, *shape)) * 2 for name, shape in shapes.items()}
+    values = evaluate_terms((*equation.left, *equation.right), typing, FloatDomain(np.float64), arrays)
+    for one, other in zip(values[:half], values[half:], strict=True):
+        left, right = np.broadcast_arrays(one, other)
+        finite = np.isfinite(left) & np.isfinite(right)
+        a, b = np.where(finite, left, 0), np.where(finite, right, 0)
+        scale = 1 + np.max(np.abs(a), initial=0)
+        if np.any(np.isfinite(left) != np.isfinite(right)):
+            return False
+        if np.any(np.abs(a - b) > RELATIVE_TOLERANCE * scale):
+            return False
+    return None
+
+
+def _same_residues(left: FieldArray, right: FieldArray) -> bool:
+    return bool(np.all(np.equal(left.residue, right.residue)))
+
+
+def _depends_on_order(equation: Equation) -> bool:
+    """Whether an operator compares numbers; an activation that is left open may."""
+    return any(
+        term.operator in _ORDERED
+        or isinstance(term.attribute("activation"), AttributeVariable)
+        or term.attribute("activation") == "relu"
+        for term in applications(*equation.left, *equation.right)
+    )
+
+
+def _shape(shape: tuple[object, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if isinstance(size, int))
