@@ -21,6 +21,7 @@ from superopt.errors import InvalidEquationError, InvalidFileError
 
 MOST_BYTES = 64_000_000
 MOST_RULES = 100_000
+LONGEST_NAME = 80
 _LARGEST = 2**31
 
 
@@ -57,7 +58,7 @@ def _parsed(path: Path) -> JsonObject:
 
 def _name(rule: object, index: int) -> str:
     name = cast("JsonObject", rule).get("name") if isinstance(rule, dict) else None
-    return name if isinstance(name, str) and name.isprintable() and name else f"rule {index}"
+    return name if isinstance(name, str) and _is_name(name) else f"rule {index}"
 
 
 def _reading(rule: object) -> Reading:
@@ -118,7 +119,7 @@ def _list(content: JsonObject, key: str, where: str) -> list[object]:
 
 def _word(content: JsonObject, key: str, prefix: str, where: str) -> str:
     value = content.get(key)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not _is_name(value):
         raise InvalidEquationError(f"{where}: expected a name for {key}, got {_shown(value)}")
     return value.removeprefix(prefix)
 
@@ -128,6 +129,11 @@ def _integer(content: JsonObject, key: str, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -_LARGEST <= value < _LARGEST:
         raise InvalidEquationError(f"{where}: expected a 32-bit integer for {key}, got {_shown(value)}")
     return value
+
+
+def _is_name(text: str) -> bool:
+    """Whether the text can be shown as a name."""
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def _shown(value: object) -> str:

@@ -83,6 +83,9 @@ MALFORMED: dict[str, Change] = {
     "the rule: expected a list for mappedOutput, got 3": lambda rule: rule.update(mappedOutput=3),
     "operator 0 of the source: expected a JSON object, got str": lambda rule: rule.update(srcOp=["RELU"]),
     "operator 0 of the source: expected a name for type, got 8": lambda rule: rule["srcOp"][0].update(type=8),
+    'operator 0 of the source: expected a name for type, got "\\u001b[2J"': lambda rule: rule["srcOp"][
+        0
+    ].update(type="\x1b[2J"),
     "operator 0 of the source, FLAT: unknown operator type": lambda rule: rule["srcOp"][0].update(
         type="OP_FLAT"
     ),
@@ -149,9 +152,9 @@ def test_what_is_no_rule_file_of_flexflow(content: bytes, message: str, tmp_path
 
 def test_odd_files_that_are_read(tmp_path: Path) -> None:
     path = tmp_path / "rules.json"
-    path.write_text('{"rule": [3, null, {"name": "a\\u001b[2J"}, {"name": 7}]}')
+    path.write_text('{"rule": [3, null, {"name": "a\\u001b[2J"}, {"name": 7}, {"name": "' + "a" * 81 + '"}]}')
     read = read_flexflow(path)
-    assert [rule.name for rule in read] == ["rule 0", "rule 1", "rule 2", "rule 3"]
+    assert [rule.name for rule in read] == ["rule 0", "rule 1", "rule 2", "rule 3", "rule 4"]
     assert all(isinstance(rule.reading, Malformed) for rule in read)
     path.write_text('{"_t": "RuleCollection", "rule": []}')
     assert read_flexflow(path) == ()
