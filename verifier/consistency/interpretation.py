@@ -18,6 +18,7 @@ import numpy.typing as npt
 from superopt.domains import Array, FieldArray, FloatDomain, PrimeFieldDomain
 from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError, UnsupportedError
+from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
     AttributeTerm,
     AttributeVariable,
@@ -27,6 +28,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import TensorType
+from superopt.ops.shape import Half
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.evaluation import evaluate_terms
@@ -34,6 +36,7 @@ from superopt.rewriting.typing import Typing, infer_terms
 from verifier.chain import instantiated
 from verifier.congruence import Congruence
 from verifier.consistency.overlaps import has_open_shape
+from verifier.instances import Instance
 from verifier.solver import Step
 
 RELATIVE_TOLERANCE = 1e-6
@@ -73,14 +76,21 @@ class Meaning:
 
 
 class Interpretation:
-    """Types and random values of tensor variables, values of attribute variables; sizes are numbers."""
+    """Types and random values of tensor variables, values of attribute variables; sizes are numbers.
+
+    ``cuts`` says where halves of terms are cut, by axis, where nothing else says so.
+    """
 
     def __init__(
-        self, types: Mapping[str, TensorType], attributes: Mapping[str, object], seed: int = 0
+        self,
+        types: Mapping[str, TensorType],
+        attributes: Mapping[str, object],
+        cuts: Mapping[tuple[Term, int], Dimension] | None = None,
     ) -> None:
         self.types = types
         self.attributes = attributes
-        generator = np.random.default_rng(seed)
+        self._cuts = cuts or {}
+        generator = np.random.default_rng(0)
         shapes = {name: cast("tuple[int, ...]", types[name].shape) for name in sorted(types)}
         self._field = PrimeFieldDomain()
         self._residues: dict[str, FieldArray] = {
@@ -93,8 +103,17 @@ class Interpretation:
         self._steps: dict[Step, TypedStep | str] = {}
         self._meanings: dict[Term, Meaning | None] = {}
 
-    def __str__(self) -> str:
-        return ", ".join(f"{name}: {type_}" for name, type_ in sorted(self.types.items()))
+    @classmethod
+    def of(cls, instance: Instance) -> Interpretation:
+        """The interpretation with the types, attributes and cuts of an instance."""
+        plain = cls(instance.types, instance.attributes)
+        cuts: dict[tuple[Term, int], Dimension] = {}
+        for term, operator in instance.typing.operators.items():
+            if isinstance(operator, Half):
+                (whole,) = term.inputs
+                axis = operator.axis % instance.typing.types[whole].rank
+                cuts[plain.concrete(whole), axis] = operator.size
+        return cls(instance.types, instance.attributes, cuts)
 
     def concrete(self, term: Term) -> Term:
         """The term with values for attribute variables."""
@@ -135,7 +154,7 @@ class Interpretation:
             grounded = instantiated(axiom, Step(step.axiom, tuple(terms.items()), tuple(attributes.items())))
             sides = (*grounded.left, *grounded.right, *terms.values())
             pairs = list(zip(grounded.left, grounded.right, strict=True))
-            typing = infer_terms(sides, self._needed(sides), equal=pairs)
+            typing = infer_terms(sides, self._needed(sides), equal=pairs, cuts=self._cuts)
         except IllTypedError as error:
             return str(error)
         types = {name: typing.types[term] for name, term in terms.items()}
@@ -151,7 +170,7 @@ class Interpretation:
     def _evaluated(self, term: Term) -> Meaning | None:
         try:
             term = self.concrete(term)
-            typing = infer_terms((term,), self._needed((term,)))
+            typing = infer_terms((term,), self._needed((term,)), cuts=self._cuts)
             if has_open_shape(term) or typing.unresolved or not _are_numbers(typing):
                 return None
             with np.errstate(all="ignore"):

@@ -37,7 +37,7 @@ class Depth:
     """How much of each search is done around one axiom."""
 
     effort: Effort = field(default_factory=lambda: Effort(schemes=8, per_scheme=1, instances=12, stack=2))
-    overlap_schemes: int = 1
+    overlap_schemes: int = 2
     extent: Extent = field(default_factory=Extent)
     limits: Limits = field(default_factory=lambda: Limits(milliseconds=5_000, resources=300_000))
     questions: int = 20
@@ -125,7 +125,7 @@ class _Search:
             if differs is not None:
                 goal = Equation((overlap.first,), (overlap.second,))
                 self._explain(interpretation, overlap.steps, goal, differs, "overlap")
-                return
+            return
 
     def _saturate(self) -> None:
         for interpretation in _interpretations(self._axiom, 1):
@@ -211,7 +211,7 @@ def _interpretations(equation: Equation, schemes: int) -> Iterator[Interpretatio
     sampler = InstanceSampler(equation, seed_of(equation, 11))
     try:
         for instance in sampler.instances(schemes, 1, _SMALL):
-            yield Interpretation(instance.types, instance.attributes)
+            yield Interpretation.of(instance)
     except SuperoptError:
         return
 
