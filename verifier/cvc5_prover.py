@@ -28,8 +28,8 @@ Expression = Any  # cvc5 has no types
 
 PROVER = "cvc5"
 _NAME = "problem"
-_PER_UNIT = 200
-"""Limits are in Z3's resource units; so many of them are worth one of cvc5's, each about 0.1 ms."""
+_PER_UNIT = 20
+"""Limits are in Z3's resource units; so many of them are worth one of cvc5's, each about 0.01 ms."""
 
 _LONGEST_SEARCH = Limits(resources=4_000_000)
 
@@ -41,7 +41,12 @@ class Search(enum.StrEnum):
     ENUMERATION = "enumeration"
 
 
-_COMMON: Mapping[str, str] = {"cegqi": "false", "miniscope-quant": "off", "var-elim-quant": "false"}
+_COMMON: Mapping[str, str] = {
+    "cegqi": "false",
+    "inst-max-rounds": "12",
+    "miniscope-quant": "off",
+    "var-elim-quant": "false",
+}
 _OPTIONS: Mapping[Search, Mapping[str, str]] = {
     Search.PATTERNS: {},
     Search.ENUMERATION: {"enum-inst": "true"},
