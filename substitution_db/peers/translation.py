@@ -112,6 +112,8 @@ def _claim(graphs: PeerGraphs, axes: AxisOrder) -> Claim:
     outputs = dict.fromkeys(graphs.outputs)
     left = tuple(source.term(tensor) for tensor, _ in outputs)
     right = tuple(target.term(tensor) for _, tensor in outputs)
+    if any(isinstance(term, Variable) for term in left):
+        raise InvalidEquationError("an output of the source is an input as it is, which matches everything")
     bound = variables(*left)
     unbound = [tensor for tensor in inputs_of(graphs.target) if _input(tensor).name not in bound]
     if unbound:

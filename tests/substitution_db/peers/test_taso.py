@@ -181,6 +181,9 @@ MALFORMED = {
     "mapped output 1: output 0 of the source is mapped twice": Rule(
         R, ["RELU(-1)", "TANH(-1)"], [(0, 0, 0, 0), (0, 0, 1, 0)]
     ),
+    "an output of the source is an input as it is, which matches everything": Rule(
+        ["CONCAT(-1) AXIS=0 NUMDIM=2", "SPLIT(0) AXIS=0 NUM_OUTPUTS=1"], R
+    ),
     "one tensor has 2 dimensions and 4": Rule(
         ["CONCAT(-1, -2) AXIS=0 NUMDIM=2", f"POOL2D_MAX(0) {POOL}"], ["POOL2D_MAX(-1) " + POOL]
     ),
