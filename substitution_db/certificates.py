@@ -28,9 +28,13 @@ def read_stored(content: JsonObject) -> tuple[Equation, Certificate]:
     return equation, read_certificate(content)
 
 
-def chain_of(proof: Proof) -> str:
-    """The chains of a proof for a person; empty for a proof without. Raises InvalidFileError."""
-    return "" if proof.certificate is None else format_certificate(*read_stored(proof.certificate))
+def chain_of(rule: str, proof: Proof) -> str:
+    """The chains that prove an equation, for a person; empty for a proof without. Raises InvalidFileError."""
+    if proof.certificate is None:
+        return ""
+    equation, certificate = read_stored(proof.certificate)
+    text, chain = format_equation(equation), format_certificate(equation, certificate)
+    return chain if text == rule else f"of {text}, the same rule spelled otherwise:\n\n{chain}"
 
 
 def why_not_replayed(identity: str, proof: Proof, axioms: AxiomSet) -> str:

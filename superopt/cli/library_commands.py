@@ -9,14 +9,15 @@ import typer
 
 import generator
 from generator import load_preset, preset_names
-from substitution_db import Rule, RuleFilter, RuleStatus, discovery, open_database
+from substitution_db import RuleFilter, RuleStatus, discovery, open_database
 from substitution_db.currency import current
-from substitution_db.exchange import export_rules, import_json_lines, import_text, proof_object
+from substitution_db.exchange import export_rules, import_json_lines, import_text
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted, described
+from superopt.cli.rule_display import print_rule, rule_document
 from superopt.errors import InvalidOptionError
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
@@ -158,15 +159,15 @@ def show(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a rule: equation, proof, axioms used, counterexample."""
+    """Show a rule: equation, picture, proof, axioms used, counterexample."""
     output = Output(as_json)
     with open_database(database) as opened:
         opened.rules.refresh(current())
         found = opened.rules.get(rule)
     if found is None:
         raise InvalidOptionError(f"there is no rule {rule}; `superopt library list` shows all")
-    output.document(_rule_document(found))
-    _print_rule(found, output)
+    output.document(rule_document(found))
+    print_rule(found, output)
 
 
 @app.command("import")
@@ -218,36 +219,3 @@ def export(
         count = export_rules(opened.rules.list(RuleFilter(status=status)), file)
     output.document({"path": str(file), "rules": count})
     output.line(f"{file}: {count} rules")
-
-
-def _rule_document(rule: Rule) -> dict[str, object]:
-    return {
-        "id": rule.id,
-        "equation": rule.equation,
-        "operators_source": list(rule.operators_source),
-        "operators_target": list(rule.operators_target),
-        "status": str(rule.status),
-        "proof": dict(proof_object(rule.proof)) if rule.proof else None,
-        "provenance": rule.provenance,
-    }
-
-
-def _print_rule(rule: Rule, output: Output) -> None:
-    output.line(rule.equation)
-    output.line()
-    pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
-    proof = rule.proof
-    if proof is not None:
-        if proof.prover:
-            pairs["prover"] = f"{proof.prover} {proof.version}, {proof.milliseconds:.0f} ms"
-        if proof.validated_shapes:
-            pairs["validated on"] = "; ".join(proof.validated_shapes)
-        if proof.counterexample:
-            pairs["counterexample"] = proof.counterexample
-        if proof.reason:
-            pairs["reason"] = proof.reason
-    output.pairs(pairs)
-    if proof is not None and proof.axioms_used:
-        output.line("\naxioms used:")
-        for name in proof.axioms_used:
-            output.line(f"  {name}")

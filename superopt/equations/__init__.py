@@ -2,6 +2,7 @@
 
 from superopt.equations.canonical import canonical, rule_id
 from superopt.equations.parser import parse_equation, parse_equations, parse_term
+from superopt.equations.picture import picture
 from superopt.equations.printer import format_attribute, format_condition, format_equation, format_term
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "parse_equation",
     "parse_equations",
     "parse_term",
+    "picture",
     "rule_id",
 ]

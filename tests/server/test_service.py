@@ -79,6 +79,9 @@ def test_proving(http: Http, equation: str, verdict: str) -> None:
     answer = http("POST", "/v1/substitutions/prove", json={"equation": equation}).json()
     assert (answer["equation"], answer["verdict"], answer["known"]) == (equation, verdict, None)
     assert (answer["counterexample"] is not None) == (verdict == "refuted")
+    assert (answer["grade"], answer["certificate"] is not None) == (
+        ("replayed", True) if verdict == "verified" else ("", False)
+    )
 
 
 @pytest.mark.parametrize(

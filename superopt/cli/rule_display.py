@@ -1,0 +1,81 @@
+"""One rule of the library for a person and in JSON: equation, picture, proof, axioms, counterexample."""
+
+from __future__ import annotations
+
+from axioms import load_axioms
+from substitution_db import Rule
+from substitution_db.certificates import chain_of
+from substitution_db.exchange import proof_object
+from substitution_db.records import Proof
+from superopt.cli.output import Output
+from superopt.equations import format_equation, parse_equation, picture
+from superopt.errors import InvalidFileError
+from verifier.certificate import Grade
+
+_GRADES = {
+    Grade.REPLAYED: "replayed: every term of the chain is well-typed for all sizes",
+    Grade.SAMPLED: "sampled: the steps were checked for the sizes that were tried, there is no chain",
+}
+
+
+def rule_document(rule: Rule) -> dict[str, object]:
+    """The rule as JSON."""
+    return {
+        "id": rule.id,
+        "equation": rule.equation,
+        "picture": picture(parse_equation(rule.equation)).splitlines(),
+        "operators_source": list(rule.operators_source),
+        "operators_target": list(rule.operators_target),
+        "status": str(rule.status),
+        "proof": dict(proof_object(rule.proof)) if rule.proof else None,
+        "chain": _chain(rule, rule.proof).splitlines() if rule.proof else [],
+        "provenance": rule.provenance,
+    }
+
+
+def print_rule(rule: Rule, output: Output) -> None:
+    """The rule for a person."""
+    output.line(rule.equation)
+    output.line(f"\n{_indented(picture(parse_equation(rule.equation)))}\n")
+    pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
+    proof = rule.proof
+    output.pairs(pairs | ({} if proof is None else _facts(proof)))
+    if proof is None:
+        return
+    chain = _chain(rule, proof)
+    if chain:
+        output.line(f"\nproof:\n{_indented(chain)}")
+    if proof.axioms_used:
+        output.line("\naxioms used:")
+        for name in proof.axioms_used:
+            _print_axiom(name, output)
+
+
+def _facts(proof: Proof) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "prover": f"{proof.prover} {proof.version}, {proof.milliseconds:.0f} ms" if proof.prover else "",
+        "grade": next((said for grade, said in _GRADES.items() if grade == proof.grade), proof.grade),
+        "validated on": "; ".join(proof.validated_shapes),
+        "counterexample": proof.counterexample,
+        "reason": proof.reason,
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _chain(rule: Rule, proof: Proof) -> str:
+    try:
+        return chain_of(rule.equation, proof)
+    except InvalidFileError as error:
+        return f"cannot be read: {error}"
+
+
+def _print_axiom(name: str, output: Output) -> None:
+    axioms = load_axioms()
+    equation = axioms.by_name.get(name)
+    output.line(f"  {name}: {format_equation(equation) if equation else 'no longer an axiom'}")
+    if name in axioms.reasons:
+        output.line(f"    {axioms.reasons[name]}")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines())

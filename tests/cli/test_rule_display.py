@@ -1,0 +1,105 @@
+"""superopt library show and gate --strict, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from substitution_db import Candidate, open_database
+from substitution_db.discovery import verify_pending
+from superopt.cli.main import run
+from superopt.equations import parse_equation, rule_id
+
+RIGHT = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"
+WRONG = "matmul(x, y) => matmul(y, x)"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with a rule that is proved, one that is refuted and a candidate."""
+    directory = tmp_path_factory.mktemp("rules")
+    url = f"sqlite:///{directory}/rules.db"
+    with open_database(url, library=directory / "none") as opened:
+        opened.rules.add_candidates(Candidate(parse_equation(rule), "a test") for rule in (RIGHT, WRONG))
+        verify_pending(opened)
+        opened.rules.add_candidates([Candidate(parse_equation("relu(x) => x"), "a test")])
+    return url
+
+
+@pytest.fixture(autouse=True)
+def no_shipped_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "none.jsonl").touch()
+    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+
+
+def shown(capsys: pytest.CaptureFixture[str], database: str, rule: str, *options: str) -> str:
+    identity = rule_id(parse_equation(rule))
+    assert run(["library", "show", identity, "--database", database, *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_proved_rule_is_shown_with_its_chain(capsys: pytest.CaptureFixture[str], database: str) -> None:
+    text = shown(capsys, database, RIGHT)
+    assert text.startswith(f"{RIGHT}\n\n  matmul        =>  add\n")
+    assert (
+        "proof:\n"
+        "    matmul(x, add(matmul(y, z), w))\n"
+        "  = add(matmul(x, matmul(y, z)), matmul(x, w))  by matmul-over-add-right\n"
+        "  = add(matmul(matmul(x, y), z), matmul(x, w))  by matmul-associative, at input 1\n"
+    ) in text
+    assert "grade         replayed: every term of the chain is well-typed for all sizes\n" in text
+    assert (
+        "axioms used:\n"
+        "  matmul-associative: matmul(x, matmul(y, z)) = matmul(matmul(x, y), z)\n"
+        "    Both sides are the same sum over both inner indices.\n"
+    ) in text
+
+
+def test_a_refuted_rule_is_shown_with_its_counterexample(
+    capsys: pytest.CaptureFixture[str], database: str
+) -> None:
+    text = shown(capsys, database, WRONG)
+    assert text.startswith(f"{WRONG}\n\n  matmul  =>  matmul\n  ├─ x        ├─ y\n  └─ y        └─ x\n\nid ")
+    assert "\ncounterexample  x: f32[" in text
+    assert "proof:" not in text
+
+
+def test_a_candidate_has_nothing_but_its_picture(capsys: pytest.CaptureFixture[str], database: str) -> None:
+    identity = rule_id(parse_equation("relu(x) => x"))
+    assert shown(capsys, database, "relu(x) => x") == (
+        "relu(x) => x\n"
+        "\n"
+        "  relu  =>  x\n"
+        "  └─ x\n"
+        "\n"
+        f"id          {identity}\n"
+        "status      candidate\n"
+        "provenance  a test\n"
+    )
+
+
+def test_a_rule_in_json(capsys: pytest.CaptureFixture[str], database: str) -> None:
+    document = json.loads(shown(capsys, database, RIGHT, "--json"))
+    assert document["chain"][0] == "  matmul(x, add(matmul(y, z), w))"
+    assert document["picture"][0] == "matmul        =>  add"
+    assert document["proof"]["grade"] == "replayed"
+    assert [link["axiom"] for link in document["proof"]["certificate"]["chains"][0]] == [
+        "matmul-over-add-right",
+        "matmul-associative",
+    ]
+
+
+def test_the_strict_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: Path) -> None:
+    assert run(["gate", "--strict", "--database", database]) == 0
+    assert capsys.readouterr().out == "1 of 1 rules pass\n"
+    path = tmp_path / "rules.jsonl"
+    assert run(["library", "export", str(path), "--database", database]) == 0
+    line = json.loads(path.read_text())
+    line["proof"] |= {"grade": "sampled", "certificate": None}
+    path.write_text(json.dumps(line) + "\n")
+    capsys.readouterr()
+    assert run(["gate", str(path), "--jobs", "1"]) == 0
+    assert run(["gate", str(path), "--strict", "--jobs", "1"]) == 1
+    assert "its grade is sampled, not replayed" in capsys.readouterr().out
