@@ -148,12 +148,15 @@ class _Images:
                         yield case
 
     def _search(self, chosen: Mapping[str, Sequence[object]]) -> TypingSearch:
+        """Squares, large sizes first: nearly everything is well-typed there."""
         values: dict[str, Sequence[object]] = {}
         for name, attribute in self.kinds.items():
             if attribute in PAIRS:
                 choices = {"stride": STRIDES, "dilation": DILATIONS}.get(attribute, self.bound.sizes)
                 values[name] = [(size, size) for size in choices]
-        return TypingSearch(self.program, self.bound, values=values | chosen)
+        large = tuple(reversed(self.bound.sizes))
+        sizes = {(name, axis): large for name in self.program.names for axis in range(4)}
+        return TypingSearch(self.program, self.bound, sizes, values | chosen)
 
     def _geometries(
         self, base: Case, chosen: Mapping[str, Sequence[object]], axis: int

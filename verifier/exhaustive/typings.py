@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
@@ -87,12 +87,34 @@ class TypingSearch:
             return
         step = self.program.steps[index]
         for ranked in self._ranked(step.inputs, state):
-            for sized in self._with_numbers(step, ranked):
-                for valued in self._valued(step, sized):
-                    for opened in self._opened(step, valued):
-                        typed = self._typed(step, opened)
-                        if typed is not None:
-                            yield from self._extend(typed, index + 1)
+            if self._ranks_fit(step, ranked):
+                for typed in self._all_typed(step, ranked):
+                    yield from self._extend(typed, index + 1)
+
+    def _ranks_fit(self, step: Step, state: _State) -> bool:
+        """False when the operator refuses the ranks, whatever the sizes: asked once, before there are numbers."""
+        if step.term.operator not in _NUMBERS_FIRST:
+            return True
+        valued = next(self._valued(step, state), None)
+        opened = None if valued is None else next(self._opened(step, valued), None)
+        if opened is None:
+            return True
+        try:
+            operator = self.program.operator(step, opened.attributes, opened.implicit[-1])
+            operator.infer(*(_known(state, place) for place in step.inputs))
+        except RankMismatchError:
+            return False
+        except IllTypedError:
+            pass
+        return True
+
+    def _all_typed(self, step: Step, state: _State) -> Iterator[_State]:
+        for sized in self._with_numbers(step, state):
+            for valued in self._valued(step, sized):
+                for opened in self._opened(step, valued):
+                    typed = self._typed(step, opened)
+                    if typed is not None:
+                        yield typed
 
     def _ranked(self, places: Iterable[int], state: _State) -> Iterator[_State]:
         missing = [place for place in dict.fromkeys(places) if state.types[place] is None]
