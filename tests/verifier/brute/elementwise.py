@@ -1,0 +1,106 @@
+"""Functions of one number or two, and steps with one number per channel, written anew in plain numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from tests.verifier.brute.basics import Attributes, Real, Shape, ShapeOf, ValueOf, axis_of, need
+
+
+def _same(_: Attributes, *shapes: Shape) -> Shape:
+    need(all(shape == shapes[0] for shape in shapes))
+    return shapes[0]
+
+
+def _scaled(_: Attributes, tensor: Shape, factor: Shape) -> Shape:
+    need(factor == ())
+    return tensor
+
+
+def power(attributes: Attributes, x: Real) -> Real:
+    exponent = Fraction(attributes["exponent"])
+    base = x if exponent.denominator == 1 else np.where(x > 0, x, np.nan)
+    return base ** float(exponent)
+
+
+def sigmoid(x: Real) -> Real:
+    return 1 / (1 + np.exp(-x))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _gelu(attributes: Attributes, x: Real) -> Real:
+    if attributes.get("approximate", "none") == "tanh":
+        return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return x / 2 * (1 + _erf(x / math.sqrt(2)))
+
+
+def _softmax(attributes: Attributes, x: Real) -> Real:
+    powers = np.exp(x)
+    return powers / powers.sum(axis=axis_of(attributes, x.shape), keepdims=True)
+
+
+def _softmax_shape(attributes: Attributes, shape: Shape) -> Shape:
+    axis_of(attributes, shape)
+    return shape
+
+
+def _hard_sigmoid(attributes: Attributes, x: Real) -> Real:
+    alpha, beta = attributes.get("alpha", Fraction(1, 5)), attributes.get("beta", Fraction(1, 2))
+    return np.clip(float(alpha) * x + float(beta), 0, 1)
+
+
+def _channelwise(attributes: Attributes, tensor: Shape, *vectors: Shape) -> Shape:
+    axis = axis_of(attributes, tensor)
+    need(all(vector == (tensor[axis],) for vector in vectors))
+    return tensor
+
+
+def _along(attributes: Attributes, x: Real, vector: Real) -> Real:
+    shape = [1] * x.ndim
+    shape[axis_of(attributes, x.shape)] = len(vector)
+    return vector.reshape(shape)
+
+
+def _vectors(_: Attributes, *shapes: Shape) -> Shape:
+    need(all(len(shape) == 1 and shape == shapes[0] for shape in shapes))
+    return shapes[0]
+
+
+SHAPES: Mapping[str, ShapeOf] = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same),
+    **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "erf", "gelu"), _same),
+    **dict.fromkeys(("affine", "channel_scale", "bias_add"), _channelwise),
+    **dict.fromkeys(("batchnorm_scale", "batchnorm_shift"), _vectors),
+    "scale": _scaled,
+    "softmax": _softmax_shape,
+}
+
+VALUES: Mapping[str, ValueOf] = {
+    "add": lambda _, x, y: x + y,
+    "sub": lambda _, x, y: x - y,
+    "mul": lambda _, x, y: x * y,
+    "div": lambda _, x, y: x / y,
+    "scale": lambda _, x, s: x * s,
+    "identity": lambda _, x: x,
+    "sqrt": lambda _, x: np.sqrt(x),
+    "power": power,
+    "relu": lambda _, x: np.maximum(x, 0),
+    "sigmoid": lambda _, x: sigmoid(x),
+    "tanh": lambda _, x: np.tanh(x),
+    "hard_sigmoid": _hard_sigmoid,
+    "hard_swish": lambda _, x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "erf": lambda _, x: _erf(x),
+    "gelu": _gelu,
+    "softmax": _softmax,
+    "affine": lambda a, x, s, t: x * _along(a, x, s) + _along(a, x, t),
+    "channel_scale": lambda a, x, s: x * _along(a, x, s),
+    "bias_add": lambda a, x, t: x + _along(a, x, t),
+    "batchnorm_scale": lambda a, g, v: g / np.sqrt(v + float(a.get("epsilon", 1e-5))),
+    "batchnorm_shift": lambda _, s, b, m: b - m * s,
+}

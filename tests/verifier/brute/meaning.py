@@ -1,0 +1,31 @@
+"""The meaning of operators: ``SHAPES[name](attributes, *shapes)``, ``VALUES[name](attributes, *arrays)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.verifier.brute import elementwise, layout, windows
+from tests.verifier.brute.basics import ShapeOf, ValueOf
+
+SHAPES: Mapping[str, ShapeOf] = {**elementwise.SHAPES, **layout.SHAPES, **windows.SHAPES}
+VALUES: Mapping[str, ValueOf] = {**elementwise.VALUES, **layout.VALUES, **windows.VALUES}
+
+IMPLICIT: Mapping[str, str] = {
+    **dict.fromkeys(("avgpool_kernel", "identity_kernel", "band_kernel"), "channels"),
+    **dict.fromkeys(("split0", "split1", "identity_matrix"), "size"),
+    **dict.fromkeys(("ones", "full", "broadcast"), "shape"),
+}
+"""The attribute that a rule may leave to the types around it."""
+
+_MATRIX, _VECTOR, _IMAGE = frozenset((2, 3, 4)), frozenset((1,)), frozenset((4,))
+_SOME = frozenset((1, 2, 3, 4))
+RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
+    **dict.fromkeys(("maxpool", "avgpool", "enlarge", "lrn", "global_avgpool"), (_IMAGE,)),
+    **dict.fromkeys(("channel_scale", "bias_add"), (_SOME, _VECTOR)),
+    "affine": (_SOME, _VECTOR, _VECTOR),
+    "scale": (_SOME | {0}, frozenset((0,))),
+    "conv": (_IMAGE, _IMAGE),
+    "kernel_response": (_IMAGE, _VECTOR),
+    "matmul": (_MATRIX, _MATRIX),
+}
+"""Ranks that inputs may have, where an operator asks for some: a short cut, not a part of the meaning."""

@@ -1,0 +1,117 @@
+"""The second opinion on operators agrees with the first, and brute force finds what is known to be wrong."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from superopt.domains import FloatDomain
+from superopt.equations import parse_equation
+from superopt.errors import IllTypedError
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.base import (
+    OPERATORS,
+    attributes_of,
+    operator_from_attributes,
+)
+from tests.verifier.brute import search
+from tests.verifier.brute.basics import IllTyped
+from tests.verifier.brute.meaning import IMPLICIT, SHAPES, VALUES
+from tests.verifier.rules import RIGHT, WRONG
+
+NOT_IN_RULES = {"split", "opaque"}
+UNDEFINED_AT_ZERO = "mul(div(x, y), y) => x"
+
+IMAGE = (2, 4, 5, 6)
+CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
+    *((name, {}, [(2, 3), (2, 3)]) for name in ("add", "sub", "mul", "div")),
+    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "erf", "gelu")),
+    ("add", {}, [(2, 3), (3, 2)]),
+    ("scale", {}, [(2, 3), ()]),
+    ("scale", {}, [(2, 3), (1,)]),
+    ("power", {"exponent": 3}, [(2, 3)]),
+    ("power", {"exponent": 0.75}, [(2, 3)]),
+    ("hard_sigmoid", {}, [(2, 3)]),
+    ("hard_sigmoid", {"alpha": 1, "beta": 0.25}, [(2, 3)]),
+    ("gelu", {"approximate": "tanh"}, [(2, 3)]),
+    *(("softmax", {"axis": axis}, [(2, 3, 4)]) for axis in (0, 1, -1, 3)),
+    ("affine", {"axis": 1}, [(2, 3, 4), (3,), (3,)]),
+    ("affine", {"axis": 1}, [(2, 3, 4), (3,), (4,)]),
+    *((name, {"axis": axis}, [(2, 3, 4), (3,)]) for name in ("channel_scale", "bias_add") for axis in (-2, 0)),
+    ("batchnorm_scale", {}, [(3,), (3,)]),
+    ("batchnorm_shift", {}, [(3,), (3,), (3,)]),
+    *(("matmul", {}, shapes) for shapes in ([(2, 3), (3, 4)], [(5, 2, 3), (3, 4)], [(2, 3), (5, 3, 4)], [(5, 2, 3), (5, 3, 4)], [(5, 2, 3), (4, 3, 4)], [(2, 3), (2, 3)], [(3,), (3, 2)])),
+    *(("transpose", {"perm": perm}, [(2, 3, 4)]) for perm in ((), (2, 0, 1), (1, 0))),
+    ("identity_matrix", {"size": 3}, []),
+    *(("conv", {"stride": stride, "padding": padding, "dilation": dilation, "activation": "relu"}, [IMAGE, (6, per_group, 3, 2 if padding != "same" else 3)])
+      for stride in ((1, 1), (2, 3)) for padding in ("valid", "same", "same_upper", "same_lower", (0, 1, 2, 1)) for dilation in ((1, 1), (1, 2)) for per_group in (4, 2, 1)),
+    ("conv", {}, [IMAGE, (5, 2, 3, 3)]),
+    ("conv", {}, [IMAGE, (5, 4, 9, 1)]),
+    *((name, {"kernel": kernel, "stride": stride, "padding": padding}, [IMAGE])
+      for name in ("maxpool", "avgpool") for kernel in ((3, 3), (2, 3)) for stride in ((1, 1), (2, 3)) for padding in ("valid", "same", "same_upper", "same_lower", (0, 1, 1, 0), (3, 0, 0, 0))),
+    ("avgpool", {"kernel": (3, 3), "padding": "same", "includes_padding": 1}, [IMAGE]),
+    ("enlarge", {"kernel": (5, 3)}, [(2, 3, 1, 3)]),
+    ("enlarge", {"kernel": (4, 3)}, [(2, 3, 1, 3)]),
+    ("avgpool_kernel", {"kernel": (2, 3), "channels": 3}, []),
+    ("identity_kernel", {"kernel": (3, 1), "channels": 3}, []),
+    ("identity_kernel", {"kernel": (2, 1), "channels": 3}, []),
+    *(("band_kernel", {"size": size, "alpha": 0.5, "channels": 6}, []) for size in (1, 2, 3, 4)),
+    *(("kernel_response", {}, [(4, per_group, 3, 2), (4,)]) for per_group in (1, 2, 3, 4)),
+    *(("lrn", {"size": size, "alpha": 0.5, "beta": 0.75, "bias": 2}, [IMAGE]) for size in (1, 2, 3)),
+    ("global_avgpool", {}, [IMAGE]),
+    ("concat", {"axis": -2}, [(2, 3, 4), (2, 1, 4)]),
+    ("concat", {"axis": 0}, [(2, 3, 4), (2, 1, 4)]),
+    *((name, {"axis": 1, "size": size}, [(2, 3, 4)]) for name in ("split0", "split1") for size in (1, 2, 3)),
+    ("reshape", {"shape": (4, 6)}, [(2, 3, 4)]),
+    ("reshape", {"shape": (4, 5)}, [(2, 3, 4)]),
+    *(("broadcast", {"shape": shape}, [(3, 1)]) for shape in ((3, 4), (2, 3, 4), (2, 4), (1,))),
+    ("ones", {"shape": (2, 3)}, []),
+    ("full", {"value": 0.75, "shape": (2, 3)}, []),
+]  # fmt: skip
+
+
+def test_every_operator_of_rules_has_a_second_definition() -> None:
+    assert set(SHAPES) == set(VALUES) == set(OPERATORS) - NOT_IN_RULES
+    assert set(IMPLICIT) == {name for name, operator in OPERATORS.items() if operator.implicit}
+    assert {name for name, _, _ in CASES} == set(SHAPES)
+
+
+@pytest.mark.parametrize(("name", "attributes", "shapes"), CASES)
+def test_both_definitions_agree(
+    name: str, attributes: dict[str, object], shapes: list[tuple[int, ...]]
+) -> None:
+    generator = np.random.default_rng(0)
+    arrays = [generator.normal(size=shape) for shape in shapes]
+    try:
+        operator = operator_from_attributes(name, attributes)
+        (type_,) = operator.infer(*(TensorType(ElementType.FLOAT, shape) for shape in shapes))
+    except IllTypedError:
+        with pytest.raises(IllTyped):
+            SHAPES[name](attributes, *shapes)
+        return
+    own = {key: value for key, value in attributes_of(operator).items() if key in attributes}
+    assert SHAPES[name](own, *shapes) == type_.shape
+    stacked = [np.stack((array, array + 1)) for array in arrays]
+    with np.errstate(all="ignore"):
+        (expected,) = operator.evaluate(FloatDomain(), *stacked)
+        for row, parts in enumerate(zip(*stacked, strict=True) if stacked else [()]):
+            np.testing.assert_allclose(VALUES[name](own, *parts), expected[row], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", [text for text in WRONG.values() if text != UNDEFINED_AT_ZERO])
+def test_brute_force_sees_through_wrong_rules(text: str) -> None:
+    assert search(parse_equation(text), leaves=400, nodes=60_000).found
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_brute_force_sees_nothing_wrong_with_right_rules(text: str) -> None:
+    result = search(parse_equation(text), leaves=60, nodes=6000)
+    assert result.found is None
+    assert result.compared >= 10
+
+
+def test_a_small_space_is_exhausted() -> None:
+    result = search(parse_equation("add(x, y) => add(y, x)"), leaves=10_000, nodes=100_000)
+    assert (result.exhausted, result.compared) == (True, 1 + 3 + 9 + 27 + 81)
