@@ -93,6 +93,18 @@ def judge_all(
             following += 1
 
 
+def judge_alone(
+    function: Callable[[Item], Answer],
+    item: Item,
+    *,
+    lost: Callable[[Item, str], Answer],
+    allowance: Allowance = Allowance(),
+) -> Answer:
+    """``function`` of the item in a process of its own, which may die; to start it takes half a second."""
+    (answer,) = judge_all(function, [item], lost=lost, allowance=allowance)
+    return answer
+
+
 def _attempt(function: Callable[[Item], Answer], item: Item) -> _Outcome[Answer]:
     try:
         return _Outcome((function(item),))
@@ -323,4 +335,4 @@ def _answer_task(function: bytes, items: Sequence[bytes]) -> list[bytes]:
     return [_answered(judge, item) for item in items]
 
 
-__all__ = ["Allowance", "Progress", "judge_all"]
+__all__ = ["Allowance", "Progress", "judge_all", "judge_alone"]

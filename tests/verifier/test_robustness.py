@@ -16,7 +16,7 @@ from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.ir.terms import Application, Equation, Term, Variable
 from verifier import Options, Status, Verdict, verify, verify_many
-from verifier.pool import Allowance, judge_all
+from verifier.pool import Allowance, judge_alone
 from verifier.refute import Effort
 from verifier.solver import Limits
 
@@ -126,7 +126,7 @@ def lost(_: Equation, reason: str) -> Verdict:
 def test_a_process_at_its_limit_is_unproved(allowance: Allowance, reason: str) -> None:
     """How a process without memory ends is up to what asks for it first: an error, or a crash."""
     judge = partial(verify, axioms=load_axioms(), options=Options(QUICK))
-    (verdict,) = judge_all(judge, [parse_equation(NEEDS_A_PROOF)], lost=lost, allowance=allowance)
+    verdict = judge_alone(judge, parse_equation(NEEDS_A_PROOF), lost=lost, allowance=allowance)
     assert verdict.status is Status.UNPROVED
     assert verdict.reason
     assert verdict.reason.startswith(reason)
