@@ -16,8 +16,10 @@ from superopt.ops.base import (
     attributes_of,
     operator_from_attributes,
 )
+from superopt.rewriting import conditions
 from tests.verifier.brute import search
 from tests.verifier.brute.basics import IllTyped
+from tests.verifier.brute.conditions import FUNCTIONS
 from tests.verifier.brute.meaning import IMPLICIT, SHAPES, VALUES
 from tests.verifier.rules import RIGHT, WRONG
 
@@ -76,6 +78,7 @@ def test_every_operator_of_rules_has_a_second_definition() -> None:
     assert set(SHAPES) == set(VALUES) == set(OPERATORS) - NOT_IN_RULES
     assert set(IMPLICIT) == {name for name, operator in OPERATORS.items() if operator.implicit}
     assert {name for name, _, _ in CASES} == set(SHAPES)
+    assert set(FUNCTIONS) == set(conditions.FUNCTIONS)
 
 
 @pytest.mark.parametrize(("name", "attributes", "shapes"), CASES)

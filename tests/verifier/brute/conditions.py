@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
 
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, VariableType
 from tests.verifier.brute.basics import Shape
@@ -24,11 +26,11 @@ def holds(condition: Condition, shapes: Mapping[str, Shape], attributes: Mapping
     if condition.right is None:
         return bool(left)
     right = _quantity(condition.right, shapes, attributes)
+    if condition.relation in ("=", "!="):
+        return (left == right) == (condition.relation == "=")
+    if not isinstance(left, int | Fraction) or not isinstance(right, int | Fraction):
+        return False
     match condition.relation:
-        case "=":
-            return left == right
-        case "!=":
-            return left != right
         case "<":
             return left < right
         case "<=":
@@ -39,13 +41,13 @@ def holds(condition: Condition, shapes: Mapping[str, Shape], attributes: Mapping
             return left >= right
 
 
-def _quantity(operand: object, shapes: Mapping[str, Shape], attributes: Mapping[str, object]) -> object:
+def _quantity(operand: object, shapes: Mapping[str, Shape], attributes: Mapping[str, object]) -> Any:
     match operand:
         case ConditionName(name):
             return shapes[name] if name in shapes else attributes[name]
         case ConditionCall(function, arguments):
             first, *rest = (_quantity(argument, shapes, attributes) for argument in arguments)
-            return _FUNCTIONS[function](first, *rest)
+            return FUNCTIONS[function](first, *rest)
         case _:
             return operand
 
@@ -54,12 +56,15 @@ def _every(value: object, remainder: int) -> bool:
     return all(part % 2 == remainder for part in (value if isinstance(value, tuple) else (value,)))
 
 
-_FUNCTIONS = {
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "rank": len,
     "dim": lambda shape, axis: shape[axis] if -len(shape) <= axis < len(shape) else 0,
     "axis": lambda shape, axis: axis % len(shape) if -len(shape) <= axis < len(shape) else -1,
+    "shape": lambda shape: shape,
+    "leading": lambda shape: shape[:-1],
     "channels": lambda shape: shape[1] if len(shape) > 1 else 0,
     "groups": lambda x, w: x[1] // w[1] if len(x) > 1 and len(w) > 1 else 0,
+    "outputs_per_group": lambda x, w: w[0] // groups if (groups := FUNCTIONS["groups"](x, w)) else 0,
     "odd": lambda value: _every(value, 1),
     "even": lambda value: _every(value, 0),
 }
