@@ -1,86 +1,288 @@
-"""Validation of the axioms: exact evaluation on many instances, symbolic execution on small ones.
+"""Validation of the axioms: every case up to a bound by identity testing, a few of them symbolically.
 
-As in the dissertation, section 2.4, but over sampled shapes of sizes up to 7 instead of all up to 4. An axiom
-is valid only if enough well-typed instances were found and none differs; symbolic execution that is undecided
-(laws of the exponential are not known to the solver) is reported and leaves the evaluation to decide.
+The dissertation, section 2.4, executes operators symbolically for all shapes up to 4x4x4x4 and all
+parameters. Here every well-typed case up to that bound is decided by polynomial identity testing, with an
+error below 2^-64 each (``verifier.exhaustive``); a reduced set of cases is then executed over symbolic reals,
+where an answer is a certificate for all real inputs; and instances beyond the bound are sampled
+(``verifier.refute``). One that is undecided symbolically (laws of the exponential are not known to the
+solver) is reported and leaves the evaluation to decide.
+
+What is known of an axiom is kept by the content of what it depends on, while it is being worked on too: an
+interrupted run goes on where it was, and after a change only what depends on it is done again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib import resources
+from itertools import accumulate
+from typing import cast
 
+from superopt.equations import format_equation
 from superopt.errors import SuperoptError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Equation, applications
+from verifier.content_cache import ContentCache, content_key
+from verifier.exhaustive.identity import IdentityTest
+from verifier.exhaustive.parameters import Bound
+from verifier.exhaustive.representatives import Representatives
+from verifier.hashes import code_lines, operators_hash, verifier_hash
+from verifier.pool import Allowance, judge_all
 from verifier.refute import Effort, refute
-from verifier.validate import DIFFERENT, validate
+from verifier.validate import DIFFERENT, check_symbolically
 
-LEAST_INSTANCES = 5
-THOROUGH = Effort(schemes=40, per_scheme=3, stack=3)
+LEAST_CASES = 5
+SYMBOLIC_CASES = 2
+NO_CACHE = ContentCache(None)
+_SECONDS_BETWEEN_WRITES = 2.0
+_PATIENT = Allowance(seconds=24 * 3600)
+_SAMPLED = Effort(schemes=12, per_scheme=2, instances=24, stack=3)
+_EXACTLY = 1e9
+"""-log2 of the error where nothing was evaluated."""
+
+_COSTS: Mapping[str, int] = {
+    "conv": 60,
+    "avgpool": 12,
+    "maxpool": 12,
+    "reshape": 20,
+    "power": 20,
+    "concat": 9,
+}
+
+
+@dataclass(frozen=True)
+class Thoroughness:
+    """``bound`` of identity tests, ``symbolic`` cases over the reals, effort to sample beyond the bound."""
+
+    bound: Bound = field(default_factory=Bound)
+    symbolic: int = SYMBOLIC_CASES
+    sampled: Effort | None = _SAMPLED
 
 
 @dataclass(frozen=True)
 class AxiomValidation:
-    """What is known of one axiom; ``symbolic`` counts instances decided for all real inputs."""
+    """What is known of one axiom.
+
+    ``cases`` of the bound are decided, ``evaluated`` of them one by one (one may stand for all activations);
+    each is wrong with a probability of at most 2^-``error_bits``. ``symbolic`` cases hold for all real
+    inputs, ``undecided`` ones were asked in vain. ``sampled`` instances reach beyond the bound. ``reason``
+    holds the counterexample.
+    """
 
     name: str
-    valid: bool
-    instances: int
-    symbolic: int
-    reason: str
+    valid: bool = True
+    cases: int = 0
+    evaluated: int = 0
+    error_bits: float = _EXACTLY
+    symbolic: int = 0
+    undecided: int = 0
+    sampled: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+@dataclass
+class _Kept:
+    """One document in the cache, written now and then."""
+
+    cache: ContentCache
+    key: str
+    document: dict[str, object] = field(default_factory=dict[str, object])
+    _written: float = 0.0
+
+    def __post_init__(self) -> None:
+        kept = self.cache.get(self.key)
+        if isinstance(kept, dict):
+            self.document = cast("dict[str, object]", kept)
+
+    def number(self, name: str, default: float) -> float:
+        value = self.document.get(name)
+        return value if isinstance(value, int | float) else default
+
+    def put(self, document: dict[str, object], *, at_once: bool) -> None:
+        self.document = document
+        if at_once or time.monotonic() - self._written > _SECONDS_BETWEEN_WRITES:
+            self.cache.put(self.key, document)
+            self._written = time.monotonic()
 
 
 def validate_axiom(
-    axiom: Equation, effort: Effort = THOROUGH, symbolic_instances: int = 2
+    axiom: Equation, thoroughness: Thoroughness = Thoroughness(), cache: ContentCache = NO_CACHE
 ) -> AxiomValidation:
-    """Evaluates and executes one axiom; never raises for what an operator refuses."""
+    """Everything that is to be known of one axiom; never raises for what an operator refuses."""
     try:
-        refutation = refute(axiom, effort)
+        found, representatives = _exhausted(axiom, thoroughness.bound, cache)
+        if found.valid and thoroughness.sampled is not None:
+            found = _sampled(axiom, found, thoroughness.sampled, cache)
+        if found.valid and found.cases + found.sampled < LEAST_CASES:
+            reason = f"expected at least {LEAST_CASES} well-typed cases, found {found.cases + found.sampled}"
+            return replace(found, valid=False, reason=reason)
+        if found.valid and thoroughness.symbolic > 0:
+            found = _executed(axiom, found, thoroughness, representatives, cache)
     except SuperoptError as error:
-        return AxiomValidation(axiom.name, valid=False, instances=0, symbolic=0, reason=str(error))
-    count = refutation.well_typed
-    failure = refutation.counterexample or refutation.suspicious
-    if failure is None and count < LEAST_INSTANCES:
-        failure = f"expected at least {LEAST_INSTANCES} well-typed instances, found {count}"
-    if failure is not None:
-        return AxiomValidation(axiom.name, valid=False, instances=count, symbolic=0, reason=failure)
-    if symbolic_instances <= 0:
-        return AxiomValidation(axiom.name, valid=True, instances=count, symbolic=0, reason="")
-    validation = validate(axiom, symbolic_instances)
-    different = (validation.failure or "").endswith(DIFFERENT)
-    return AxiomValidation(
-        axiom.name,
-        valid=not different,
-        instances=count,
-        symbolic=len(validation.validated),
-        reason=validation.failure or "",
-    )
+        return AxiomValidation(axiom.name, valid=False, reason=str(error))
+    return found
 
 
 def validate_axioms(
     axioms: Sequence[Equation],
     *,
-    jobs: int = 1,
-    effort: Effort = THOROUGH,
-    symbolic_instances: int = 2,
+    jobs: int = 0,
+    thoroughness: Thoroughness = Thoroughness(),
+    cache: ContentCache = NO_CACHE,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[AxiomValidation]:
-    """Every axiom, in order, over a pool of processes when ``jobs`` is more than one."""
-    check = partial(validate_axiom, effort=effort, symbolic_instances=symbolic_instances)
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            yield from _counted(pool.map(check, axioms, chunksize=8), len(axioms), progress)
-    else:
-        yield from _counted(map(check, axioms), len(axioms), progress)
+    """Every axiom, in order; the costly ones are begun first. With ``jobs`` 0 all is done in this process.
+
+    ``progress`` is told how much of the work is done, in units of an estimate, and of how much.
+    """
+    begun = sorted(range(len(axioms)), key=lambda index: -_estimated_cost(axioms[index]))
+    costs = [0, *accumulate(_estimated_cost(axioms[index]) for index in begun)]
+    results = judge_all(
+        partial(validate_axiom, thoroughness=thoroughness, cache=cache),
+        [axioms[index] for index in begun],
+        lost=_lost,
+        jobs=jobs,
+        progress=progress and (lambda done, _total: progress(costs[done], costs[-1])),
+        allowance=_PATIENT,
+    )
+    by_index = dict(zip(begun, results, strict=True))
+    return (by_index[index] for index in range(len(axioms)))
 
 
-def _counted(
-    results: Iterator[AxiomValidation], total: int, progress: Callable[[int, int], None] | None
-) -> Iterator[AxiomValidation]:
-    for done, result in enumerate(results, 1):
-        if progress:
-            progress(done, total)
-        yield result
+def _lost(axiom: Equation, reason: str) -> AxiomValidation:
+    return AxiomValidation(axiom.name, valid=False, reason=reason)
+
+
+def _exhausted(
+    axiom: Equation, bound: Bound, cache: ContentCache
+) -> tuple[AxiomValidation, Callable[[], Representatives]]:
+    """All cases up to the bound; and the cases that stand for all, made anew when the rest is known."""
+    kept = _Kept(cache, content_key(("cases", *_depends(axiom), repr(bound))))
+    before = kept.number("seconds", 0.0)
+    began = time.perf_counter()
+    representatives = Representatives()
+    done = bool(kept.document.get("done"))
+    if not done:
+        test = IdentityTest(axiom, bound)
+        position, cases = int(kept.number("position", 0)), int(kept.number("cases", 0))
+        document: dict[str, object] = {"position": position, "cases": cases, "reason": ""}
+        for tested in test.run(position, cases, kept.number("error_bits", _EXACTLY)):
+            representatives.add(tested.block)
+            document = {
+                "position": tested.position,
+                "cases": tested.cases,
+                "error_bits": tested.error_bits,
+                "reason": tested.failure or "",
+                "seconds": before + time.perf_counter() - began,
+            }
+            if tested.position > position:
+                kept.put(document, at_once=False)
+        kept.put(document | {"done": True}, at_once=True)
+    reason = str(kept.document.get("reason", ""))
+    found = AxiomValidation(
+        axiom.name,
+        valid=not reason,
+        cases=int(kept.number("cases", 0)),
+        evaluated=int(kept.number("position", 0)),
+        error_bits=kept.number("error_bits", _EXACTLY),
+        seconds=kept.number("seconds", 0.0),
+        reason=reason,
+    )
+    return found, lambda: _representatives(axiom, bound) if done else representatives
+
+
+def _representatives(axiom: Equation, bound: Bound) -> Representatives:
+    representatives = Representatives()
+    test = IdentityTest(axiom, bound)
+    for block in test.blocks():
+        representatives.add(block)
+    return representatives
+
+
+def _sampled(axiom: Equation, found: AxiomValidation, effort: Effort, cache: ContentCache) -> AxiomValidation:
+    """Instances beyond the bound: ranks to 5, sizes to 7, values that one side alone leaves undefined."""
+    kept = _Kept(cache, content_key(("sampled", *_depends(axiom), verifier_hash(), repr(effort))))
+    if not kept.document:
+        began = time.perf_counter()
+        refutation = refute(axiom, effort)
+        document: dict[str, object] = {
+            "instances": refutation.well_typed,
+            "reason": refutation.counterexample or refutation.suspicious or "",
+            "seconds": time.perf_counter() - began,
+        }
+        kept.put(document, at_once=True)
+    reason = str(kept.document.get("reason", ""))
+    return replace(
+        found,
+        valid=not reason,
+        reason=reason,
+        sampled=int(kept.number("instances", 0)),
+        seconds=found.seconds + kept.number("seconds", 0.0),
+    )
+
+
+def _executed(
+    axiom: Equation,
+    found: AxiomValidation,
+    thoroughness: Thoroughness,
+    representatives: Callable[[], Representatives],
+    cache: ContentCache,
+) -> AxiomValidation:
+    """A reduced set of cases over symbolic reals; those that were asked before are not asked again."""
+    how = (repr(thoroughness.bound), str(thoroughness.symbolic), _symbolic_code())
+    kept = _Kept(cache, content_key(("symbolic", *_depends(axiom), *how)))
+    if not kept.document.get("done"):
+        began, before = time.perf_counter(), kept.number("seconds", 0.0)
+        test = IdentityTest(axiom, thoroughness.bound)
+        answers = cast("dict[str, str]", kept.document.get("answers", {}))
+        for case in representatives().chosen(thoroughness.symbolic):
+            instance = test.program.instance(case)
+            if str(instance) not in answers:
+                answers[str(instance)] = check_symbolically(axiom, instance)
+            seconds = before + time.perf_counter() - began
+            kept.put({"answers": answers, "seconds": seconds}, at_once=False)
+        seconds = before + time.perf_counter() - began
+        kept.put({"answers": answers, "seconds": seconds, "done": True}, at_once=True)
+    answers = cast("dict[str, str]", kept.document.get("answers", {}))
+    wrong = [f"{instance}: {answer}" for instance, answer in answers.items() if answer in DIFFERENT]
+    equal = sum(answer == "equal" for answer in answers.values())
+    return replace(
+        found,
+        valid=not wrong,
+        reason=wrong[0] if wrong else "",
+        symbolic=equal,
+        undecided=len(answers) - equal,
+        seconds=found.seconds + kept.number("seconds", 0.0),
+    )
+
+
+def _depends(axiom: Equation) -> tuple[str, ...]:
+    """What every answer about the axiom depends on."""
+    return (format_equation(axiom), operators_hash(), _code())
+
+
+@cache
+def _code() -> str:
+    """The sources of what enumerates and tests cases."""
+    entries = sorted(resources.files("verifier.exhaustive").iterdir(), key=lambda entry: entry.name)
+    texts = [entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py")]
+    texts.append(resources.files("superopt.rewriting").joinpath("conditions.py").read_text("utf-8"))
+    texts.append(resources.files("verifier").joinpath("axiom_validation.py").read_text("utf-8"))
+    return content_key(map(code_lines, texts))
+
+
+@cache
+def _symbolic_code() -> str:
+    return code_lines(resources.files("verifier").joinpath("validate.py").read_text("utf-8"))
+
+
+def _estimated_cost(axiom: Equation) -> int:
+    """A guess at how long it takes, for the order of work and for progress alone."""
+    steps = list(applications(*axiom.left, *axiom.right))
+    return max((_COSTS.get(step.operator, 4) for step in steps), default=1) * len(steps)
+
+
+__all__ = ["AxiomValidation", "Thoroughness", "validate_axiom", "validate_axioms"]

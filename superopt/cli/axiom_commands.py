@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from itertools import groupby
 from typing import Annotated
@@ -10,10 +11,13 @@ import typer
 
 from axioms import AxiomSet, load_axioms
 from superopt.cli.output import JsonOption, Output
-from superopt.cli.progress import counted
+from superopt.cli.progress import estimated
 from superopt.equations import format_equation
+from superopt.errors import InvalidOptionError
 from superopt.ir import Equation
-from verifier.axiom_validation import validate_axioms
+from verifier.axiom_validation import SYMBOLIC_CASES, AxiomValidation, Thoroughness, validate_axioms
+from verifier.content_cache import ContentCache, user_cache
+from verifier.exhaustive.parameters import Bound
 
 NO = 1
 
@@ -61,29 +65,109 @@ def _heading(axioms: AxiomSet, axiom: Equation) -> str:
 
 @app.command("validate")
 def validate(
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2, as_json: JsonOption = False
+    max_dim: Annotated[
+        int, typer.Option("--max-dim", min=1, max=6, help="Every dimension of every input is 1 to this.")
+    ] = 4,
+    symbolic: Annotated[
+        int, typer.Option("--symbolic", min=0, metavar="N", help="Cases of each axiom over symbolic reals.")
+    ] = SYMBOLIC_CASES,
+    axiom: Annotated[
+        list[str] | None, typer.Option("--axiom", metavar="NAME", help="Only this axiom; may be repeated.")
+    ] = None,
+    family: Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither use nor keep earlier answers.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Check every axiom against the meaning of its operators: exit 0 when all hold, 1 when one does not."""
     output = Output(as_json)
-    with counted("validating axioms") as progress:
-        results = list(validate_axioms(load_axioms().equations, jobs=jobs, progress=progress))
+    axioms = load_axioms()
+    chosen = [axioms.by_name[name] for name in _names(axioms, axiom, family)]
+    began = time.perf_counter()
+    with estimated("validating axioms") as progress:
+        results = list(
+            validate_axioms(
+                chosen,
+                jobs=jobs,
+                thoroughness=Thoroughness(Bound(max_dim), symbolic),
+                cache=ContentCache(None) if no_cache else user_cache("axioms-validate"),
+                progress=progress,
+            )
+        )
+    seconds = time.perf_counter() - began
     wrong = [result for result in results if not result.valid]
-    output.document(
-        {
-            "axioms": len(results),
-            "instances": sum(result.instances for result in results),
-            "symbolic": sum(result.symbolic for result in results),
-            "invalid": [{"name": result.name, "reason": result.reason} for result in wrong],
-        }
-    )
+    output.document(_validation_document(results, Bound(max_dim), seconds))
     for result in wrong:
         output.line(f"{result.name}: {result.reason}")
-    evaluated, symbolic = sum(r.instances for r in results), sum(r.symbolic for r in results)
+    if axiom:
+        rows = [
+            (r.name, r.cases, _error(r.error_bits), r.symbolic, r.sampled, round(r.seconds, 1))
+            for r in results
+        ]
+        output.table(("axiom", "cases", "error", "symbolic", "sampled", "seconds"), rows)
     output.line(
-        f"{len(results) - len(wrong)} of {len(results)} axioms hold: {evaluated} instances by exact "
-        f"evaluation, {symbolic} for all real numbers"
+        f"{len(results) - len(wrong)} of {len(results)} axioms hold: {sum(r.cases for r in results):,} cases "
+        f"with dimensions up to {max_dim}, each with an error of at most "
+        f"{_error(min((r.error_bits for r in results), default=0.0))}; "
+        f"{sum(r.symbolic for r in results):,} for all real numbers"
+        f"{_undecided(sum(r.undecided for r in results))}; "
+        f"{sum(r.sampled for r in results):,} sampled beyond; {seconds:.0f} s"
     )
     return NO if wrong else 0
+
+
+def _names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str]:
+    if family is not None and family not in axioms.families.values():
+        known = ", ".join(dict.fromkeys(axioms.families.values()))
+        raise InvalidOptionError(f"--family: there is no family {family}; there are: {known}")
+    for name in names or ():
+        if name not in axioms.by_name:
+            raise InvalidOptionError(f"--axiom: there is no axiom {name}; `superopt axioms list` shows all")
+    return [
+        name
+        for name in axioms.by_name
+        if (not names or name in names) and (family is None or axioms.families[name] == family)
+    ]
+
+
+def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: float) -> object:
+    return {
+        "axioms": len(results),
+        "max_dim": bound.max_dim,
+        "max_rank": bound.max_rank,
+        "cases": sum(result.cases for result in results),
+        "evaluated": sum(result.evaluated for result in results),
+        "error_log2": -min((result.error_bits for result in results), default=0.0),
+        "symbolic": sum(result.symbolic for result in results),
+        "symbolic_undecided": sum(result.undecided for result in results),
+        "sampled": sum(result.sampled for result in results),
+        "seconds": seconds,
+        "invalid": [{"name": result.name, "reason": result.reason} for result in results if not result.valid],
+        "results": [
+            {
+                "name": result.name,
+                "valid": result.valid,
+                "cases": result.cases,
+                "evaluated": result.evaluated,
+                "error_log2": -result.error_bits,
+                "symbolic": result.symbolic,
+                "symbolic_undecided": result.undecided,
+                "sampled": result.sampled,
+                "seconds": result.seconds,
+            }
+            for result in results
+        ],
+    }
+
+
+def _error(bits: float) -> str:
+    return f"2^-{bits:.0f}"
+
+
+def _undecided(count: int) -> str:
+    return f" ({count:,} undecided)" if count else ""
 
 
 def print_axioms(axioms: list[Equation], output: Output) -> None:

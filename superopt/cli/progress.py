@@ -6,7 +6,15 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from superopt.cli.output import progress_console
 
@@ -18,6 +26,28 @@ def counted(description: str) -> Generator[Callable[[int, int], None]]:
         yield lambda _done, _total: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
+        task = bar.add_task(description, total=None)
+
+        def move(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield move
+
+
+@contextmanager
+def estimated(description: str) -> Generator[Callable[[int, int], None]]:
+    """Like ``counted``, for work whose parts differ: a share of the whole, and the time that is left."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=progress_console(), transient=True) as bar:
         task = bar.add_task(description, total=None)
 

@@ -1,19 +1,20 @@
-"""How often a case must be evaluated: degrees of its sides, and the error of an identity test (Schwartz, Zippel).
+"""How often a case must be evaluated: degrees of its sides, and the error of an identity test.
 
-Both sides are rational functions of the inputs' residues. Where they differ, the difference of one output
-element has a numerator of degree d that is not zero, and random residues make it zero, or a denominator zero,
-with a probability of at most d / |S|, where S is the set they are drawn from. Independent evaluations multiply:
-``evaluations`` says how many take the error of one case below 2^-64. What the bound means beyond the ring:
+By Schwartz and Zippel: both sides are rational functions of the inputs' residues. Where they differ, the
+difference of one output element has a numerator of degree d that is not zero, and random residues make it
+zero, or a denominator zero, with a probability of at most d / |S|, where S is the set they are drawn from.
+Independent evaluations multiply: ``evaluations`` says how many take the error of one case below 2^-64. What
+the bound means beyond the ring:
 
-- *Order* (relu, maximum pooling, clipping): the sides are rational functions on each cell in which the order of
-  the compared values does not change. The error holds for every cell that the shadows fall into; that all cells
-  are met is not claimed. Such equations are evaluated ORDERED_EVALUATIONS times.
-- *exp* of a linear form is a monomial in uniform elements of the subgroup of order q, and counts with the sum of
-  its coefficients. For another argument P, of degree d, g^P takes each value with probability at most d / q, and
-  a pair of different ones at most d^2 / q^2, so that it counts with d^2; this covers at most two different ones
-  in each output element, which is all that activations need.
-- *sqrt*, *erf*, *power* with other exponents, and *exp* when it is free, are random functions in the model: the
-  sides can agree by chance if two different arguments collide, which is counted for every pair.
+- *Order* (relu, maximum pooling, clipping): the sides are rational functions on each cell in which the order
+  of the compared values does not change. The error holds for every cell that the shadows fall into; that all
+  cells are met is not claimed. Such equations are evaluated ORDERED_EVALUATIONS times.
+- *exp* of a linear form is a monomial in uniform elements of the subgroup of order q, and counts with the sum
+  of its coefficients. For another argument P, of degree d, g^P takes each value with probability at most d /
+  q, and a pair of different ones at most d^2 / q^2, so that it counts with d^2; this covers at most two
+  different ones in each output element, which is all that activations need.
+- *sqrt*, *erf*, *power* with other exponents, and *exp* when it is free, are random functions in the model:
+  the sides can agree by chance if two different arguments collide, which is counted for every pair.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ ORDERED_EVALUATIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Degrees:
-    """Bounds for every element of an array: numerator / denominator, the sum of coefficients of a linear form,
-    how many random functions an element depends on. ``places`` has the array's shape.
+    """Bounds for every element of an array: degrees of numerator and denominator, the sum of coefficients of
+    a linear form, how many random functions an element depends on. ``places`` has the array's shape.
     """
 
     places: Array
@@ -63,7 +64,7 @@ class DegreeDomain(Domain[Degrees]):
         return Degrees(np.zeros((1, *shape), np.int8), 1, 0, 1, 0)
 
     def error_degree(self, left: Degrees, right: Degrees) -> int:
-        """What |S| is to be divided into: the degree of the difference, of its denominators, and collisions."""
+        """What is divided by |S|: the degree of the difference, of its denominators, and collisions."""
         difference = max(left.numerator + right.denominator, right.numerator + left.denominator)
         calls = left.calls + right.calls
         collisions = calls * (calls - 1) // 2 * (self._largest_argument + 1)

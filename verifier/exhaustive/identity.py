@@ -1,10 +1,10 @@
 """One equation against all its cases: types first, then values by polynomial identity testing.
 
-How sure an answer is, and what that means where an equation has order or exponentials, is said in ``degrees``.
-A case whose exponentials may be any function is decided for all functions at once; in particular an attribute
-variable for an activation stands for an arbitrary elementwise function (as in the dissertation, section 2.4,
-where activations are uninterpreted), and only where that fails are the activations tried one by one. A
-difference must show twice, from independent random inputs: a denominator that happens to be zero is no
+How sure an answer is, and what that means where an equation has order or exponentials, is said in
+``degrees``. A case whose exponentials may be any function is decided for all functions at once; in particular
+an attribute variable for an activation stands for an arbitrary elementwise function (as in the dissertation,
+section 2.4, where activations are uninterpreted), and only where that fails are the activations tried one by
+one. A difference must show twice, from independent random inputs: a denominator that happens to be zero is no
 counterexample.
 """
 
@@ -74,7 +74,7 @@ class IdentityTest:
         agreed: set[object] = set()
         differing: dict[object, Case] = {}
         seen = 0
-        for block in _blocks(all_cases(self.program, self.bound)):
+        for block in self.blocks():
             seen += len(block)
             for case in block if self.program.has_implicit else ():
                 key = (case.types, tuple(sorted((n, repr(v)) for n, v in case.attributes.items())))
@@ -101,6 +101,12 @@ class IdentityTest:
             if key not in agreed:
                 yield Tested(seen, cases, error_bits, self._type_failure(case), ())
                 return
+
+    def blocks(self) -> Iterator[tuple[Case, ...]]:
+        """All cases, also those in which output types differ."""
+        cases = all_cases(self.program, self.bound)
+        while block := tuple(itertools.islice(cases, BLOCK)):
+            yield block
 
     @cached_property
     def program(self) -> Program:
@@ -230,11 +236,6 @@ class IdentityTest:
                 at = f"[{', '.join(str(i) for i in place[1:])}]"
                 return f"{output}left{at} = {a[place]:.6g}, right{at} = {b[place]:.6g}"
         return "the sides differ in a prime field but not over floats"
-
-
-def _blocks(cases: Iterator[Case]) -> Iterator[tuple[Case, ...]]:
-    while block := tuple(itertools.islice(cases, BLOCK)):
-        yield block
 
 
 def _equal(left: Residues, right: Residues, shape: tuple[int, ...]) -> bool:

@@ -1,18 +1,20 @@
 """Cases of equations with windows: rows, columns and everything else are enumerated apart, then put together.
 
 Convolutions and pools over [n, c, h, w] have too many cases to try each pair of a height with a width. Their
-definition does not mix the two: which element of the padded input a window sees at row i of the kernel depends
-on sizes, kernel, stride, dilation and padding of rows alone, and likewise for columns; the result is a sum, or a
-maximum, over both. So for given batch and channels an equation is the same claim about products R x C of index
-maps of rows and of columns, and it holds for all pairs if every R and every C is right. Therefore:
+definition does not mix the two: which element of the padded input a window sees at row i of the kernel
+depends on sizes, kernel, stride, dilation and padding of rows alone, and likewise for columns; the result is
+a sum, or a maximum, over both. So for given batch and channels an equation is the same claim about products R
+x C of index maps of rows and of columns, and it holds for all pairs if every R and every C is right.
+Therefore:
 
-- *Geometries of rows* are all sizes, kernels, strides, dilations and margins along axis 2 for which both sides
-  are well-typed; those under which all windows see the same elements are one (a stride does not matter where
-  there is one window, nor a dilation for a kernel of one, nor the name of a padding but for its margins).
+- *Geometries of rows* are all sizes, kernels, strides, dilations and margins along axis 2 for which both
+  sides are well-typed; those under which all windows see the same elements are one (a stride does not matter
+  where there is one window, nor a dilation for a kernel of one, nor the name of a padding but for its
+  margins).
 - *Geometries of columns* likewise along axis 3; each of both occurs in at least one pair, and pairs hold
   different ones. For the first choice of everything else, further pairs are tested too.
-- *Everything else* (batch, channels, groups, outputs, vectors, other attributes) is enumerated in full, and each
-  choice meets each pair.
+- *Everything else* (batch, channels, groups, outputs, vectors, other attributes) is enumerated in full, and
+  each choice meets each pair.
 
 An equation in which an axis, a permutation or a shape reaches rows or columns is not separable: its cases are
 enumerated in full, with few strides, dilations and margins.
@@ -32,7 +34,7 @@ from superopt.ops.attributes import PAIRS
 from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv
 from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.windows import Padding, explicit_padding
+from superopt.ops.windows import explicit_padding
 from verifier.exhaustive.parameters import (
     DILATIONS,
     MARGINS,
@@ -156,7 +158,7 @@ class _Images:
                 values[name] = [(size, size) for size in choices]
         large = tuple(reversed(self.bound.sizes))
         sizes = {(name, axis): large for name in self.program.names for axis in range(4)}
-        return TypingSearch(self.program, self.bound, sizes, values | chosen)
+        return TypingSearch(self.program, self.bound, sizes, {**values, **chosen})
 
     def _geometries(
         self, base: Case, chosen: Mapping[str, Sequence[object]], axis: int
@@ -175,7 +177,8 @@ class _Images:
                 choices = {"stride": STRIDES, "dilation": DILATIONS}.get(attribute, self.bound.sizes)
                 values[name] = [_with_part(own, axis, size) for size in choices]
             elif attribute == "padding" and isinstance(own, tuple):
-                values[name] = [_with_margins(own, axis, margin) for margin in MARGINS]
+                padding = cast("tuple[int, int, int, int]", own)
+                values[name] = [_with_margins(padding, axis, margin) for margin in MARGINS]
         found: list[_Geometry] = []
         for case in TypingSearch(self.program, self.bound, sizes, values).cases():
             meaning = (axis, self._meaning(case, axis))
@@ -191,14 +194,16 @@ class _Images:
             if attribute in PAIRS:
                 attributes[name] = cast("tuple[int, int]", value)[axis - ROWS]
             elif attribute == "padding":
-                attributes[name] = (
-                    (value[axis - ROWS], value[axis]) if isinstance(value, tuple) else value
-                )
+                attributes[name] = (value[axis - ROWS], value[axis]) if isinstance(value, tuple) else value
         sizes = {
             place: cast("int", type_.shape[axis]) for place, type_ in enumerate(case.types) if type_.rank == 4
         }
         implicit = tuple(
-            {name: value[axis] for name, value in values.items() if isinstance(value, tuple) and len(value) == 4}
+            {
+                name: value[axis]
+                for name, value in values.items()
+                if isinstance(value, tuple) and len(value) == 4
+            }
             for values in self.program.implicit_values(case)
         )
         return _Geometry(sizes, attributes, implicit)
@@ -245,7 +250,9 @@ class _Images:
                 attributes[name] = (value, two)
         implicit: list[Implicit] = [
             {
-                name: (*value[:ROWS], one[name], two[name]) if isinstance(value, tuple) and name in one else value
+                name: (*value[:ROWS], one[name], two[name])
+                if isinstance(value, tuple) and name in one
+                else value
                 for name, value in values.items()
             }
             for values, one, two in zip(
@@ -269,15 +276,17 @@ def _with_part(pair: object, axis: int, size: int) -> tuple[int, int]:
     return (size, columns) if axis == ROWS else (rows, size)
 
 
-def _with_margins(padding: object, axis: int, margin: tuple[int, int]) -> tuple[int, int, int, int]:
-    top, left, bottom, right = cast("tuple[int, int, int, int]", padding)
+def _with_margins(
+    padding: tuple[int, int, int, int], axis: int, margin: tuple[int, int]
+) -> tuple[int, int, int, int]:
+    top, left, bottom, right = padding
     return joined(margin, (left, right)) if axis == ROWS else joined((top, bottom), margin)
 
 
 def _window_meaning(
     operator: Operator, inputs: Sequence[TensorType], output: TensorType, axis: int
 ) -> tuple[object, ...]:
-    """Margins along the axis, the stride if there are two windows, the dilation if a kernel has two positions."""
+    """Margins along the axis; the stride if there are two windows, the dilation of a kernel of two."""
     if isinstance(operator, Conv):
         kernel, dilation = cast("tuple[int, int]", inputs[1].shape[ROWS:]), operator.dilation
     elif isinstance(operator, MaxPool | AveragePool):
@@ -285,7 +294,7 @@ def _window_meaning(
     else:
         return ()
     sizes = cast("tuple[int, int]", inputs[0].shape[ROWS:])
-    margins = explicit_padding(sizes, kernel, operator.stride, dilation, cast("Padding", operator.padding))
+    margins = explicit_padding(sizes, kernel, operator.stride, dilation, operator.padding)
     own = axis - ROWS
     return (
         kernel[own],

@@ -21,7 +21,7 @@ Implicit = Mapping[str, "Dimension | tuple[Dimension, ...]"]
 
 @dataclass(frozen=True)
 class Step:
-    """One application: ``inputs`` and ``place`` index the values; ``implicit`` names what the text leaves out."""
+    """One application: ``inputs`` and ``place`` index values; ``implicit`` names what the text leaves out."""
 
     place: int
     term: Application

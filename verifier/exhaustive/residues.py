@@ -1,11 +1,11 @@
 """Residues modulo a prime small enough for tables, carrying along only what an equation asks for.
 
-The construction is that of ``superopt.domains.prime_field`` (Mirage, OSDI 2025, section 5): ring operations are
-exact; ``maximum`` is decided by a float *shadow*; ``exp`` is the homomorphism x -> g^x from residues modulo q,
-the *exponents*, to residues modulo p = 2 q + 1. Here inverses, powers of g and square roots are looked up, so
-that one evaluation costs little, and a case is evaluated as often as its error asks for. An equation without
-order has no shadows, one without ``exp`` no exponents. With ``exp`` *free*, it is a keyed hash: what holds then
-holds whatever function stands in the place of ``exp``.
+The construction is that of ``superopt.domains.prime_field`` (Mirage, OSDI 2025, section 5): ring operations
+are exact; ``maximum`` is decided by a float *shadow*; ``exp`` is the homomorphism x -> g^x from residues
+modulo q, the *exponents*, to residues modulo p = 2 q + 1. Here inverses, powers of g and square roots are
+looked up, so that one evaluation costs little, and a case is evaluated as often as its error asks for. An
+equation without order has no shadows, one without ``exp`` no exponents. With ``exp`` *free*, it is a keyed
+hash: what holds then holds whatever function stands in the place of ``exp``.
 """
 
 from __future__ import annotations

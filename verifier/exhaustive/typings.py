@@ -1,13 +1,14 @@
-"""All cases of an equation up to a bound, found by unification: ranks and values are tried, sizes are solved for.
+"""All cases of an equation up to a bound, found by unification: ranks and values are tried, sizes solved for.
 
-Depth first over the applications, inputs first. Ranks are tried for the inputs that an application meets first,
-values for its attribute variables; then its own inference is asked, with a symbol for every size, and each
-mismatch that it reports is solved for one symbol. Operators that compute with sizes (windows, groups, numbers of
-elements) get numbers first. At the end numbers are put in for the symbols that are left, every operator is asked
-again, and the conditions are checked: what comes out is well-typed whatever happened before.
+Depth first over the applications, inputs first. Ranks are tried for the inputs that an application meets
+first, values for its attribute variables; then its own inference is asked, with a symbol for every size, and
+each mismatch that it reports is solved for one symbol. Operators that compute with sizes (windows, groups,
+numbers of elements) get numbers first. At the end numbers are put in for the symbols that are left, every
+operator is asked again, and the conditions are checked: what comes out is well-typed whatever happened
+before.
 
-Implicit attributes (cuts of halves, shapes of constants) range over the bound; with given types of inputs they
-are those for which the types of both sides agree.
+Implicit attributes (cuts of halves, shapes of constants) range over the bound; with given types of inputs
+they are those for which the types of both sides agree.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class TypingSearch:
                     yield from self._extend(typed, index + 1)
 
     def _ranks_fit(self, step: Step, state: _State) -> bool:
-        """False when the operator refuses the ranks, whatever the sizes: asked once, before there are numbers."""
+        """False when the operator refuses the ranks, whatever the sizes: asked once, before numbers."""
         if step.term.operator not in _NUMBERS_FIRST:
             return True
         valued = next(self._valued(step, state), None)
@@ -345,4 +346,3 @@ def _solution(mismatch: DimensionMismatchError) -> Mapping[str, Dimension] | Non
     left, right = mismatch.left, mismatch.right
     own = (name for name in symbols_of(left) | symbols_of(right) if not name.startswith(IMPLICIT))
     return solve(left, right, frozenset(own)) or solve(left, right)
-
