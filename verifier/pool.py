@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Generic, TypeVar, cast
 
+import psutil
+
 from superopt.errors import MissingServiceError
 
 Progress = Callable[[int, int], None]
@@ -39,7 +41,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one item may cost in a worker: wall seconds, and megabytes of the process's address space.
+    """What an item may cost in a worker: wall seconds, and megabytes of address space beyond a fresh one's.
 
     Both are far above what a judgement needs: they decide nothing but how a runaway ends.
     """
@@ -285,15 +287,22 @@ def _work(connection: Connection, function: bytes, megabytes: int) -> None:
     """A worker: reads lists of pickled items and answers each, until there is nobody to answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     judge = pickle.loads(function)
+    roomy = _address_space() + megabytes * _MEGABYTE // 2
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = megabytes * _MEGABYTE
-    limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    limit = roomy + megabytes * _MEGABYTE // 2
+    resource.setrlimit(
+        resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most)
+    )
     with suppress(EOFError, OSError):
         connection.send_bytes(b"")
-        while True:
+        while _address_space() < roomy:  # else a fresh process goes on, with all its memory
             for item in cast("list[bytes]", connection.recv()):
                 connection.send_bytes(_answered(judge, item))
+
+
+def _address_space() -> int:
+    """Bytes of this process's."""
+    return psutil.Process().memory_info().vms
 
 
 def _through(

@@ -16,12 +16,6 @@ def crash() -> str:
     return "unreachable"
 
 
-def killed() -> str:
-    """Ends as a process does that the kernel takes memory back from."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    return "unreachable"
-
-
 def leave() -> str:
     """Ends the process quietly."""
     sys.exit(3)
@@ -43,6 +37,15 @@ def swallow() -> str:
     return "x" * (1 << 40)
 
 
+def hoard() -> str:
+    """Keeps 300 megabytes for ever, as caches do that nothing bounds."""
+    HOARD.append(bytes(300 << 20))
+    return "kept"
+
+
+HOARD: list[bytes] = []
+
+
 class Unpicklable:
     """An answer that cannot be sent."""
 
@@ -52,11 +55,11 @@ class Unpicklable:
 
 CULPRITS: Mapping[str, Callable[[], object]] = {
     "crash": crash,
-    "killed": killed,
     "leave": leave,
     "hang": hang,
     "recurse": recurse,
     "swallow": swallow,
+    "hoard": hoard,
     "unpicklable": Unpicklable,
 }
 

@@ -19,7 +19,6 @@ from verifier.pool import Allowance, judge_all
 
 REASONS = {
     "crash": "the process was killed by signal 11 (Segmentation fault)",
-    "killed": "the process was killed by signal 9 (Killed)",
     "leave": "the process ended with exit code 3",
     "hang": "took longer than 2 s",
     "recurse": "RecursionError: maximum recursion depth exceeded",
@@ -49,7 +48,7 @@ def all_of(items: Sequence[object], jobs: int, executor: Executor | None = None)
 
 def test_each_culprit_is_answered_with_what_it_did_and_all_others_are_judged() -> None:
     innocent = [f"item{number}" for number in range(30)]
-    items = [name for pair in zip(innocent, [*REASONS, *[""] * 23], strict=True) for name in pair if name]
+    items = [name for pair in zip(innocent, [*REASONS, *[""] * 24], strict=True) for name in pair if name]
     answers = all_of(items, 2)
     expected = [f"{item}: {REASONS[item]}" if item in REASONS else item.upper() for item in items]
     assert [str(a)[: len(e)] for a, e in zip(answers, expected, strict=True)] == expected
@@ -58,6 +57,11 @@ def test_each_culprit_is_answered_with_what_it_did_and_all_others_are_judged() -
 
 def test_a_worker_killed_from_outside_costs_nothing(tmp_path: Path) -> None:
     assert all_of(["a", f"once {tmp_path / 'done'}", "b"], 1) == ["A", "ONCE", "B"]
+
+
+def test_what_earlier_items_keep_is_not_taken_from_later_ones() -> None:
+    allowance = Allowance(megabytes=1400)
+    assert list(judge_all(judge, ["hoard"] * 8, lost=lost, allowance=allowance)) == ["kept"] * 8
 
 
 def test_an_item_that_cannot_be_sent_is_lost_alone() -> None:
