@@ -18,7 +18,7 @@ import numpy as np
 from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import (
-    AttributeValue,
+    AttributeTerm,
     AttributeVariable,
     Condition,
     ConditionName,
@@ -115,6 +115,9 @@ class _Inference:
             for conditions in self._candidates():
                 if self._late() or len(asked) >= self._options.verdicts or self._contradicted(conditions):
                     break
+                form = with_fixed_attributes(self._conditioned(conditions))
+                if form.left == form.right:
+                    continue
                 found = asked[conditions] if conditions in asked else self._judged(conditions)
                 asked[conditions] = found
                 if found.proved:
@@ -211,20 +214,23 @@ def _without_implied(necessary: Sequence[Atom]) -> tuple[Atom, ...]:
 
 
 def with_fixed_attributes(equation: Equation) -> Equation:
-    """The same equation with constants for the attribute variables that its conditions fix to one value.
+    """The same equation with what its conditions equate to attribute variables put in their place.
 
-    Axioms speak of constants too, and proofs know nothing about variables.
+    Axioms speak of constants too, and proofs know nothing about variables but that equal ones are equal.
     """
-    fixed: dict[str, AttributeValue] = {}
+    fixed: dict[str, AttributeTerm] = {}
     others: list[Condition] = []
     names = attribute_variables(*equation.left, *equation.right)
     for condition in equation.conditions:
         match condition:
             case Condition(ConditionName(name), "=", int() | str() | tuple() as value) if name in names:
                 fixed.setdefault(name, value)
+            case Condition(ConditionName(one), "=", ConditionName(other)) if {one, other} <= names:
+                fixed.setdefault(other, AttributeVariable(one))
             case _:
                 others.append(condition)
-    if not fixed or any(fixed.keys() & names_in(condition) for condition in others):
+    chained = any(isinstance(v, AttributeVariable) and v.name in fixed for v in fixed.values())
+    if not fixed or chained or any(fixed.keys() & names_in(condition) for condition in others):
         return equation
 
     def written(term: Term) -> Term:
