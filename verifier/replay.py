@@ -126,7 +126,7 @@ class _Replayer:
 
     def side(self, term: Term) -> _Resolved:
         """A term of the goal, resolved as the instance says and typed anew."""
-        return self._resolved(term, self._instance.typing.operators, {})
+        return self._resolved(term, self._instance.typing.operators, {}, self._values)
 
     def after(self, whole: _Resolved, link: Link) -> _Resolved:
         """The term after one link; raises IllTypedError where the axiom does not say that it is equal."""
@@ -143,38 +143,52 @@ class _Replayer:
 
     def _other_side(self, node: _Resolved, axiom: Equation, link: Link) -> _Resolved:
         """What the axiom makes of a subterm: a side fits, all sides are well-typed, its conditions hold."""
-        sides = (*axiom.left, *axiom.right)
         source, target = _sides(axiom, link)
-        terms = {name: _filled(term, {}, self._values) for name, term in link.terms}
-        values = {name: _value(value, self._values) for name, value in link.attributes}
         matched = list(_matched(source, node))
         bound: dict[str, _Resolved] = {}
         for term, part in matched:
             if isinstance(term, Variable):
                 same = bound.setdefault(term.name, part) is part
                 _require(same, f"{term.name} stands for two terms, whose sizes differ")
-        parts = {f"{name} of the axiom": part for name, part in bound.items()}
-        mixed = {n: Variable(f"{n} of the axiom") if n in bound else term for n, term in terms.items()}
-        filled = {side: _filled(side, mixed, values) for side in sides}
-        pairs = [(filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)]
-        operators: Mapping[Application, Operator] = {}
-        if any(map(_leaves_sizes_out, subterms(*filled.values()))):
-            pinned = [(_filled(term, mixed, values), part.type) for term, part in matched]
-            written = {_filled(t, mixed, values): _filled(t, terms, values) for t in subterms(*sides)}
-            written |= {term: term for term in subterms(*mixed.values()) if term not in written}
-            operators = self._operators(pairs, pinned, written, parts)
+        values = {name: _value(value, self._values) for name, value in link.attributes}
+        terms = (*axiom.left, *axiom.right, *(term for name, term in link.terms if name not in bound))
+        if any(map(_leaves_sizes_out, terms)):
+            sides, parts = self._sized(axiom, link, values, matched, bound)
+        else:
+            new = {name: term for name, term in link.terms if name not in bound}
+            parts = bound | {name: self._resolved(t, {}, {}, self._values) for name, t in new.items()}
+            sides = {t: self._resolved(t, {}, parts, values) for t in (*axiom.left, *axiom.right)}
 
-        for pair in pairs:
-            left, right = (self._resolved(term, operators, parts).type for term in pair)
-            _require(left == right, "the sides of the axiom differ in type")
-        types = {name: self._resolved(term, operators, parts).type for name, term in mixed.items()}
+        for left, right in zip(axiom.left, axiom.right, strict=True):
+            _require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
+        types = {name: part.type for name, part in parts.items()}
         _require(as_declared(axiom.types, types), "the types are not as the axiom declares")
         for condition in axiom.conditions:
             if not holds(condition, types, values):
                 raise IllTypedError(f"the axiom needs {format_condition(condition)}")
-        fits = self._resolved(filled[source], operators, parts) is node
-        _require(fits, "the axiom speaks of other sizes")
-        return self._resolved(filled[target], operators, parts)
+        _require(sides[source] is node, "the axiom speaks of other sizes")
+        return sides[target]
+
+    def _sized(
+        self,
+        axiom: Equation,
+        link: Link,
+        values: Mapping[str, AttributeTerm],
+        matched: Sequence[tuple[Term, _Resolved]],
+        bound: Mapping[str, _Resolved],
+    ) -> tuple[Mapping[Term, _Resolved], Mapping[str, _Resolved]]:
+        """The sides of an axiom, and what its variables stand for, with the sizes that are left out."""
+        terms = {name: _filled(term, {}, self._values) for name, term in link.terms}
+        parts = {f"{name} of the axiom": part for name, part in bound.items()}
+        mixed = {n: Variable(f"{n} of the axiom") if n in bound else term for n, term in terms.items()}
+        filled = {side: _filled(side, mixed, values) for side in (*axiom.left, *axiom.right)}
+        pairs = [(filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)]
+        pinned = [(_filled(term, mixed, values), part.type) for term, part in matched]
+        written = {_filled(t, mixed, values): _filled(t, terms, values) for t in subterms(*filled)}
+        written |= {term: term for term in subterms(*mixed.values()) if term not in written}
+        operators = self._operators(pairs, pinned, written, parts)
+        resolved = {side: self._resolved(term, operators, parts, {}) for side, term in filled.items()}
+        return resolved, {n: self._resolved(term, operators, parts, {}) for n, term in mixed.items()}
 
     def _operators(
         self,
@@ -210,17 +224,21 @@ class _Replayer:
         yield infer_terms(sides, self._instance.types, equal=pairs, fixed=self._fixed).types
 
     def _resolved(
-        self, term: Term, operators: Mapping[Application, Operator], parts: Mapping[str, _Resolved]
+        self,
+        term: Term,
+        operators: Mapping[Application, Operator],
+        parts: Mapping[str, _Resolved],
+        values: Mapping[str, AttributeTerm],
     ) -> _Resolved:
         if isinstance(term, Variable):
             return parts.get(term.name) or self._node(term.name, ())
-        inputs = tuple(self._resolved(child, operators, parts) for child in term.inputs)
-        values = tuple((name, _value(value, self._values)) for name, value in term.attributes)
+        inputs = tuple(self._resolved(child, operators, parts, values) for child in term.inputs)
+        attributes = tuple((name, _value(value, values)) for name, value in term.attributes)
         operator = operators.get(term)
-        if operator is not None:
-            given = {name for name, _ in values}
-            values += tuple((n, getattr(operator, n)) for n in operator.implicit if n not in given)
-        return self._node(_operator(term.operator, values), inputs)
+        if operator is not None and operator.implicit:
+            given = {name for name, _ in attributes}
+            attributes += tuple((n, getattr(operator, n)) for n in operator.implicit if n not in given)
+        return self._node(_operator(term.operator, attributes), inputs)
 
     def _node(self, head: str | Operator, inputs: tuple[_Resolved, ...]) -> _Resolved:
         """The one object for this term; made only when it is well-typed and all its sizes are positive."""
@@ -281,10 +299,12 @@ def _operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> O
     return operator_from_attributes(name, dict(attributes))
 
 
+@lru_cache(maxsize=4096)
 def _leaves_sizes_out(term: Term) -> bool:
-    """Whether the operator has attributes that only types determine."""
-    return isinstance(term, Application) and any(
-        term.attribute(name) is None for name in OPERATORS[term.operator].implicit
+    """Whether an operator in the term has attributes that only types determine."""
+    return isinstance(term, Application) and (
+        any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
+        or any(map(_leaves_sizes_out, term.inputs))
     )
 
 
