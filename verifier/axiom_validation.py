@@ -285,4 +285,4 @@ def _estimated_cost(axiom: Equation) -> int:
     return max((_COSTS.get(step.operator, 4) for step in steps), default=1) * len(steps)
 
 
-__all__ = ["AxiomValidation", "Thoroughness", "validate_axiom", "validate_axioms"]
+__all__ = ["SYMBOLIC_CASES", "AxiomValidation", "Thoroughness", "validate_axiom", "validate_axioms"]

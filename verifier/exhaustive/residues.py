@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from superopt.domains.base import Array, Domain, Rearrangement
 
-MODULUS = 1048343
-EXPONENT_MODULUS = 524171
-"""Both prime, MODULUS = 2 EXPONENT_MODULUS + 1."""
+MODULUS = 1047587
+EXPONENT_MODULUS = 523793
+"""Both prime, MODULUS = 2 EXPONENT_MODULUS + 1, and 3 modulo 8, so that ``sqrt`` is one to one."""
 
 _GENERATOR = 4
 Integers = npt.NDArray[np.int64]
