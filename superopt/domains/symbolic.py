@@ -48,12 +48,16 @@ class SymbolicDomain(ObjectDomain):
         return self._each(array, lambda x: _number(z3.RealVal(1, self._context) / x))
 
     def maximum(self, left: Array, right: Array) -> Array:
-        """If-then-else over polynomials in normal form, so that equal arguments give equal expressions."""
+        """``b + (a - b if a - b >= 0 else 0)``: what both arguments have in common stays outside, so that it
+        cancels as polynomials do, as in softmax.
+        """
         first, second = np.broadcast_arrays(left, right)
         result = np.empty(first.shape, object)
+        zero = z3.RealVal(0, self._context)
         for index in np.ndindex(first.shape):
-            a, b = self._named(first[index]), self._named(second[index])
-            result[index] = a if a.eq(b) else z3.If(a >= b, a, b)
+            a, b = self._real(first[index]), self._real(second[index])
+            excess = self._normal(_number(a - b))
+            result[index] = b + z3.If(excess >= 0, excess, zero)
         return result
 
     def exp(self, array: Array) -> Array:
