@@ -22,20 +22,25 @@ from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
-from verifier import Verdict, verify, verify_many
+from verifier import Verdict, verify
+from verifier.condition_inference import verify_or_condition_many
 
 VerifyProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How many rules were judged, with which verdicts, and how many followed from verified ones already."""
+    """How many rules were judged, with which verdicts, and how many followed from verified ones already.
+
+    ``conditional`` counts the refuted ones that were stored anew with the condition under which they hold.
+    """
 
     judged: int
     verified: int
     refuted: int
     unproved: int
     superseded: int
+    conditional: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,20 +145,28 @@ def _verify(
             pending.append((rule, forms))
     counts = dict.fromkeys(Outcome, 0)
     choices = [forms for _, forms in pending]
-    verdicts = verify_many(choices, load_axioms(), jobs=jobs, progress=progress)
-    for (rule, _), (equation, verdict) in zip(pending, verdicts, strict=True):
+    conditional = 0
+    judgements = verify_or_condition_many(choices, load_axioms(), jobs=jobs, progress=progress)
+    for (rule, _), (equation, verdict, under) in zip(pending, judgements, strict=True):
         proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
         if rule_id(equation) == rule.id:
             database.rules.record_verdict(rule.id, proof)
         else:
             database.rules.record_general_form(rule.id, Candidate(equation, rule.provenance), proof)
+        if under is not None and under.proved and any(_usable((under.equation,))):
+            of_condition = proof_of_verdict(under.equation, under.verdict, currency)
+            database.rules.record_general_form(
+                rule.id, Candidate(under.equation, rule.provenance), of_condition
+            )
+            conditional += 1
     return Verification(
         judged=len(pending),
         verified=counts[Outcome.VERIFIED],
         refuted=counts[Outcome.REFUTED],
         unproved=counts[Outcome.UNPROVED],
         superseded=superseded,
+        conditional=conditional,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -33,9 +34,10 @@ from verifier.agreement import sides_agree
 from verifier.atoms import Atom, Place, atoms, truth_of
 from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from verifier.covers import simplest_cover, widest_conjunctions
+from verifier.pool import Progress, judge_all
 from verifier.seeds import seed_of
 from verifier.solver import Limits
-from verifier.verify import Options, Status, Verdict, verify
+from verifier.verify import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
 
@@ -92,6 +94,41 @@ def infer_condition(
         return _Inference(equation, axioms, options).run()
     except (SuperoptError, RecursionError, MemoryError, ArithmeticError):
         return None
+
+
+Judgement = tuple[Equation, Verdict, Conditional | None]
+"""What became of several forms of one rule: the form judged, its verdict, the condition if refuted."""
+
+
+def verify_or_condition(candidates: Sequence[Equation], axioms: AxiomSet) -> Judgement:
+    """``verify_most_general``; the last of the candidates under a condition where that refutes it."""
+    equation, verdict = verify_most_general(candidates, axioms)
+    refuted = verdict.status is Status.REFUTED
+    return equation, verdict, infer_condition(equation, axioms) if refuted else None
+
+
+def verify_or_condition_many(
+    choices: Iterable[Sequence[Equation]],
+    axioms: AxiomSet,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Iterator[Judgement]:
+    """``verify_or_condition`` for each of many, in the order given, over a pool of ``jobs`` processes.
+
+    ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
+    """
+    yield from judge_all(
+        partial(verify_or_condition, axioms=axioms),
+        [tuple(candidates) for candidates in choices],
+        lost=_lost,
+        jobs=jobs if jobs > 1 else 0,
+        progress=progress,
+    )
+
+
+def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:
+    return candidates[-1], Verdict(Status.UNPROVED, reason=reason), None
 
 
 class _Inference:

@@ -108,11 +108,12 @@ def verify(
             "refuted": done.refuted,
             "unproved": done.unproved,
             "superseded": done.superseded,
+            "conditional": done.conditional,
         }
     )
     output.line(
         f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
-        f"{done.superseded} followed from more general rules"
+        f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition"
     )
 
 

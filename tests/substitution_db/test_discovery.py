@@ -73,6 +73,20 @@ def test_a_candidate_is_proved_in_its_most_general_form(database: Database) -> N
     assert len(database.rules.list()) == 1
 
 
+def test_a_refuted_candidate_is_stored_with_the_condition_under_which_it_holds(database: Database) -> None:
+    general = "conv[padding=same_upper](x, w) => conv[padding=same_lower](x, w)"
+    never = "relu(x) => sigmoid(x)"
+    database.rules.add_candidates([Candidate(parse_equation(text), "test") for text in (general, never)])
+    result = verify_pending(database)
+    assert (result.judged, result.refuted, result.verified, result.conditional) == (2, 2, 0, 1)
+    assert {rule.equation: rule.status for rule in database.rules.list()} == {
+        general: RuleStatus.REFUTED,
+        never: RuleStatus.REFUTED,
+        f"{general} where odd(dim(w, 2)), odd(dim(w, 3))": RuleStatus.VERIFIED,
+    }
+    assert verify_pending(database).judged == 0
+
+
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
