@@ -30,10 +30,15 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command("list")
-def list_axioms(as_json: JsonOption = False) -> None:
+def list_axioms(
+    family: Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """List all axioms by family, those with one reason together below it."""
     output = Output(as_json)
     axioms = load_axioms()
+    names = frozenset(_names(axioms, None, family))
+    chosen = [axiom for axiom in axioms.equations if axiom.name in names]
     output.document(
         [
             {
@@ -44,17 +49,17 @@ def list_axioms(as_json: JsonOption = False) -> None:
                 "lemma": axiom.name in axioms.lemmas,
                 "equation": format_equation(axiom),
             }
-            for axiom in axioms.equations
+            for axiom in chosen
         ]
     )
-    for family, members in groupby(axioms.equations, lambda axiom: axioms.families[axiom.name]):
-        output.line(f"\n{family}")
+    for title, members in groupby(chosen, lambda axiom: axioms.families[axiom.name]):
+        output.line(f"\n{title}")
         for heading, block in groupby(members, partial(_heading, axioms)):
             output.line(f"\n  # {heading}")
             print_axioms(list(block), output)
     output.line(
-        f"\n{len(axioms.equations)} axioms, {len(axioms.ring)} of them in every commutative ring, "
-        f"{len(axioms.lemmas)} lemmas that follow from others"
+        f"\n{len(chosen)} axioms, {len(names & axioms.ring)} of them in every commutative ring, "
+        f"{len(names & axioms.lemmas)} lemmas that follow from others"
     )
 
 

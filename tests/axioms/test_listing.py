@@ -1,0 +1,52 @@
+"""superopt axioms list: every axiom below its reason, with its marks; one family, or all as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from axioms import load_axioms
+from superopt.cli.main import run
+from superopt.equations import format_equation, parse_equation
+
+CONCAT = """
+concat
+
+  # ring: The halves of a concat along its axis are its operands.
+  split0-of-concat  split0[axis=a](concat[axis=a](x, y)) = x
+  split1-of-concat  split1[axis=a](concat[axis=a](x, y)) = y
+
+  # ring: The halves of a tensor joined are the tensor.
+  concat-of-halves  concat[axis=a](split0[axis=a](x), split1[axis=a](x)) = x
+"""
+
+
+def test_a_family_is_printed_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["axioms", "list", "--family", "concat"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(CONCAT)
+    assert "\n  # ring, lemma: Differences are sums with the negative.\n  concat-of-sub " in printed
+    assert "\n  # lemma: A quotient is a product with a power, and both are cut half by half.\n" in printed
+    concat = [name for name, family in load_axioms().families.items() if family == "concat"]
+    assert printed.splitlines()[-1] == (
+        f"{len(concat)} axioms, 16 of them in every commutative ring, 5 lemmas that follow from others"
+    )
+
+
+def test_all_axioms_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["axioms", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    axioms = load_axioms()
+    assert [entry["name"] for entry in listed] == [axiom.name for axiom in axioms.equations]
+    for entry in listed:
+        name = entry["name"]
+        assert parse_equation(entry["equation"], name) == axioms.by_name[name]
+        assert entry["equation"] == format_equation(axioms.by_name[name])
+        assert (entry["family"], entry["reason"]) == (axioms.families[name], axioms.reasons[name])
+        assert (entry["ring"], entry["lemma"]) == (name in axioms.ring, name in axioms.lemmas)
+
+
+def test_an_unknown_family_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["axioms", "list", "--family", "cubic"]) == 2
+    assert "there is no family cubic; there are: activation, " in capsys.readouterr().err
