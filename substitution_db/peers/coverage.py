@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -13,9 +13,12 @@ from substitution_db.peers.derivation import Bounds, Library, derive
 from substitution_db.peers.reading import Claim, Inexpressible, Malformed, PeerRule
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.ir.terms import Direction, Equation
-from verifier import Status, Verdict, verify
+from verifier import Status, verify
 from verifier.condition_inference import Conditional, infer_condition
-from verifier.pool import judge_all
+from verifier.pool import Allowance, judge_all
+
+PATIENCE = Allowance(seconds=60.0)
+"""What looking for one condition may cost."""
 
 
 class Answer(enum.StrEnum):
@@ -54,13 +57,29 @@ def coverage(
     bounds: Bounds | None = None,
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> Iterator[Covered]:
+) -> tuple[Covered, ...]:
     """The answers in the order of the rules; ``library`` are the equations of verified rules.
 
-    A rule whose judgement fails or takes too long is undecided. With ``jobs`` 0 all is done in this process.
+    First all are judged as they are, then conditions are looked for under which the false ones hold. A rule
+    whose judgement fails or takes too long is undecided; one whose condition does so stays refuted. With
+    ``jobs`` 0 all is done in this process.
     """
-    judge = partial(_judged, tuple(library), bounds or Bounds())
-    return judge_all(judge, rules, lost=_lost, jobs=jobs, progress=progress)
+    own, limits = tuple(library), bounds or Bounds()
+    judge = partial(_judged, own, limits)
+    answers = list(judge_all(judge, rules, lost=_lost, jobs=jobs, progress=progress))
+    refuted = [i for i, answer in enumerate(answers) if answer.verdict is Answer.REFUTED]
+    items = [(rules[i], answers[i]) for i in refuted]
+    conditioned = judge_all(
+        partial(_conditioned, own, limits),
+        items,
+        lost=_kept,
+        jobs=jobs,
+        progress=progress,
+        allowance=PATIENCE,
+    )
+    for index, answer in zip(refuted, conditioned, strict=True):
+        answers[index] = answer
+    return tuple(answers)
 
 
 def counts(answers: Iterable[Covered]) -> dict[str, int]:
@@ -87,6 +106,44 @@ def _judged(library: tuple[str, ...], bounds: Bounds, rule: PeerRule) -> Covered
             return covered if verdict is Answer.REFUTED else _compared(covered, form, library, bounds)
 
 
+def _answer(claim: Claim) -> tuple[Answer, Equation, str]:
+    """The general form if it holds, else the one as written."""
+    verdict = None
+    for form in _forms(claim):
+        verdict = verify(form, load_axioms())
+        if verdict.status is Status.VERIFIED:
+            return (
+                Answer.PROVED,
+                form,
+                f"from {', '.join(verdict.axioms_used) or 'nothing: the sides are alike'}",
+            )
+    assert verdict is not None
+    if verdict.status is Status.REFUTED:
+        return Answer.REFUTED, claim.written, verdict.counterexample or verdict.reason
+    return Answer.UNDECIDED, claim.written, verdict.reason
+
+
+def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[PeerRule, Covered]) -> Covered:
+    """A refuted rule with a condition under which it holds; as it was where none is found."""
+    rule, refuted = item
+    suggestion = ""
+    for form in _forms(rule.reading) if isinstance(rule.reading, Claim) else ():
+        found = infer_condition(form, load_axioms())
+        if found is None:
+            continue
+        if found.proved:
+            text, reason = format_equation(_rule(found.equation)), _condition(found)
+            covered = replace(refuted, equation=text, verdict=Answer.CONDITIONAL, reason=reason)
+            return _compared(covered, found.equation, library, bounds)
+        suggestion = suggestion or f"; it may hold {_where(found.equation)}, which is not proved"
+    return replace(refuted, reason=f"{refuted.reason}{suggestion}")
+
+
+def _forms(claim: Claim) -> Sequence[Equation]:
+    """The general form, then the one as written where it says more."""
+    return tuple({rule_id(form): form for form in (claim.general, claim.written)}.values())
+
+
 def _compared(covered: Covered, form: Equation, library: tuple[str, ...], bounds: Bounds) -> Covered:
     """The answer with what the library knows of the form that holds."""
     known = _library(library)
@@ -96,33 +153,6 @@ def _compared(covered: Covered, form: Equation, library: tuple[str, ...], bounds
     if found is None:
         return covered
     return replace(covered, known=found.instance, derivable_steps=found.steps)
-
-
-def _answer(claim: Claim) -> tuple[Answer, Equation, str]:
-    """The most general form that holds decides: the general one, the one as written, one with a condition."""
-    forms = tuple({rule_id(form): form for form in (claim.general, claim.written)}.values())
-    verdicts: list[Verdict] = []
-    for form in forms:
-        verdict = verify(form, load_axioms())
-        if verdict.status is Status.VERIFIED:
-            return (
-                Answer.PROVED,
-                form,
-                f"from {', '.join(verdict.axioms_used) or 'nothing: the sides are alike'}",
-            )
-        verdicts.append(verdict)
-    suggestion = ""
-    for form, verdict in zip(forms, verdicts, strict=True):
-        found = infer_condition(form, load_axioms()) if verdict.status is Status.REFUTED else None
-        if found is not None and found.proved:
-            return Answer.CONDITIONAL, found.equation, _condition(found)
-        if found is not None:
-            suggestion = f"; it may hold {_where(found.equation)}, which is not proved"
-            break
-    last = verdicts[-1]
-    if last.status is Status.REFUTED:
-        return Answer.REFUTED, forms[-1], f"{last.counterexample}{suggestion}"
-    return Answer.UNDECIDED, forms[-1], f"{last.reason}{suggestion}"
 
 
 def _condition(found: Conditional) -> str:
@@ -140,7 +170,13 @@ def _rule(equation: Equation) -> Equation:
 
 
 def _lost(rule: PeerRule, reason: str) -> Covered:
-    return Covered(rule.index, rule.name, "", Answer.UNDECIDED, reason=reason)
+    text = format_equation(_rule(rule.reading.written)) if isinstance(rule.reading, Claim) else ""
+    return Covered(rule.index, rule.name, text, Answer.UNDECIDED, reason=reason)
+
+
+def _kept(item: tuple[PeerRule, Covered], reason: str) -> Covered:
+    _, refuted = item
+    return replace(refuted, reason=f"{refuted.reason}; looking for a condition failed: {reason}")
 
 
 @cache

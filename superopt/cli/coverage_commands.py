@@ -44,10 +44,8 @@ def coverage(
         opened.rules.refresh(current())
         library = [rule.equation for rule in opened.rules.list(RuleFilter(status=RuleStatus.VERIFIED))]
     bounds = replace(Bounds(), steps=max_steps)
-    answers: list[Covered] = []
     with counted("judging") as progress:
-        for answer in cover(rules, library, bounds=bounds, jobs=jobs, progress=progress):
-            answers.append(answer)
+        answers = cover(rules, library, bounds=bounds, jobs=jobs, progress=progress)
     totals = counts(answers)
     output.document(
         {
