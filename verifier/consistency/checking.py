@@ -40,6 +40,11 @@ class Consistency:
         return _minimal(f for s in self.surroundings for f in s.falsehoods if f.kind is Kind.SHAPELESS)
 
     @property
+    def axioms(self) -> int:
+        """The number of axioms that were looked at."""
+        return sum(not each.reason for each in self.surroundings if each.axiom != COLLAPSE.name)
+
+    @property
     def undecided(self) -> tuple[Surroundings, ...]:
         """Where there was no search, each with the reason."""
         return tuple(each for each in self.surroundings if each.reason)
@@ -66,12 +71,12 @@ def check_consistency(
     depth: Depth = Depth(),  # noqa: B008
     progress: Progress | None = None,
 ) -> Consistency:
-    """Searches around each axiom, or those named, and asks what all of them say together.
+    """Searches around each axiom and asks what all of them say together; or around those named alone.
 
     ``seconds`` is for everything; what is known from before needs none. With ``jobs`` 0 everything is done
     in this process.
     """
-    wanted = axioms.equations if names is None else tuple(axioms.by_name[name] for name in names)
+    wanted = (*axioms.equations, COLLAPSE) if names is None else tuple(axioms.by_name[n] for n in names)
     task = Task(
         partial(_search, axioms=axioms.equations, depth=depth),
         _failed,
@@ -79,7 +84,7 @@ def check_consistency(
         _read,
         ("consistency", axioms.hash, repr(depth), repr(COLLAPSE_LIMITS), *_code()),
     )
-    found = answers((*wanted, COLLAPSE), task, cache=cache, jobs=jobs, seconds=seconds, progress=progress)
+    found = answers(wanted, task, cache=cache, jobs=jobs, seconds=seconds, progress=progress)
     return Consistency(tuple(answer or _failed(axiom, "the time did not suffice") for axiom, answer in found))
 
 

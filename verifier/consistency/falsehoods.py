@@ -42,19 +42,26 @@ def falsehood(
     found_by: str,
 ) -> Falsehood:
     """In words: variables renamed, attributes with their values, the shortest chain when there is one."""
-    (left,), (right,) = goal.left, goal.right
-    kind, reason = classify(interpretation, axioms, steps, left, right)
     shown, shown_steps, names = _in_plain_names(interpretation, goal, steps)
+    back: Mapping[Term, Term] = {Variable(new): Variable(old) for old, new in names.items()}
     certificate = explain(shown, axioms, shown_steps)
     if certificate is None:
         lines = tuple(f"{s.axiom}: {format_equation(instantiated(axioms[s.axiom], s))}" for s in shown_steps)
+        needed, chain = tuple(steps), (*goal.left, *goal.right)
     else:
         lines = tuple(format_certificate(shown, certificate).splitlines())
-    used = {step.axiom for step in steps} if certificate is None else certificate.axioms_used
-    types = (f"{new}: {interpretation.types[old]}" for old, new in names.items())
-    return Falsehood(
-        kind, format_equation(shown), tuple(sorted(used)), lines, ", ".join(types), differs, reason, found_by
-    )
+        (links,) = certificate.chains
+        applied = {(link.axiom, frozenset(link.terms), frozenset(link.attributes)) for link in links}
+        needed = tuple(
+            step
+            for step, other in zip(steps, shown_steps, strict=True)
+            if (other.axiom, frozenset(other.terms), frozenset(other.attributes)) in applied
+        )
+        chain = (*goal.left, *(replaced(link.term, back) for link in links))
+    kind, reason = classify(interpretation, axioms, needed, chain)
+    used = tuple(sorted({step.axiom for step in needed}))
+    types = ", ".join(f"{new}: {interpretation.types[old]}" for old, new in names.items())
+    return Falsehood(kind, format_equation(shown), used, lines, types, differs, reason, found_by)
 
 
 def _in_plain_names(

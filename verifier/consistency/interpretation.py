@@ -147,6 +147,14 @@ class Interpretation:
             self._meanings[term] = self._evaluated(term)
         return self._meanings[term]
 
+    def has_several_types(self, term: Term) -> bool:
+        """Whether the types of variables leave the term's shape open, or where one of its parts is cut."""
+        try:
+            term = self.concrete(term)
+            return has_open_shape(term) or bool(infer_terms((term,), self._needed((term,))).unresolved)
+        except IllTypedError:
+            return False
+
     def _typed(self, axiom: Equation, step: Step) -> TypedStep | str:
         try:
             terms = {name: self.concrete(term) for name, term in step.terms}
@@ -208,22 +216,23 @@ def classify(
     interpretation: Interpretation,
     axioms: Mapping[str, Equation],
     steps: Sequence[Step],
-    left: Term,
-    right: Term,
+    chain: Sequence[Term],
 ) -> tuple[Kind, str]:
-    """How the steps make both terms equal, and in words why it is no more than that."""
+    """How the steps make the chain's first and last term equal, and in words why it is no more than that.
+
+    ``chain`` lists the terms that the steps pass through, as far as that is known.
+    """
     typed_steps: list[TypedStep] = []
     for step in steps:
         typed = interpretation.step(axioms[step.axiom], step)
         if isinstance(typed, str):
             return Kind.SHAPELESS, f"{step.axiom} does not apply there: {typed}"
         typed_steps.append(typed)
-    if _connected_by_types(interpretation, typed_steps, left, right):
+    if _connected_by_types(interpretation, typed_steps, chain[0], chain[-1]):
         return Kind.TYPED, "every step is well-typed and its condition holds"
-    sides = (s for typed in typed_steps for s in (*typed.equation.left, *typed.equation.right))
-    bridge = next((side for side in sides if interpretation.meaning(side) is None), None)
-    if bridge is not None:
-        return Kind.SHAPELESS, f"{format_term(bridge)} has several types, and the steps need two of them"
+    several = next((term for term in chain if interpretation.has_several_types(term)), None)
+    if several is not None:
+        return Kind.SHAPELESS, f"{format_term(several)} has several types, and the steps need two of them"
     return Kind.IMPLICIT, "every step is well-typed, but types determine a term differently in two steps"
 
 

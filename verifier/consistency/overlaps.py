@@ -51,7 +51,7 @@ def overlaps(inner: Equation, outer: Equation) -> Iterator[Overlap]:
     Two whole sides overlap alike either way round: then ``inner`` is the one whose name comes first.
     """
     below, above = renamed(inner, "_i"), renamed(outer, "_o")
-    seen: set[tuple[Term, Term]] = set()
+    seen: set[tuple[Term, ...]] = set()
     for whole, other in _directed(above):
         for part in applications(whole):
             for side, result in _directed(below):
@@ -63,7 +63,7 @@ def overlaps(inner: Equation, outer: Equation) -> Iterator[Overlap]:
                 if not unifier.terms_equal(part, side):
                     continue
                 found = _overlap(unifier, (below, above), whole, other, part, result)
-                key = (found.first, found.second)
+                key = _up_to_names(found.first, found.second)
                 if found.first != found.second and key not in seen and not _cuts_open_terms(found):
                     seen.add(key)
                     yield found
@@ -80,6 +80,13 @@ def has_open_shape(term: Term) -> bool:
         return has_open_shape(term.inputs[0])
     inputs = [has_open_shape(child) for child in term.inputs]
     return all(inputs) if operator.element_wise and inputs else any(inputs)
+
+
+def _up_to_names(*terms: Term) -> tuple[Term, ...]:
+    numbers: dict[Term, Term] = {
+        Variable(name): Variable(f"{number}") for number, name in enumerate(variables(*terms))
+    }
+    return tuple(replaced(term, numbers) for term in terms)
 
 
 def _cuts_open_terms(overlap: Overlap) -> bool:

@@ -89,6 +89,10 @@ class Saturation:
             if len(self.steps) == before:
                 return
 
+    def equal(self, left: int, right: int) -> bool:
+        """Whether the terms of these numbers are in one class."""
+        return self._closure.equal(left, right)
+
     def merged(self) -> Iterator[Merged]:
         """For each class the first pair of terms that differ."""
         for members in self._classes().values():
