@@ -54,11 +54,15 @@ _COSTS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """``bound`` of identity tests, ``symbolic`` cases over the reals, effort to sample beyond the bound."""
+    """``bound`` of identity tests, ``symbolic`` cases over the reals, effort to sample beyond the bound.
+
+    Of ``every`` so many cases one is tested: 1 is all of them, more is for a quick look.
+    """
 
     bound: Bound = field(default_factory=Bound)
     symbolic: int = SYMBOLIC_CASES
     sampled: Effort | None = _SAMPLED
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class AxiomValidation:
     ``cases`` of the bound are decided, ``evaluated`` of them one by one (one may stand for all activations);
     each is wrong with a probability of at most 2^-``error_bits``. ``symbolic`` cases hold for all real
     inputs, ``undecided`` ones were asked in vain. ``sampled`` instances reach beyond the bound. ``reason``
-    holds the counterexample.
+    holds the counterexample. ``seconds`` are of the processor.
     """
 
     name: str
@@ -113,11 +117,12 @@ def validate_axiom(
 ) -> AxiomValidation:
     """Everything that is to be known of one axiom; never raises for what an operator refuses."""
     try:
-        found, representatives = _exhausted(axiom, thoroughness.bound, cache)
+        found, representatives = _exhausted(axiom, thoroughness, cache)
         if found.valid and thoroughness.sampled is not None:
             found = _sampled(axiom, found, thoroughness.sampled, cache)
-        if found.valid and found.cases + found.sampled < LEAST_CASES:
-            reason = f"expected at least {LEAST_CASES} well-typed cases, found {found.cases + found.sampled}"
+        least = 1 if thoroughness.sampled is None else LEAST_CASES
+        if found.valid and found.cases + found.sampled < least:
+            reason = f"expected at least {least} well-typed cases, found {found.cases + found.sampled}"
             return replace(found, valid=False, reason=reason)
         if found.valid and thoroughness.symbolic > 0:
             found = _executed(axiom, found, thoroughness, representatives, cache)
@@ -157,16 +162,17 @@ def _lost(axiom: Equation, reason: str) -> AxiomValidation:
 
 
 def _exhausted(
-    axiom: Equation, bound: Bound, cache: ContentCache
+    axiom: Equation, thoroughness: Thoroughness, cache: ContentCache
 ) -> tuple[AxiomValidation, Callable[[], Representatives]]:
     """All cases up to the bound; and the cases that stand for all, made anew when the rest is known."""
-    kept = _Kept(cache, content_key(("cases", *_depends(axiom), repr(bound))))
+    bound = thoroughness.bound
+    kept = _Kept(cache, content_key(("cases", *_depends(axiom), repr(bound), str(thoroughness.every))))
     before = kept.number("seconds", 0.0)
-    began = time.perf_counter()
+    began = time.process_time()
     representatives = Representatives()
     done = bool(kept.document.get("done"))
     if not done:
-        test = IdentityTest(axiom, bound)
+        test = IdentityTest(axiom, bound, thoroughness.every)
         position, cases = int(kept.number("position", 0)), int(kept.number("cases", 0))
         document: dict[str, object] = {"position": position, "cases": cases, "reason": ""}
         for tested in test.run(position, cases, kept.number("error_bits", _EXACTLY)):
@@ -176,7 +182,7 @@ def _exhausted(
                 "cases": tested.cases,
                 "error_bits": tested.error_bits,
                 "reason": tested.failure or "",
-                "seconds": before + time.perf_counter() - began,
+                "seconds": before + time.process_time() - began,
             }
             if tested.position > position:
                 kept.put(document, at_once=False)
@@ -206,12 +212,12 @@ def _sampled(axiom: Equation, found: AxiomValidation, effort: Effort, cache: Con
     """Instances beyond the bound: ranks to 5, sizes to 7, values that one side alone leaves undefined."""
     kept = _Kept(cache, content_key(("sampled", *_depends(axiom), verifier_hash(), repr(effort))))
     if not kept.document:
-        began = time.perf_counter()
+        began = time.process_time()
         refutation = refute(axiom, effort)
         document: dict[str, object] = {
             "instances": refutation.well_typed,
             "reason": refutation.counterexample or refutation.suspicious or "",
-            "seconds": time.perf_counter() - began,
+            "seconds": time.process_time() - began,
         }
         kept.put(document, at_once=True)
     reason = str(kept.document.get("reason", ""))
@@ -235,16 +241,16 @@ def _executed(
     how = (repr(thoroughness.bound), str(thoroughness.symbolic), _symbolic_code())
     kept = _Kept(cache, content_key(("symbolic", *_depends(axiom), *how)))
     if not kept.document.get("done"):
-        began, before = time.perf_counter(), kept.number("seconds", 0.0)
+        began, before = time.process_time(), kept.number("seconds", 0.0)
         test = IdentityTest(axiom, thoroughness.bound)
         answers = cast("dict[str, str]", kept.document.get("answers", {}))
         for case in representatives().chosen(thoroughness.symbolic):
             instance = test.program.instance(case)
             if str(instance) not in answers:
                 answers[str(instance)] = check_symbolically(axiom, instance)
-            seconds = before + time.perf_counter() - began
+            seconds = before + time.process_time() - began
             kept.put({"answers": answers, "seconds": seconds}, at_once=False)
-        seconds = before + time.perf_counter() - began
+        seconds = before + time.process_time() - began
         kept.put({"answers": answers, "seconds": seconds, "done": True}, at_once=True)
     answers = cast("dict[str, str]", kept.document.get("answers", {}))
     wrong = [f"{instance}: {answer}" for instance, answer in answers.items() if answer in DIFFERENT]
@@ -270,7 +276,6 @@ def _code() -> str:
     entries = sorted(resources.files("verifier.exhaustive").iterdir(), key=lambda entry: entry.name)
     texts = [entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py")]
     texts.append(resources.files("superopt.rewriting").joinpath("conditions.py").read_text("utf-8"))
-    texts.append(resources.files("verifier").joinpath("axiom_validation.py").read_text("utf-8"))
     return content_key(map(code_lines, texts))
 
 

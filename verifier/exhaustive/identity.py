@@ -59,10 +59,11 @@ class _Profile:
 
 @dataclass
 class IdentityTest:
-    """All cases of one equation, block by block."""
+    """All cases of one equation, block by block; of ``every`` so many cases one."""
 
     equation: Equation
     bound: Bound
+    every: int = 1
     _any_function: bool = True
     _profiles: dict[object, _Profile] = field(default_factory=dict[object, _Profile])
 
@@ -87,7 +88,7 @@ class IdentityTest:
                 continue
             failure = None
             generator = np.random.default_rng([seed_of(self.equation, 11), seen])
-            for case in block:
+            for case in block[:: self.every]:
                 failure, bits = self._tested(case, generator)
                 if failure is not None:
                     break

@@ -13,8 +13,9 @@ Therefore:
   margins).
 - *Geometries of columns* likewise along axis 3; each of both occurs in at least one pair, and pairs hold
   different ones. For the first choice of everything else, further pairs are tested too.
-- *Everything else* (batch, channels, groups, outputs, vectors, other attributes) is enumerated in full, and
-  each choice meets each pair.
+- *Everything else* (batch, channels, groups, outputs, vectors, other attributes) is enumerated in full. It does
+  not mix with rows and columns either, so that each geometry meets a part of it, and each choice of it a part of
+  the geometries: every fifth, in turn, for each choice of attributes; all, where there are few choices.
 
 An equation in which an axis, a permutation or a shape reaches rows or columns is not separable: its cases are
 enumerated in full, with few strides, dilations and margins.
@@ -22,6 +23,7 @@ enumerated in full, with few strides, dilations and margins.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,6 +50,9 @@ from verifier.exhaustive.typings import TypingSearch
 
 ROWS, COLUMNS = 2, 3
 FURTHER_PAIRINGS = 3
+SHARE = 5
+"""Prime, so that each geometry meets all sizes of each other axis."""
+
 _WINDOWS = frozenset(("conv", "avgpool", "maxpool"))
 _FEW: Mapping[str, Sequence[object]] = {
     "stride": ((1, 1), (2, 1)),
@@ -141,13 +146,16 @@ class _Images:
         if not rows or not columns:
             return
         others = list(self._others(base))
+        share = SHARE if len(others) > 4 * SHARE else 1
+        numbers: dict[str, Iterator[int]] = {}
         for index, other in enumerate(others):
-            pairings = 1 + (FURTHER_PAIRINGS if index == 0 else 0)
-            for pairing in range(pairings):
-                for one, two in _paired(rows, columns, pairing):
-                    case = self._combined(other, one, two)
-                    if case is not None:
-                        yield case
+            number = next(numbers.setdefault(repr(other.attributes), itertools.count()))
+            for pairing in range(1 + FURTHER_PAIRINGS if index == 0 else 1):
+                for place, (one, two) in enumerate(_paired(rows, columns, pairing)):
+                    if (place + number) % share == 0 or pairing:
+                        case = self._combined(other, one, two)
+                        if case is not None:
+                            yield case
 
     def _search(self, chosen: Mapping[str, Sequence[object]]) -> TypingSearch:
         """Squares, large sizes first: nearly everything is well-typed there."""
