@@ -40,6 +40,7 @@ def apply_match(graph: Graph, match: Match) -> Rewrite | None:
         types is None
         or not as_declared(substitution.equation.types, types)
         or not all(holds(condition, types, match.attributes) for condition in substitution.conditions)
+        or not _implicit_sizes_fit(graph, match, types)
     ):
         return None
     typing = _target_typing(graph, match, types)
@@ -72,6 +73,34 @@ def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
     return types
 
 
+def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> bool:
+    """Whether constants and broadcasts in the source have the sizes that its types determine.
+
+    An identity kernel of two channels may meet data of four, as a convolution in two groups; the equation
+    speaks of the kernel of four.
+    """
+    sized_by_types = match.substitution.source_sized_by_types
+    if not sized_by_types:
+        return True
+    found = [(term, graph.type_of(match.terms[term])) for term in sized_by_types]
+    try:
+        infer_terms(
+            match.substitution.source,
+            types,
+            match.attributes,
+            equal=[(term, type_) for term, type_ in found if isinstance(type_, TensorType)],
+            fixed=_symbols(types),
+            cuts=match.cuts,
+        )
+    except IllTypedError:
+        return False
+    return True
+
+
+def _symbols(types: Mapping[str, TensorType]) -> frozenset[str]:
+    return frozenset(name for type_ in types.values() for name in type_.symbols)
+
+
 def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> Typing | None:
     """The target typed such that its outputs have the types of what they replace; None where it cannot be."""
     target = match.substitution.target
@@ -86,7 +115,7 @@ def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) 
         if not isinstance(type_, TensorType):
             return None
         required.append((term, type_))
-    fixed = frozenset(name for type_ in types.values() for name in type_.symbols)
+    fixed = _symbols(types)
     try:
         typing = infer_terms(
             target,

@@ -97,6 +97,16 @@ class Substitution:
         )
 
     @cached_property
+    def source_sized_by_types(self) -> tuple[Application, ...]:
+        """Constants and broadcasts of the source whose sizes are left to the types around them."""
+        return tuple(
+            term
+            for term in self.source_applications
+            if term.operator not in ("split0", "split1")
+            and any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
+        )
+
+    @cached_property
     def halved_concats(self) -> tuple[Application, ...]:
         """The halves of a concat in the source: their cut is where the concat's operands meet."""
         return tuple(

@@ -290,6 +290,25 @@ CASES = (
         """,
     ),
     Case(
+        "a constant of the size that the types determine",
+        "conv(conv(a, identity_kernel[kernel=1, channels=4]), b)",
+        "conv(conv(x, identity_kernel[kernel=1]), y) => conv(x, y)",
+        """
+        %5 = conv(a, b): f32[1, 2, 3, 3]
+        return %5
+        """,
+        shapes={"a": (1, 4, 3, 3), "b": (2, 2, 1, 1)},
+    ),
+    Case(
+        "a constant of another size, which makes a grouped convolution of the source",
+        "conv(conv(a, identity_kernel[kernel=1, channels=2]), b)",
+        "conv(conv(x, identity_kernel[kernel=1]), y) => conv(x, y)",
+        """
+        unchanged
+        """,
+        shapes={"a": (1, 4, 3, 3), "b": (2, 2, 1, 1)},
+    ),
+    Case(
         "a term of both sides is of one type",
         "broadcast[shape=(2, 2, 2)](broadcast[shape=(2, 2)](a))",
         "broadcast(broadcast(x)) => broadcast(x)",
