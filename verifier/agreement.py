@@ -47,7 +47,7 @@ def _agree(
             for stack in stacks:
                 agrees = _agree_in_field(equation, typing, shapes, stack, generator)
                 if agrees is False:
-                    return _differ_in_floats(equation, typing, shapes, generator)
+                    return _differ_in_floats(equation, typing, shapes, stacks[-1], generator)
                 if agrees is None:
                     return None
     except IllTypedError:
@@ -74,11 +74,12 @@ def _differ_in_floats(
     equation: Equation,
     typing: Typing,
     shapes: dict[str, tuple[int, ...]],
+    stack: int,
     generator: np.random.Generator,
 ) -> bool | None:
     """False when floats differ too, or one side alone is undefined; None when they do not."""
     half = len(equation.left)
-    arrays = {name: generator.normal(size=(_INPUTS, *shape)) * 2 for name, shape in shapes.items()}
+    arrays = {name: generator.normal(size=(stack, *shape)) * 2 for name, shape in shapes.items()}
     values = evaluate_terms((*equation.left, *equation.right), typing, FloatDomain(np.float64), arrays)
     for one, other in zip(values[:half], values[half:], strict=True):
         left, right = np.broadcast_arrays(one, other)

@@ -82,7 +82,8 @@ def _promising(useful: Sequence[Atom], agrees: int, differs: int) -> list[Atom]:
         ruled_out = (differs & ~atom.true).bit_count() / max(1, differs.bit_count())
         return kept * ruled_out / atom.cost
 
-    return sorted(useful, key=lambda atom: -promise(atom))[:_ATOMS_OF_THREE]
+    chosen = set(sorted(useful, key=promise, reverse=True)[:_ATOMS_OF_THREE])
+    return [atom for atom in useful if atom in chosen]
 
 
 def _hardest(open_: int, ruled_out: Sequence[int]) -> int:
