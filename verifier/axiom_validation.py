@@ -192,7 +192,7 @@ def _exhausted(
         axiom.name,
         valid=not reason,
         cases=int(kept.number("cases", 0)),
-        evaluated=int(kept.number("position", 0)),
+        evaluated=int(kept.number("cases", 0)) // IdentityTest(axiom, bound).multiplicity,
         error_bits=kept.number("error_bits", _EXACTLY),
         seconds=kept.number("seconds", 0.0),
         reason=reason,

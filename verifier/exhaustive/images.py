@@ -13,9 +13,10 @@ Therefore:
   margins).
 - *Geometries of columns* likewise along axis 3; each of both occurs in at least one pair, and pairs hold
   different ones. For the first choice of everything else, further pairs are tested too.
-- *Everything else* (batch, channels, groups, outputs, vectors, other attributes) is enumerated in full. It does
-  not mix with rows and columns either, so that each geometry meets a part of it, and each choice of it a part of
-  the geometries: every fifth, in turn, for each choice of attributes; all, where there are few choices.
+- *Everything else* (batch, channels, groups, outputs, vectors, other attributes) is enumerated in full. It
+  does not mix with rows and columns either, so that each geometry meets a part of it, and each choice of it a
+  part of the geometries: every fifth, in turn, for each choice of attributes; all, where there are few
+  choices.
 
 An equation in which an axis, a permutation or a shape reaches rows or columns is not separable: its cases are
 enumerated in full, with few strides, dilations and margins.
@@ -54,6 +55,7 @@ SHARE = 5
 """Prime, so that each geometry meets all sizes of each other axis."""
 
 _WINDOWS = frozenset(("conv", "avgpool", "maxpool"))
+_BASES = 500
 _FEW: Mapping[str, Sequence[object]] = {
     "stride": ((1, 1), (2, 1)),
     "dilation": ((1, 1),),
@@ -121,9 +123,8 @@ class _Images:
 
     def cases(self) -> Iterator[Case]:
         for chosen in self._paddings():
-            base = next((case for case in self._search(chosen).cases() if case.agree), None)
-            if base is None:
-                base = next(self._search(chosen).cases(), None)
+            tried = list(itertools.islice(self._search(chosen).cases(), _BASES))
+            base = next((case for case in tried if case.agree), tried[0] if tried else None)
             if base is not None:
                 yield from self._of_padding(base, chosen)
 
@@ -143,8 +144,9 @@ class _Images:
     def _of_padding(self, base: Case, chosen: Mapping[str, Sequence[object]]) -> Iterator[Case]:
         rows = self._geometries(base, chosen, ROWS)
         columns = self._geometries(base, chosen, COLUMNS)
-        if not rows or not columns:
+        if not rows and not columns:
             return
+        rows, columns = rows or [self._geometry(base, ROWS)], columns or [self._geometry(base, COLUMNS)]
         others = list(self._others(base))
         share = SHARE if len(others) > 4 * SHARE else 1
         numbers: dict[str, Iterator[int]] = {}

@@ -75,11 +75,14 @@ class Bound:
                 return _NUMBERS.get(attribute, _POSITIVE)
 
     def _shapes(self, elements: object) -> Iterator[tuple[int, ...]]:
-        """All shapes of so many elements within the bound, and the vector."""
+        """All shapes of so many elements within the bound, matrices with such rows, and the vector."""
         if not isinstance(elements, int):
             return
         for rank in range(self.max_rank + 1):
             yield from _factorisations(elements, rank, self.max_dim)
+        for columns in self.sizes:
+            if elements % columns == 0:
+                yield (elements // columns, columns)
         yield (elements,)
 
 
