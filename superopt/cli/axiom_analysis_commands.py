@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from axioms import AxiomSet, load_axioms
-from superopt.cli.axiom_commands import app
+from superopt.cli.axiom_commands import app, chosen_names
 from superopt.cli.output import JsonOption, Output
-from superopt.cli.progress import counted
-from superopt.errors import InvalidOptionError
+from superopt.cli.progress import estimated
 from verifier.consistency import Consistency, Falsehood, check_consistency
 from verifier.content_cache import ContentCache, user_cache
 from verifier.redundancy import AxiomRedundancy, Standing, check_redundancy
@@ -44,7 +43,7 @@ def consistency(
     """Search for falsehoods that follow from the axioms: exit 1 when one does, with its chain."""
     output = Output(as_json)
     axioms = load_axioms()
-    with counted("searching around axioms") as progress:
+    with estimated("searching around axioms") as progress:
         found = check_consistency(
             axioms,
             names=_names(axioms, axiom, family),
@@ -65,7 +64,7 @@ def consistency(
     counts = found.counts
     inconsistencies = _counted(len(found.inconsistencies), "inconsistency", "inconsistencies")
     output.line(
-        f"{len(found.surroundings) - len(found.undecided) - 1} axioms: {counts.overlaps} overlaps of two, "
+        f"{found.axioms} axioms: {counts.overlaps} overlaps of two, "
         f"{counts.compared} of them compared on tensors, {counts.saturated} steps in saturations, "
         f"{counts.asked} questions to Z3: {inconsistencies}, "
         f"{_counted(len(found.notes), 'note', 'notes')}"
@@ -86,7 +85,7 @@ def redundancy(
     """Look for axioms that follow from the others: exit 1 when there is one that is not marked as a lemma."""
     output = Output(as_json)
     axioms = load_axioms()
-    with counted("proving axioms from the others") as progress:
+    with estimated("proving axioms from the others") as progress:
         results = list(
             check_redundancy(
                 axioms,
@@ -118,20 +117,9 @@ def redundancy(
     return NO if offences else UNDECIDED if undecided else 0
 
 
-def _names(axioms: AxiomSet, names: Sequence[str] | None, family: str | None) -> tuple[str, ...] | None:
-    if family is not None and family not in axioms.families.values():
-        known = ", ".join(dict.fromkeys(axioms.families.values()))
-        raise InvalidOptionError(f"--family: there is no family {family}; there are: {known}")
-    for name in names or ():
-        if name not in axioms.by_name:
-            raise InvalidOptionError(f"--axiom: there is no axiom {name}; `superopt axioms list` shows all")
-    if names is None and family is None:
-        return None
-    return tuple(
-        name
-        for name in axioms.by_name
-        if (not names or name in names) and (family is None or axioms.families[name] == family)
-    )
+def _names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str] | None:
+    """The names of the axioms that options ask for; None for all."""
+    return chosen_names(axioms, names, family) if names or family is not None else None
 
 
 def _cache(purpose: str, *, no_cache: bool) -> ContentCache:
@@ -140,7 +128,7 @@ def _cache(purpose: str, *, no_cache: bool) -> ContentCache:
 
 def _consistency_document(found: Consistency) -> object:
     return {
-        "axioms": len(found.surroundings) - 1,
+        "axioms": found.axioms,
         "consistent": not found.inconsistencies,
         "inconsistencies": [_falsehood_object(each) for each in found.inconsistencies],
         "notes": [_falsehood_object(each) for each in found.notes],

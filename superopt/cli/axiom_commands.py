@@ -37,7 +37,7 @@ def list_axioms(
     """List all axioms by family, those with one reason together below it."""
     output = Output(as_json)
     axioms = load_axioms()
-    names = frozenset(_names(axioms, None, family))
+    names = frozenset(chosen_names(axioms, None, family))
     chosen = [axiom for axiom in axioms.equations if axiom.name in names]
     output.document(
         [
@@ -89,7 +89,7 @@ def validate(
     """Check every axiom against the meaning of its operators: exit 0 when all hold, 1 when one does not."""
     output = Output(as_json)
     axioms = load_axioms()
-    chosen = [axioms.by_name[name] for name in _names(axioms, axiom, family)]
+    chosen = [axioms.by_name[name] for name in chosen_names(axioms, axiom, family)]
     began = time.perf_counter()
     with estimated("validating axioms") as progress:
         results = list(
@@ -123,7 +123,8 @@ def validate(
     return NO if wrong else 0
 
 
-def _names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str]:
+def chosen_names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str]:
+    """The names of the axioms that options ask for; raises InvalidOptionError for one that there is not."""
     if family is not None and family not in axioms.families.values():
         known = ", ".join(dict.fromkeys(axioms.families.values()))
         raise InvalidOptionError(f"--family: there is no family {family}; there are: {known}")
