@@ -123,8 +123,8 @@ class _Images:
 
     def cases(self) -> Iterator[Case]:
         for chosen in self._paddings():
-            tried = list(itertools.islice(self._search(chosen).cases(), _BASES))
-            base = next((case for case in tried if case.agree), tried[0] if tried else None)
+            tried, first = itertools.tee(itertools.islice(self._search(chosen).cases(), _BASES))
+            base = next((case for case in tried if case.agree), None) or next(first, None)
             if base is not None:
                 yield from self._of_padding(base, chosen)
 
@@ -190,7 +190,8 @@ class _Images:
                 padding = cast("tuple[int, int, int, int]", own)
                 values[name] = [_with_margins(padding, axis, margin) for margin in MARGINS]
         found: list[_Geometry] = []
-        for case in TypingSearch(self.program, self.bound, sizes, values).cases():
+        search = TypingSearch(self.program, self.bound, sizes, values, self._ranks(base))
+        for case in search.cases():
             meaning = (axis, self._meaning(case, axis))
             if meaning not in self._met:
                 self._met.add(meaning)
@@ -240,7 +241,10 @@ class _Images:
             for name, attribute in self.kinds.items()
             if attribute in PAIRS or attribute == "padding"
         }
-        yield from TypingSearch(self.program, self.bound, sizes, values).cases()
+        yield from TypingSearch(self.program, self.bound, sizes, values, self._ranks(base)).cases()
+
+    def _ranks(self, base: Case) -> Mapping[str, int]:
+        return {name: type_.rank for name, type_ in zip(self.program.names, base.types, strict=True)}
 
     def _combined(self, other: Case, rows: _Geometry, columns: _Geometry) -> Case | None:
         types = tuple(

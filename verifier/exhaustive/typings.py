@@ -61,12 +61,15 @@ class _State:
 
 @dataclass(frozen=True)
 class TypingSearch:
-    """Restrictions of the bound: ``sizes`` of single axes of inputs, ``values`` of attribute variables."""
+    """Restrictions of the bound: ``sizes`` of single axes of inputs, ``values`` of attribute variables,
+    ``ranks`` of inputs.
+    """
 
     program: Program
     bound: Bound
     sizes: Sizes = field(default_factory=dict[tuple[str, int], Sequence[int]])
     values: Mapping[str, Sequence[object]] = field(default_factory=dict[str, Sequence[object]])
+    ranks: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def cases(self) -> Iterator[Case]:
         """All well-typed cases in which the conditions hold, in an order that depends on nothing else."""
@@ -119,11 +122,15 @@ class TypingSearch:
 
     def _ranked(self, places: Iterable[int], state: _State) -> Iterator[_State]:
         missing = [place for place in dict.fromkeys(places) if state.types[place] is None]
-        for ranks in itertools.product(range(self.bound.max_rank + 1), repeat=len(missing)):
+        for ranks in itertools.product(*(self._ranks(self.program.names[place]) for place in missing)):
             ranked = state
             for place, rank in zip(missing, ranks, strict=True):
                 ranked = ranked.with_input(place, self._fresh(self.program.names[place], rank))
             yield ranked
+
+    def _ranks(self, name: str) -> Sequence[int]:
+        known = self.ranks.get(name)
+        return range(self.bound.max_rank + 1) if known is None else (known,)
 
     def _fresh(self, name: str, rank: int) -> TensorType:
         sizes: list[Dimension] = []
