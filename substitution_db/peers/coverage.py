@@ -60,26 +60,20 @@ def coverage(
 ) -> tuple[Covered, ...]:
     """The answers in the order of the rules; ``library`` are the equations of verified rules.
 
-    First all are judged as they are, then conditions are looked for under which the false ones hold. A rule
-    whose judgement fails or takes too long is undecided; one whose condition does so stays refuted. With
-    ``jobs`` 0 all is done in this process.
+    First all are judged as they are, then conditions are looked for under which the false ones hold; rules
+    that say the same are judged once. A rule whose judgement fails or takes too long is undecided; one whose
+    condition does so stays refuted. With ``jobs`` 0 all is done in this process.
     """
     own, limits = tuple(library), bounds or Bounds()
-    judge = partial(_judged, own, limits)
-    answers = list(judge_all(judge, rules, lost=_lost, jobs=jobs, progress=progress))
-    refuted = [i for i, answer in enumerate(answers) if answer.verdict is Answer.REFUTED]
-    items = [(rules[i], answers[i]) for i in refuted]
-    conditioned = judge_all(
-        partial(_conditioned, own, limits),
-        items,
-        lost=_kept,
-        jobs=jobs,
-        progress=progress,
-        allowance=PATIENCE,
-    )
-    for index, answer in zip(refuted, conditioned, strict=True):
-        answers[index] = answer
-    return tuple(answers)
+    distinct = {rule.reading: rule for rule in reversed(rules)}
+    first = [*reversed(distinct.values())]
+    judge, condition = partial(_judged, own, limits), partial(_conditioned, own, limits)
+    judged = dict(zip(first, judge_all(judge, first, lost=_lost, jobs=jobs, progress=progress), strict=True))
+    refuted = [item for item in judged.items() if item[1].verdict is Answer.REFUTED]
+    found = judge_all(condition, refuted, lost=_kept, jobs=jobs, progress=progress, allowance=PATIENCE)
+    judged.update(zip((rule for rule, _ in refuted), found, strict=True))
+    answers = ((rule, judged[distinct[rule.reading]]) for rule in rules)
+    return tuple(replace(answer, index=rule.index, name=rule.name) for rule, answer in answers)
 
 
 def counts(answers: Iterable[Covered]) -> dict[str, int]:
@@ -126,17 +120,16 @@ def _answer(claim: Claim) -> tuple[Answer, Equation, str]:
 def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[PeerRule, Covered]) -> Covered:
     """A refuted rule with a condition under which it holds; as it was where none is found."""
     rule, refuted = item
-    suggestion = ""
     for form in _forms(rule.reading) if isinstance(rule.reading, Claim) else ():
         found = infer_condition(form, load_axioms())
-        if found is None:
-            continue
-        if found.proved:
+        if found is not None and found.proved:
             text, reason = format_equation(_rule(found.equation)), _condition(found)
             covered = replace(refuted, equation=text, verdict=Answer.CONDITIONAL, reason=reason)
             return _compared(covered, found.equation, library, bounds)
-        suggestion = suggestion or f"; it may hold {_where(found.equation)}, which is not proved"
-    return replace(refuted, reason=f"{refuted.reason}{suggestion}")
+        if found is not None:
+            suggestion = f"it may hold {_where(found.equation)}, which is not proved"
+            return replace(refuted, reason=f"{refuted.reason}; {suggestion}")
+    return refuted
 
 
 def _forms(claim: Claim) -> Sequence[Equation]:

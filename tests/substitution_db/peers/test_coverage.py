@@ -96,6 +96,18 @@ def test_a_rule_that_holds_only_as_the_file_writes_it(tmp_path: Path) -> None:
     assert answer.equation.endswith("where dim(y, 2) = 1, dim(y, 3) = 1")
 
 
+def test_rules_that_say_the_same_have_one_answer_and_their_own_names(tmp_path: Path) -> None:
+    rules = of_text(
+        tmp_path / "rules.txt", "relu(relu(x)) => relu(x)", "relu(x) =>", "relu(relu(x)) => relu(x)"
+    )
+    assert [(a.index, a.name, a.verdict) for a in judged(rules)] == [
+        (0, "line 1", Answer.PROVED),
+        (1, "line 2", Answer.MALFORMED),
+        (2, "line 3", Answer.PROVED),
+    ]
+    assert judged(()) == []
+
+
 def test_without_steps_nothing_is_derived(tmp_path: Path) -> None:
     rules = of_text(tmp_path / "rules.txt", "relu(relu(relu(x))) => relu(x)", "relu(relu(x)) => relu(x)")
     assert [(a.known, a.derivable_steps) for a in judged(rules, steps=0)] == [(False, None), (True, 1)]
