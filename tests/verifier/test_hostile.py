@@ -1,0 +1,81 @@
+"""Rules made to deceive the verifier: true at most ranks, sizes and values, or vacuous, or oddly named."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import pytest
+
+from axioms import load_axioms
+from superopt.equations import parse_equation
+from superopt.errors import InvalidEquationError
+from verifier import Status, verify
+
+REFUTED = {
+    "an axiom whose condition no positive number breaks": "hard_sigmoid[alpha=a](maxpool[kernel=2](x)) => maxpool[kernel=2](hard_sigmoid[alpha=a](x))",
+    "axes that coincide in matrices only": "concat[axis=-1](concat[axis=1](x, y), concat[axis=1](z, w)) => concat[axis=1](concat[axis=-1](x, z), concat[axis=-1](y, w))",
+    "axes that coincide at rank 4 only": "concat[axis=2](concat[axis=-2](x, y), concat[axis=-2](z, w)) => concat[axis=-2](concat[axis=2](x, z), concat[axis=2](y, w))",
+    "axes that are equal by choice": "concat[axis=a](concat[axis=b](x, y), concat[axis=b](z, w)) => concat[axis=b](concat[axis=a](x, z), concat[axis=a](y, w))",
+    "axes that differ as written": "softmax[axis=a](bias_add[axis=b](x, y)) => softmax[axis=a](x) where a != b",
+    "associativity with halves that have no size": "split0[axis=0](concat[axis=0](concat[axis=0](x, y), z)) => x",
+    "a group count that the condition leaves open": "split0[axis=1](conv(x, y)) => conv(x, split0[axis=0](y)) where groups(x, y) != 2",
+    "as many groups and other outputs": "concat[axis=1](conv(x, y), conv(z, w)) => conv(concat[axis=1](x, z), concat[axis=0](y, w)) where groups(x, y) = groups(z, w)",
+    "one position of several": "avgpool[kernel=k, stride=s](x) => global_avgpool(x)",
+    "a pool that is all of some images": "avgpool[kernel=2, stride=2](x) => global_avgpool(x)",
+    "a broadcast square": "transpose(broadcast(x)) => broadcast(x)",
+    "one symbol for constants of all shapes": "matmul(ones(), ones()) => ones()",
+    "a vector along the wrong axis of a square": "add(x, broadcast(s)) => bias_add[axis=0](x, s)",
+    "halves that must be equal": "(split0[axis=0](x), split1[axis=0](x)) => (split1[axis=0](x), split0[axis=0](x))",
+    "the middle of a tensor": "split1[axis=0](split0[axis=0](x)) => split0[axis=0](split1[axis=0](x))",
+    "paddings that agree for odd kernels": "conv[padding=same_lower](x, w) => conv[padding=same_upper](x, w)",
+    "paddings that agree at odd sizes": "conv[stride=s, padding=same_upper](x, w) => conv[stride=s, padding=same](x, w)",
+    "enlarging at stride 2 and even sizes": "conv[stride=s, padding=same_upper](x, enlarge[kernel=k](w)) => conv[stride=s, padding=same_upper](x, w)",
+    "dilated kernels enlarged": "conv[padding=p, dilation=d](x, enlarge[kernel=3](w)) => conv[padding=p, dilation=d](x, w)",
+    "padding that counts at the border only": "avgpool[kernel=k, padding=p](x) => avgpool[kernel=k, padding=p, includes_padding=1](x)",
+    "a root of a square": "sqrt(mul(x, x)) => x",
+    "a square of a root, undefined below 0": "mul(sqrt(x), sqrt(x)) => x",
+    "roots of factors of one sign": "sqrt(mul(x, y)) => mul(sqrt(x), sqrt(y))",
+    "powers of factors of one sign": "power[exponent=a](mul(x, y)) => mul(power[exponent=a](x), power[exponent=a](y))",
+    "a quotient by zero": "div(mul(x, y), y) => x",
+    "a factor of unknown sign": "relu(scale(x, s)) => scale(relu(x), s)",
+    "a maximum of multiples of unknown sign": "maxpool[kernel=2](channel_scale[axis=1](x, s)) => channel_scale[axis=1](maxpool[kernel=2](x), s)",
+    "a constant that is 1 modulo the prime": "scale(x, full[value=2147483648]) => x",
+    "sizes named like the search's own symbols": "transpose(x: f32[cut0, cut0]) => x",
+    "groups named like the search's own symbols": "conv(x: f32[1, groups0, 3, 3], y: f32[outputs0, channels0, 1, 1]) => conv(x, transpose[perm=(1, 0, 2, 3)](y))",
+    "tensors named like words of the solver": "matmul(T, true) => matmul(true, T)",
+    "outputs in another order": "(relu(x), relu(y)) => (relu(y), relu(x))",
+    "equal shapes only": "matmul(x, y) => matmul(y, x) where shape(x) = shape(y)",
+    "a rank at which nothing was tried yet": "relu(x) => x where rank(x) = 5",
+    "a size at which nothing was tried yet": "relu(x) => x where dim(x, 0) = 97",
+    "odd, said by what it is not": "relu(x) => x where even(dim(x, 0)) = 0",
+}
+UNPROVED = {
+    "vacuous: no elements": "add(x: f32[0], y: f32[0]) => mul(x, y)",
+    "vacuous: some without elements": "add(x: f32[0, n], y) => mul(x, y)",
+    "vacuous: a size out of reach": "relu(x) => x where dim(x, 0) > 50",
+    "vacuous: types that never agree": "concat[axis=0](ones(), ones()) => ones()",
+    "a difference that floats do not show": "add(x, scale(y, full[value=1/1000000000])) => x",
+    "one name for an axis and a kernel": "channel_scale[axis=k](maxpool[kernel=k](x), y) => maxpool[kernel=k](x)",
+    "halves of a broadcast": "split0[axis=0](broadcast(x)) => broadcast(split0[axis=0](x))",
+}
+
+
+@pytest.mark.parametrize("text", REFUTED.values(), ids=REFUTED)
+def test_a_counterexample_is_found(text: str) -> None:
+    verdict = verify(parse_equation(text), load_axioms())
+    assert verdict.status is Status.REFUTED, verdict
+
+
+@pytest.mark.parametrize("text", UNPROVED.values(), ids=UNPROVED)
+def test_what_nothing_supports_is_not_verified(text: str) -> None:
+    verdict = verify(parse_equation(text), load_axioms())
+    assert verdict.status is Status.UNPROVED, verdict
+    assert verdict.reason
+
+
+@pytest.mark.parametrize(
+    "text", ["softmax[axis=x](x) => x", "relu(relu) => relu", "conv[stride=k](x, k) => conv(x, k)"]
+)
+def test_names_with_two_meanings_are_no_rule(text: str) -> None:
+    with pytest.raises(InvalidEquationError):
+        parse_equation(text)
