@@ -64,7 +64,7 @@ def consistency(
     counts = found.counts
     inconsistencies = _counted(len(found.inconsistencies), "inconsistency", "inconsistencies")
     output.line(
-        f"{found.axioms} axioms: {counts.overlaps} overlaps of two, "
+        f"{_counted(found.axioms, 'axiom', 'axioms')}: {counts.overlaps} overlaps of two, "
         f"{counts.compared} of them compared on tensors, {counts.saturated} steps in saturations, "
         f"{counts.asked} questions to Z3: {inconsistencies}, "
         f"{_counted(len(found.notes), 'note', 'notes')}"
@@ -111,7 +111,7 @@ def redundancy(
     lemmas = [result for result in results if result.lemma]
     shown = sum(result.standing is Standing.REDUNDANT for result in lemmas)
     output.line(
-        f"{len(results)} axioms: {len(offences)} redundant, {len(undecided)} undecided; "
+        f"{_counted(len(results), 'axiom', 'axioms')}: {len(offences)} redundant, {len(undecided)} undecided; "
         f"{shown} of {_counted(len(lemmas), 'lemma', 'lemmas')} shown to follow from the others"
     )
     return NO if offences else UNDECIDED if undecided else 0

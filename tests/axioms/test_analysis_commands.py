@@ -43,7 +43,7 @@ def test_an_inconsistent_axiom_is_exit_1_with_its_chain(
     printed = capsys.readouterr().out
     assert "(x, y), z))  by planted, at input 1\n" in printed
     assert "\n  implicit: every step is well-typed, but types determine a term differently in two" in printed
-    assert printed.splitlines()[-1].startswith("1 axioms: ")
+    assert printed.splitlines()[-1].startswith("1 axiom: ")
     assert run(["axioms", "consistency", "--jobs", "1", "--axiom", "planted", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["consistent"] is False
@@ -75,7 +75,7 @@ def test_a_redundant_axiom_is_exit_1_with_its_proof(
         "    = relu(relu(x))        by relu-idempotent, at input 1\n"
         "    = relu(x)              by relu-idempotent\n"
         "\n"
-        "1 axioms: 1 redundant, 0 undecided; 0 of 0 lemmas shown to follow from the others\n"
+        "1 axiom: 1 redundant, 0 undecided; 0 of 0 lemmas shown to follow from the others\n"
     )
     assert run(["axioms", "redundancy", "--jobs", "1", "--axiom", "planted", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["redundant"] == ["planted"]
@@ -89,7 +89,7 @@ def test_no_redundant_axiom_is_exit_0_and_an_undecided_one_exit_3(
     assert "undecided: planted: the time did not suffice\n" in capsys.readouterr().out
     assert run(["axioms", "redundancy", "--jobs", "1", "--family", "added"]) == 0
     assert capsys.readouterr().out == (
-        "1 axioms: 0 redundant, 0 undecided; 0 of 0 lemmas shown to follow from the others\n"
+        "1 axiom: 0 redundant, 0 undecided; 0 of 0 lemmas shown to follow from the others\n"
     )
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from superopt.equations import format_equation
+from superopt.equations import format_equation, format_term
 from superopt.ir.terms import Equation, Term, Variable, variables
 from verifier.certificate import format_certificate
 from verifier.chain import instantiated
@@ -58,7 +58,12 @@ def falsehood(
             if (other.axiom, frozenset(other.terms), frozenset(other.attributes)) in applied
         )
         chain = (*goal.left, *(replaced(link.term, back) for link in links))
-    kind, reason = classify(interpretation, axioms, needed, chain)
+    by: Mapping[Term, Term] = {old: new for new, old in back.items()}
+
+    def written(term: Term) -> str:
+        return format_term(replaced(interpretation.concrete(term), by))
+
+    kind, reason = classify(interpretation, axioms, needed, chain, written)
     used = tuple(sorted({step.axiom for step in needed}))
     types = ", ".join(f"{new}: {interpretation.types[old]}" for old, new in names.items())
     return Falsehood(kind, format_equation(shown), used, lines, types, differs, reason, found_by)

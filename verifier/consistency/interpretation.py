@@ -8,7 +8,7 @@ through such a term from one that a single typing carries.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -217,10 +217,11 @@ def classify(
     axioms: Mapping[str, Equation],
     steps: Sequence[Step],
     chain: Sequence[Term],
+    written: Callable[[Term], str] = format_term,
 ) -> tuple[Kind, str]:
     """How the steps make the chain's first and last term equal, and in words why it is no more than that.
 
-    ``chain`` lists the terms that the steps pass through, as far as that is known.
+    ``chain`` lists the terms that the steps pass through, as far as that is known; ``written`` names a term.
     """
     typed_steps: list[TypedStep] = []
     for step in steps:
@@ -232,7 +233,7 @@ def classify(
         return Kind.TYPED, "every step is well-typed and its condition holds"
     several = next((term for term in chain if interpretation.has_several_types(term)), None)
     if several is not None:
-        return Kind.SHAPELESS, f"{format_term(several)} has several types, and the steps need two of them"
+        return Kind.SHAPELESS, f"{written(several)} has several types, and the steps need two of them"
     return Kind.IMPLICIT, "every step is well-typed, but types determine a term differently in two steps"
 
 
