@@ -1,10 +1,13 @@
-"""When a symbolic size is certainly positive, given sizes that are."""
+"""What symbols for sizes leave open: whether a size is positive, whether an operator is well-typed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from superopt.ir.dimensions import Dimension, SymbolicDimension
+from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension
+from superopt.ir.types import TensorType
+from superopt.ops.base import Operator
+from superopt.ops.convolution import Conv, Enlarge
 
 _DEPTH = 3
 
@@ -13,7 +16,9 @@ class PositiveSizes:
     """Sizes known to be positive: those of a rule's own terms, and what sums and products make of them."""
 
     def __init__(self, sizes: Iterable[Dimension]) -> None:
-        self._known = frozenset(size for size in sizes if isinstance(size, SymbolicDimension))
+        symbolic = [size for size in sizes if isinstance(size, SymbolicDimension)]
+        implied = [size for each in symbolic if isinstance(size := _inside_floor(each), SymbolicDimension)]
+        self._known = frozenset((*symbolic, *implied))
         self._ordered = sorted(self._known, key=str)
         self._found: dict[SymbolicDimension, bool] = {}
 
@@ -56,6 +61,18 @@ class PositiveSizes:
         )
 
 
+def _inside_floor(size: SymbolicDimension) -> Dimension | None:
+    """What is positive too when ``floor(p / d) + c`` is: ``p + d * (c - 1) + 1``; None for other sizes."""
+    shift = sum(coefficient for monomial, coefficient in size.terms if not monomial)
+    rest = [(monomial, coefficient) for monomial, coefficient in size.terms if monomial]
+    if len(rest) != 1 or rest[0][1] != 1 or len(rest[0][0]) != 1:
+        return None
+    (atom,) = rest[0][0]
+    if not isinstance(atom, FloorDivision) or not isinstance(atom.denominator, int) or atom.denominator < 1:
+        return None
+    return atom.numerator + atom.denominator * (shift - 1) + 1
+
+
 def _is_monomial(size: Dimension) -> bool:
     return size == 1 or (
         isinstance(size, SymbolicDimension)
@@ -65,4 +82,21 @@ def _is_monomial(size: Dimension) -> bool:
     )
 
 
-__all__ = ["PositiveSizes"]
+def undecided(operator: Operator, types: tuple[TensorType, ...]) -> bool:
+    """Whether ``infer``, which accepted these inputs, may refuse them once their sizes are numbers.
+
+    It cannot see that a kernel is odd or smaller than another, nor that outputs divide into groups.
+    """
+    if isinstance(operator, Enlarge | Conv) and _are_symbolic(types[-1].shape[2:]):
+        return True
+    if not isinstance(operator, Conv):
+        return False
+    groups, outputs = operator.groups(*types), types[1].shape[0]
+    return outputs // groups * groups != outputs
+
+
+def _are_symbolic(shape: tuple[Dimension, ...]) -> bool:
+    return any(isinstance(size, SymbolicDimension) for size in shape)
+
+
+__all__ = ["PositiveSizes", "undecided"]

@@ -35,7 +35,7 @@ from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.certificate import Certificate, Link
 from verifier.instances import Instance
-from verifier.positivity import PositiveSizes
+from verifier.positivity import PositiveSizes, undecided
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +119,10 @@ class _Replayer:
         self._own = {_filled(term, {}, self._values): instance.typing.types[term] for term in terms}
         self._fixed = frozenset[str]().union(*(type_.symbols for type_ in self._own.values()))
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
+        self._typed = {
+            (operator, tuple(instance.typing.types[child] for child in term.inputs))
+            for term, operator in instance.typing.operators.items()
+        }
         _require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
         for condition in goal.conditions:
             met = holds(condition, instance.types, instance.attributes)
@@ -246,14 +250,21 @@ class _Replayer:
         node = self._nodes.get(key)
         if node is None:
             types = tuple(part.type for part in inputs)
-            outputs = (self._instance.types.get(head),) if isinstance(head, str) else head.infer(*types)
-            (type_,) = outputs
+            type_ = self._instance.types.get(head) if isinstance(head, str) else _only(head.infer(*types))
             if type_ is None:
-                raise IllTypedError(f"there is no variable {head}")
+                what = f"variable {head}" if isinstance(head, str) else f"one tensor that is a {head.name}"
+                raise IllTypedError(f"there is no {what}")
             if not all(map(self._sizes.is_positive, (*type_.shape, *_halves(head, types)))):
                 raise IllTypedError(f"{type_} may be empty")
+            if not isinstance(head, str) and (head, types) not in self._typed and undecided(head, types):
+                raise IllTypedError(f"{head.name} may be ill-typed, depending on sizes")
             node = self._nodes[key] = _Resolved(head, inputs, type_)
         return node
+
+
+def _only(types: tuple[TensorType, ...]) -> TensorType | None:
+    """The type of an operator with one output: terms are of no other."""
+    return types[0] if len(types) == 1 else None
 
 
 def _sides(axiom: Equation, link: Link) -> tuple[Term, Term]:

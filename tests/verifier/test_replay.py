@@ -13,11 +13,14 @@ from superopt.equations import parse_equation, parse_term
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.ir.types import ElementType, TensorType
+from superopt.ops.activation import Relu
+from superopt.ops.base import Operator
+from superopt.ops.convolution import Conv, Enlarge
 from superopt.rewriting.typing import infer_terms, type_equation
 from verifier.certificate import Certificate, Link
 from verifier.explanation import explain
 from verifier.instances import Instance
-from verifier.positivity import PositiveSizes
+from verifier.positivity import PositiveSizes, undecided
 from verifier.prove import prove
 from verifier.refute import Effort, refute
 from verifier.replay import replay
@@ -350,11 +353,15 @@ def test_where_a_replay_ends_is_said() -> None:
         ("m//2+1", True),
         ("n-1", False),
         ("1-n", False),
+        ("m-1", True),
+        ("m-2", False),
+        ("w-2", True),
+        ("w-3", False),
     ],
 )
 def test_positive_sizes(size: int | str, positive: object) -> None:
-    """Known are n, m, h, h - 2, g * c and floor(m / 2)."""
-    n, m, h, g, c, free = map(symbol, ("n", "m", "h", "g", "c", "free"))
+    """Known are n, m, h, h - 2, g * c, floor(m / 2) and what a window of 3 at stride 2 leaves of w."""
+    n, m, h, g, c, w, free = map(symbol, ("n", "m", "h", "g", "c", "w", "free"))
     written: dict[str, Dimension] = {
         "n": n,
         "free": free,
@@ -376,6 +383,52 @@ def test_positive_sizes(size: int | str, positive: object) -> None:
         "m//2+1": m // 2 + 1,
         "n-1": n - 1,
         "1-n": 1 - n,
+        "m-1": m - 1,
+        "m-2": m - 2,
+        "w-2": w - 2,
+        "w-3": w - 3,
     }
-    known = PositiveSizes([n, m, h, h - 2, g * c, m // 2, 7])
+    known = PositiveSizes([n, m, h, h - 2, g * c, m // 2, (w - 3) // 2 + 1, 7])
     assert known.is_positive(written[size] if isinstance(size, str) else size) is positive
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes_of_inputs", "open_to_sizes"),
+    [
+        (Conv(padding="same"), {"x": ("n", "c", "h", "w"), "y": ("o", "c", 3, 3)}, False),
+        (Conv(padding="same"), {"x": ("n", "c", "h", "w"), "y": ("o", "c", "k", 3)}, True),
+        (Conv(), {"x": ("n", 4, "h", "w"), "y": ("o", 2, 1, 1)}, True),
+        (Conv(), {"x": ("n", 4, "h", "w"), "y": (6, 2, 1, 1)}, False),
+        (Enlarge((5, 5)), {"y": ("o", "c", 3, 3)}, False),
+        (Enlarge((5, 5)), {"y": ("o", "c", "k", "k")}, True),
+        (Relu(), {"y": ("k",)}, False),
+    ],
+)
+def test_what_symbols_leave_undecided(
+    operator: Operator, shapes_of_inputs: dict[str, tuple[int | str, ...]], open_to_sizes: object
+) -> None:
+    """``infer`` accepts all of these; three outputs in two groups, or an even kernel, it would not."""
+    types = tuple(shapes(**shapes_of_inputs).values())
+    assert operator.infer(*types)
+    assert undecided(operator, types) is open_to_sizes
+
+
+def test_a_term_that_sizes_may_make_ill_typed_is_no_step() -> None:
+    """That two groups divide the outputs is assumed of the rule's own convolutions, not of others."""
+    axioms = "in: relu(z) = tanh(add(z, conv(x, y)))\nout: tanh(add(z, conv(x, y))) = sigmoid(z)"
+    steps = (step("in", x="x", y="y", z="z"), step("out", x="x", y="y", z="z"))
+    goal, other = "(relu(z), relu(x), relu(y), {}) = (sigmoid(z), relu(x), relu(y), {})", "tanh(y)"
+    sizes: dict[str, tuple[int | str, ...]] = {
+        "x": ("n", 4, "h", "w"),
+        "y": ("o", 2, 1, 1),
+        "z": ("n", "o", "h", "w"),
+    }
+    said = replayed(axioms, goal.format(other, other), *steps, **sizes)
+    assert said.startswith("output 0, link 1 (in): conv may be ill-typed, depending on sizes (under ")
+    assert replayed(axioms, goal.format("conv(x, y)", "conv(x, y)"), *steps, **sizes) == ""
+    assert (
+        replayed(
+            axioms, goal.format(other, other), *steps, **sizes | {"y": (6, 2, 1, 1), "z": ("n", 6, "h", "w")}
+        )
+        == ""
+    )
