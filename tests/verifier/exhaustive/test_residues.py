@@ -1,4 +1,4 @@
-"""Residues are the numbers modulo a prime; inverses, roots and exponentials come from tables that are right."""
+"""Residues are the numbers modulo a prime; inverses, roots and exponentials are looked up rightly."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def test_residues_are_the_exact_values_modulo_the_prime(text: str) -> None:
 
 
 def _residues(array: np.ndarray) -> Residues:
-    return Residues(
-        _modulo(array, MODULUS), _modulo(array, EXPONENT_MODULUS), np.asarray(array, np.float64)
-    )
+    return Residues(_modulo(array, MODULUS), _modulo(array, EXPONENT_MODULUS), np.asarray(array, np.float64))
 
 
 def _modulo(array: np.ndarray, modulus: int) -> np.ndarray:
