@@ -102,6 +102,7 @@ class ProofDocument(BaseModel):
     counterexample: str | None
     reason: str
     grade: str = Field(description="`replayed` when the certificate was, for all sizes; else `sampled`.")
+    confirmed_by: str = Field(description="Another prover that derives the rule from the axioms used.")
     certificate: dict[str, object] | None
 
     @classmethod
@@ -120,6 +121,7 @@ class ProofDocument(BaseModel):
             counterexample=proof.counterexample,
             reason=proof.reason,
             grade=proof.grade,
+            confirmed_by=proof.confirmed_by,
             certificate=None if proof.certificate is None else dict(proof.certificate),
         )
 
@@ -178,6 +180,7 @@ class ProofAnswer(BaseModel):
     counterexample: str | None
     reason: str
     grade: str
+    confirmed_by: str
     certificate: dict[str, object] | None
     known: RuleStatus | None
 

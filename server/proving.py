@@ -23,5 +23,6 @@ def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]
         "counterexample": proof.counterexample,
         "reason": proof.reason,
         "grade": proof.grade,
+        "confirmed_by": proof.confirmed_by,
         "certificate": proof.certificate,
     }

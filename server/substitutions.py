@@ -121,5 +121,6 @@ def _unproved(reason: str) -> JsonObject:
         "counterexample": None,
         "reason": reason,
         "grade": "",
+        "confirmed_by": "",
         "certificate": None,
     }

@@ -123,6 +123,7 @@ def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -
         counterexample=verdict.counterexample,
         reason=verdict.reason,
         grade=str(verdict.grade or ""),
+        confirmed_by=verdict.confirmed_by,
         certificate=None
         if verdict.certificate is None
         else stored_certificate(equation, verdict.certificate),

@@ -4,7 +4,7 @@ A line: ``{"schema":1,"id","equation","operators_source","operators_target","sta
 operators are named once per occurrence; ``proof`` is null for a candidate, else
 ``{"verdict","prover","version",
 "axioms_used","axioms_hash","operators_hash","verifier_hash","milliseconds","validated_shapes",
-"counterexample","reason","grade","certificate"}``, of which the last two may be missing.
+"counterexample","reason","grade","confirmed_by","certificate"}``, of which the last three may be missing.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def proof_object(proof: Proof) -> JsonObject:
         "counterexample": proof.counterexample,
         "reason": proof.reason,
         "grade": proof.grade,
+        "confirmed_by": proof.confirmed_by,
         "certificate": proof.certificate,
     }
 
@@ -150,6 +151,7 @@ def _proof(content: JsonObject, where: str) -> Proof:
         counterexample=counterexample,
         reason=_text(content, "reason", where),
         grade=_text({"grade": "", **content}, "grade", where),
+        confirmed_by=_text({"confirmed_by": "", **content}, "confirmed_by", where),
         certificate=None if certificate is None else _object(certificate, f"{where}: certificate"),
     )
 

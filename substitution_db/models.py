@@ -137,6 +137,7 @@ class ProofRow(Base):
     counterexample: Mapped[str | None] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
     grade: Mapped[str | None] = mapped_column(String(16))
+    confirmed_by: Mapped[str | None] = mapped_column(String(64))
     certificate: Mapped[JsonObject | None] = mapped_column(JSON(none_as_null=True))
     proved_at: Mapped[datetime]
 

@@ -76,6 +76,7 @@ class Proof:
     """A verdict on a rule and what it rests on.
 
     ``grade`` says what a proof is worth (``verifier.certificate.Grade``; empty for one recorded without).
+    ``confirmed_by`` is another prover, with its version, that derives the rule from the axioms used.
     ``certificate`` is a certificate in JSON with the equation, as it was spelled, that it proves.
     """
 
@@ -89,6 +90,7 @@ class Proof:
     counterexample: str | None
     reason: str
     grade: str = ""
+    confirmed_by: str = ""
     certificate: JsonObject | None = field(default=None, hash=False)
 
 

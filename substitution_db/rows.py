@@ -109,6 +109,7 @@ def proof_of(row: ProofRow) -> Proof:
         counterexample=row.counterexample,
         reason=row.reason,
         grade=row.grade or "",
+        confirmed_by=row.confirmed_by or "",
         certificate=row.certificate,
     )
 
@@ -129,6 +130,7 @@ def proof_values(rule: str, proof: Proof, time: datetime) -> dict[str, object]:
         "counterexample": proof.counterexample,
         "reason": proof.reason,
         "grade": proof.grade or None,
+        "confirmed_by": proof.confirmed_by or None,
         "certificate": proof.certificate,
         "proved_at": time,
     }

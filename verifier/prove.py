@@ -1,9 +1,9 @@
-"""Proof from the axioms: Z3 finds the steps, the chain checker types them under instances of the rule.
+"""Proof from the axioms: a solver finds the steps, the chain checker types them under instances of the rule.
 
 The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
-that these axioms lead to, then a short search that may invent terms. A conditional axiom takes part like any
-other; a step where its condition does not hold is struck out, and if the rest does not suffice the axioms of
-the steps struck out are left aside and the search starts again.
+that these axioms lead to, then short searches that may invent terms: cvc5's, then Z3's. A conditional axiom
+takes part like any other; a step where its condition does not hold is struck out, and if the rest does not
+suffice the axioms of the steps struck out are left aside and the search starts again.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -11,36 +11,55 @@ the steps struck out are left aside and the search starts again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import z3
 
 from superopt.ir.terms import Equation
+from verifier import cvc5_prover, solver
 from verifier.chain import ChainChecker, instantiated
 from verifier.instances import Instance
 from verifier.smtlib import relevant
-from verifier.solver import Limits, Step, Strategy, ask, core
+from verifier.solver import Answer, Limits, Step, Strategy, core
 
 PROVER = "z3"
 ILL_TYPED = "no well-typed chain"
-_ATTEMPTS = (
-    (0, Strategy.PATTERNS, 1_000_000),
-    (1, Strategy.PATTERNS, 2_000_000),
-    (2, Strategy.PATTERNS, 4_000_000),
-    (1, Strategy.MODELS, 2_000_000),
+Question = Callable[[Equation, Sequence[Equation], Limits], Answer]
+
+
+def _patterns(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> Answer:
+    return solver.ask(goal, axioms, Strategy.PATTERNS, limits)
+
+
+def _models(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> Answer:
+    return solver.ask(goal, axioms, Strategy.MODELS, limits)
+
+
+def _enumeration(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> Answer:
+    return cvc5_prover.ask(goal, axioms, cvc5_prover.Search.ENUMERATION, limits)
+
+
+_ATTEMPTS: Sequence[tuple[int, Question, str, int]] = (
+    (0, _patterns, PROVER, 1_000_000),
+    (1, _patterns, PROVER, 2_000_000),
+    (2, _patterns, PROVER, 4_000_000),
+    (1, _enumeration, cvc5_prover.PROVER, 4_000_000),
+    (1, _models, PROVER, 2_000_000),
 )
-"""How far from the goal's operators axioms may lead, how they are used, and Z3's resources: a search that
-succeeds takes a tenth of them, one that diverges would take any.
+"""How far from the goal's operators axioms may lead, how they are used, by whom, and the resources in Z3's
+unit: a search that succeeds takes a tenth of them, one that diverges would take any.
 """
 
+CONFIRMATION = Limits(resources=1_000_000)
 _RESTARTS = 3
 _REPAIRS = 12
 
 
 @dataclass(frozen=True)
 class Proof:
-    """``steps`` are the instances of axioms that connect the sides; ``reason`` says why there is no proof.
+    """``steps`` are the instances of axioms that connect the sides, found by ``prover``; ``reason`` says why
+    there is no proof.
 
     ``found`` says whether the solver had one, be it well-typed or not.
     """
@@ -50,6 +69,7 @@ class Proof:
     steps: tuple[Step, ...]
     reason: str
     milliseconds: float
+    prover: str = PROVER
 
     @property
     def axioms_used(self) -> tuple[str, ...]:
@@ -57,9 +77,19 @@ class Proof:
         return tuple(sorted({step.axiom for step in self.steps}))
 
 
-def prover_version() -> str:
-    """The version of Z3."""
-    return z3.get_version_string()
+def prover_version(prover: str) -> str:
+    """The version of the prover of that name."""
+    return cvc5_prover.prover_version() if prover == cvc5_prover.PROVER else z3.get_version_string()
+
+
+def confirmation(goal: Equation, axioms: Sequence[Equation], prover: str) -> str:
+    """Another prover than the one named, with its version, that derives the goal from the axioms, else ""."""
+    if prover != cvc5_prover.PROVER:
+        other, confirmed = cvc5_prover.PROVER, cvc5_prover.confirms(goal, axioms)
+    else:
+        other = PROVER
+        confirmed = any(question(goal, axioms, CONFIRMATION).proved for question in (_patterns, _models))
+    return f"{other} {prover_version(other)}" if confirmed else ""
 
 
 def prove(
@@ -80,15 +110,21 @@ def prove(
         return Proof(proved=True, found=True, steps=(), reason="", milliseconds=0.0)
     reason, found = "no instance to check a proof under", False
     previous: tuple[Equation, ...] = ()
-    for rounds, strategy, resources in _ATTEMPTS if instances else ():
+    for rounds, question, prover, resources in _ATTEMPTS if instances else ():
         usable = relevant(axioms, goal, rounds)
-        if strategy is Strategy.PATTERNS and usable == previous:
+        if question is _patterns and usable == previous:
             continue
         previous = usable
         own = replace(limits, resources=min(limits.resources, resources))
-        steps, why = _search(goal, usable, (instances, further), strategy, own)
+        try:
+            steps, why = _search(goal, usable, (instances, further), question, own)
+        except z3.Z3Exception as error:
+            steps, why = None, f"the solver failed: {error}"
         if steps is not None:
-            return Proof(proved=True, found=True, steps=steps, reason="", milliseconds=_since(start))
+            milliseconds = _since(start)
+            return Proof(
+                proved=True, found=True, steps=steps, reason="", milliseconds=milliseconds, prover=prover
+            )
         reason = reason if found else why
         found = found or why.startswith(ILL_TYPED)
     return Proof(proved=False, found=found, steps=(), reason=reason, milliseconds=_since(start))
@@ -98,14 +134,14 @@ def _search(
     goal: Equation,
     axioms: Sequence[Equation],
     instances: tuple[Sequence[Instance], Sequence[Instance]],
-    strategy: Strategy,
+    question: Question,
     limits: Limits,
 ) -> tuple[tuple[Step, ...] | None, str]:
     left_aside: set[str] = set()
     reason = ""
     for _ in range(_RESTARTS):
         usable = [axiom for axiom in axioms if axiom.name not in left_aside]
-        answer = ask(goal, usable, strategy, limits)
+        answer = question(goal, usable, limits)
         if not answer.proved:
             return None, reason or answer.reason
         steps, culprits = _checked(

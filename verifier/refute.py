@@ -19,6 +19,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
+from verifier.enumeration import enumerated
 from verifier.instances import Instance, InstanceSampler
 from verifier.seeds import seed_of
 
@@ -28,13 +29,16 @@ _WINDOWS = frozenset(("conv", "avgpool", "maxpool", "enlarge"))
 
 @dataclass(frozen=True)
 class Effort:
-    """How many schemes (ranks and attribute values), how many sizes for each, how many instances in all;
-    ``stack`` inputs at once. Twice as many for equations with attribute variables or windows.
+    """How many schemes (ranks and attribute values), how many sizes for each, how many instances in all, and
+    how many more by trying small shapes; twice as many of the former for attribute variables and windows.
+
+    ``stack`` inputs are evaluated at once.
     """
 
     schemes: int = 24
     per_scheme: int = 3
     instances: int = 48
+    enumerated: int = 24
     stack: int = 3
 
 
@@ -68,7 +72,8 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
     suspicious: str | None = None
     more = 2 if _has_many_cases(equation) else 1
     instances = sampler.instances(effort.schemes * more, effort.per_scheme)
-    for instance in itertools.islice(instances, effort.instances * more):
+    tried = itertools.islice(instances, effort.instances * more)
+    for instance in itertools.chain(tried, enumerated(equation, seed_of(equation, seed), effort.enumerated)):
         difference = difference_of_types(equation, instance)
         if difference is None:
             difference, doubt = _difference_of_values(equation, instance, generator, effort.stack)

@@ -29,12 +29,14 @@ class Strategy(enum.StrEnum):
 @dataclass(frozen=True)
 class Limits:
     """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second; the
-    time is for when the machine is far too slow.
+    time is for when the machine is far too slow. Matching can go on for minutes without asking for either,
+    so the instances of axioms are limited as well.
     """
 
     milliseconds: int = 20_000
     resources: int = 12_000_000
     megabytes: int = 1500
+    instances: int = 20_000
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _run(
         timeout=limits.milliseconds,
         rlimit=limits.resources,
         max_memory=limits.megabytes,
+        **{"qi.max_instances": limits.instances},
     )
     reader = _Reader(axioms, vocabulary)
     solver.from_string(text)

@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 
+import z3
+
 from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
@@ -17,7 +19,7 @@ from verifier.explanation import explain
 from verifier.hashes import operators_hash, verifier_hash
 from verifier.instances import Instance, InstanceSampler
 from verifier.pool import Progress, judge_all
-from verifier.prove import PROVER, Proof, prove, prover_version
+from verifier.prove import Proof, confirmation, prove, prover_version
 from verifier.refute import Effort, Refutation, refute_on
 from verifier.replay import replay
 from verifier.seeds import seed_of
@@ -47,11 +49,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer and what it rests on; hashes are of what the proof used, and empty without a proof."""
+    """The answer and what it rests on; hashes are of what the proof used, and empty without a proof.
+
+    ``confirmed_by`` is a second prover, with its version, that derives the rule from the axioms used.
+    """
 
     status: Status
     prover: str = ""
     version: str = ""
+    confirmed_by: str = ""
     grade: Grade | None = None
     certificate: Certificate | None = None
     axioms_used: tuple[str, ...] = ()
@@ -73,7 +79,7 @@ def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
     options = options or Options()
     try:
         return _verify(equation, axioms, options)
-    except (SuperoptError, RecursionError, MemoryError, ArithmeticError) as error:
+    except (SuperoptError, RecursionError, MemoryError, ArithmeticError, z3.Z3Exception) as error:
         return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
 
 
@@ -139,7 +145,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
-    return _verified(proof, certificate, axioms, validation.validated)
+    return _verified(equation, proof, certificate, axioms, validation.validated)
 
 
 def _proof(
@@ -201,13 +207,18 @@ def _doubt(refutation: Refutation, options: Options) -> str:
 
 
 def _verified(
-    proof: Proof, certificate: Certificate | None, axioms: AxiomSet, validated: tuple[str, ...]
+    equation: Equation,
+    proof: Proof,
+    certificate: Certificate | None,
+    axioms: AxiomSet,
+    validated: tuple[str, ...],
 ) -> Verdict:
     axioms_used = certificate.axioms_used if certificate else proof.axioms_used
     return Verdict(
         Status.VERIFIED,
-        prover=PROVER,
-        version=prover_version(),
+        prover=proof.prover,
+        version=prover_version(proof.prover),
+        confirmed_by=confirmation(equation, [axioms.by_name[name] for name in axioms_used], proof.prover),
         grade=Grade.REPLAYED if certificate else Grade.SAMPLED,
         certificate=certificate,
         axioms_used=axioms_used,

@@ -19,6 +19,7 @@ from superopt.ir import Equation
 from verifier import Status, Verdict, verify
 from verifier.certificate import certificate_object, format_certificate
 from verifier.condition_inference import Conditional, infer_condition
+from verifier.pool import Allowance, judge_alone
 
 NO = 1
 UNDECIDED = 3
@@ -32,6 +33,9 @@ def register(app: typer.Typer) -> None:
 
 def prove(
     equation: Annotated[str, typer.Argument(metavar='"LHS => RHS"', help="The rule to prove.")],
+    seconds: Annotated[
+        float, typer.Option("--timeout", min=0.001, help="Seconds after which it is unproved.")
+    ] = 300.0,
     as_json: JsonOption = False,
 ) -> int:
     """Prove one rule: exit 0 proved, with the chain of axioms; 1 refuted, with a counterexample and the
@@ -39,8 +43,7 @@ def prove(
     """
     output = Output(as_json)
     parsed = parse_equation(equation)
-    verdict = verify(parsed, load_axioms())
-    conditional = infer_condition(parsed, load_axioms()) if verdict.status is Status.REFUTED else None
+    verdict, conditional = judge_alone(_judged, parsed, lost=_lost, allowance=Allowance(seconds=seconds))
     output.document(_verdict_document(parsed, verdict, conditional))
     output.line(format_equation(parsed))
     match verdict.status:
@@ -57,6 +60,16 @@ def prove(
             return UNDECIDED
 
 
+def _judged(equation: Equation) -> tuple[Verdict, Conditional | None]:
+    verdict = verify(equation, load_axioms())
+    refuted = verdict.status is Status.REFUTED
+    return verdict, infer_condition(equation, load_axioms()) if refuted else None
+
+
+def _lost(_: Equation, reason: str) -> tuple[Verdict, Conditional | None]:
+    return Verdict(Status.UNPROVED, reason=reason), None
+
+
 def _verdict_document(
     equation: Equation, verdict: Verdict, conditional: Conditional | None
 ) -> dict[str, object]:
@@ -66,6 +79,7 @@ def _verdict_document(
         "prover": verdict.prover,
         "version": verdict.version,
         "grade": verdict.grade,
+        "confirmed_by": verdict.confirmed_by,
         "certificate": certificate_object(verdict.certificate) if verdict.certificate else None,
         "axioms_used": list(verdict.axioms_used),
         "milliseconds": verdict.milliseconds,
@@ -96,6 +110,8 @@ def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
         output.line(format_certificate(equation, verdict.certificate))
     else:
         output.line(f"proved in {found}; checked for the sizes that were tried")
+    if verdict.confirmed_by:
+        output.line(f"\nconfirmed by {verdict.confirmed_by}")
     output.line("\naxioms used:")
     print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
     output.line(f"\nvalidated on: {'; '.join(verdict.validated_shapes)}")

@@ -55,6 +55,7 @@ def _facts(proof: Proof) -> dict[str, object]:
     facts: dict[str, object] = {
         "prover": f"{proof.prover} {proof.version}, {proof.milliseconds:.0f} ms" if proof.prover else "",
         "grade": next((said for grade, said in _GRADES.items() if grade == proof.grade), proof.grade),
+        "confirmed by": proof.confirmed_by,
         "validated on": "; ".join(proof.validated_shapes),
         "counterexample": proof.counterexample,
         "reason": proof.reason,

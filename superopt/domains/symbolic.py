@@ -56,7 +56,7 @@ class SymbolicDomain(ObjectDomain):
         zero = z3.RealVal(0, self._context)
         for index in np.ndindex(first.shape):
             a, b = self._real(first[index]), self._real(second[index])
-            excess = self._normal(_number(a - b))
+            excess = self._named(_number(a - b))
             result[index] = b + z3.If(excess >= 0, excess, zero)
         return result
 
@@ -86,9 +86,10 @@ class SymbolicDomain(ObjectDomain):
         return result
 
     def _named(self, value: object) -> z3.ArithRef:
-        """A product or a sum by a name of its own, the same for the same polynomial."""
+        """A polynomial with products by a name of its own, the same for the same polynomial."""
         polynomial = self._normal(value)
-        if not (z3.is_mul(polynomial) or z3.is_add(polynomial)):
+        parts = cast("list[z3.ExprRef]", polynomial.children())
+        if not any(map(_is_product, (polynomial, *parts))):
             return polynomial
         key = polynomial.get_id()
         if key not in self._names:
@@ -104,6 +105,13 @@ class SymbolicDomain(ObjectDomain):
     def _real(self, value: object) -> z3.ArithRef:
         """An empty sum is a plain integer."""
         return value if isinstance(value, z3.ArithRef) else z3.RealVal(value, self._context)
+
+
+def _is_product(expression: z3.ExprRef) -> bool:
+    if not z3.is_mul(expression):
+        return False
+    parts = cast("list[z3.ExprRef]", expression.children())
+    return sum(not z3.is_rational_value(part) for part in parts) > 1
 
 
 def _number(expression: object) -> z3.ArithRef:

@@ -8,6 +8,8 @@ from axioms import axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.terms import Application, AttributeVariable, Equation, Variable
 from tests.verifier.rules import RIGHT
+from verifier import Status, verify
+from verifier.certificate import Grade
 from verifier.chain import instantiated
 from verifier.cvc5_prover import Search, ask, confirms, prover_version
 from verifier.explanation import explain
@@ -128,6 +130,16 @@ def test_names_of_attributes_and_tensors_are_kept_apart() -> None:
     answer = ask(goal, load_axioms().equations, Search.PATTERNS, LIMITS)
     assert answer.proved
     assert [dict(step.terms) for step in answer.steps if step.terms] == [{"x": conv}]
+
+
+def test_what_only_it_finds_in_time_is_verified_with_its_name() -> None:
+    text = (
+        "conv[stride=s, padding=p, dilation=d, activation=c](add(x, add(x, x)), y)"
+        " <=> conv[stride=s, padding=p, dilation=d, activation=c](x, add(y, add(y, y)))"
+    )
+    verdict = verify(parse_equation(text), load_axioms())
+    assert (verdict.status, verdict.grade) == (Status.VERIFIED, Grade.REPLAYED), verdict.reason
+    assert (verdict.prover, verdict.version) == ("cvc5", prover_version())
 
 
 def test_the_version_is_a_number() -> None:

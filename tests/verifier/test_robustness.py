@@ -132,6 +132,11 @@ def test_a_process_at_its_limit_is_unproved(allowance: Allowance, reason: str) -
     assert verdict.reason.startswith(reason)
 
 
+def test_prove_ends_with_its_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prove", "--timeout", "0.001", RIGHT]) == 3
+    assert "unproved: took longer than 0.001 s" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
