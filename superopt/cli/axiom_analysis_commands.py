@@ -110,9 +110,10 @@ def redundancy(
         _print_redundancy(result, output, with_proof=proofs or result.is_offence)
     lemmas = [result for result in results if result.lemma]
     shown = sum(result.standing is Standing.REDUNDANT for result in lemmas)
+    in_all, of_lemmas = _counted(len(results), "axiom", "axioms"), _counted(len(lemmas), "lemma", "lemmas")
     output.line(
-        f"{_counted(len(results), 'axiom', 'axioms')}: {len(offences)} redundant, {len(undecided)} undecided; "
-        f"{shown} of {_counted(len(lemmas), 'lemma', 'lemmas')} shown to follow from the others"
+        f"{in_all}: {len(offences)} redundant, {len(undecided)} undecided; "
+        f"{shown} of {of_lemmas} shown to follow from the others"
     )
     return NO if offences else UNDECIDED if undecided else 0
 
