@@ -31,6 +31,7 @@ from superopt.ops.base import OPERATORS, attributes_of
 from superopt.ops.terms import application
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
+from verifier.concrete import substituted
 from verifier.requirements import impose, solve_rounded
 
 RANKS = (2, 4, 3, 1, 0, 5)
@@ -304,7 +305,8 @@ class SchemeSearch:
         if typing is None:
             return None
         solved = {name: type_.substitute(typing.assignment) for name, type_ in imposed.items()}
-        return Scheme(solved, state.attributes, typing)
+        attributes = {name: substituted(value, typing.assignment) for name, value in state.attributes.items()}
+        return Scheme(solved, attributes, typing)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from verifier.seeds import seed_of
 from verifier.solver import Limits
 
 SMALL_ELEMENTS = 40
+LARGER_ELEMENTS = 200
 SCHEMES = 24
 LIMITS = Limits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
@@ -49,7 +50,8 @@ def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
     equation = sampler.equation
     validated: list[str] = []
     undecided: str | None = None
-    for instance in small_instances(sampler, instances):
+    small = tuple(small_instances(sampler, instances)) or small_instances(sampler, 1, LARGER_ELEMENTS)
+    for instance in small:
         outcome = check_symbolically(equation, instance)
         if outcome == "equal":
             validated.append(str(instance))
@@ -60,13 +62,15 @@ def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
     return Validation(tuple(validated), undecided)
 
 
-def small_instances(sampler: InstanceSampler, count: int) -> Iterator[Instance]:
+def small_instances(
+    sampler: InstanceSampler, count: int, largest: int = SMALL_ELEMENTS
+) -> Iterator[Instance]:
     """Up to ``count`` instances with few elements, those with different ranks and attributes first."""
     if count <= 0:
         return
     seen: set[object] = set()
     spare: list[Instance] = []
-    for instance in sampler.instances(SCHEMES, 1, largest=SMALL_ELEMENTS):
+    for instance in sampler.instances(SCHEMES, 1, largest):
         if all(type_.elements == 1 for type_ in instance.types.values()) and any(
             type_.rank for type_ in instance.types.values()
         ):
