@@ -121,10 +121,9 @@ class BoundedInstances:
             name for term in windowed for child in term.inputs[1:] for name in variables(child)
         )
         self._images = frozenset(self._names) - self._kernels if windowed else frozenset[str]()
-        declared = self._declared()
-        ranked = [_Node(_State({**declared, **types}, {})) for types in self._ranked(declared)]
-        self._root: _Node | None = _Node(_State(declared, {}), {}, ranked) if ranked else None
+        self._root: _Node | None = _Node(_State(self._declared(), {}))
         self._seen: set[object] = set()
+        self._variables_of = {term: frozenset(variables(term)) for term in self._applications}
         self._skeletons = {term: _skeleton(term) for term in self._applications}
 
     @property
@@ -177,6 +176,9 @@ class BoundedInstances:
 
     def _choices(self, state: _State) -> Sequence[_Node]:
         """What the next open decision can be; empty when nothing is open or nothing fits."""
+        for name in self._names:
+            if name not in state.types:
+                return self._with_rank(state, name)
         while state.typed < len(self._applications):
             decided = self._type_next(state)
             if not isinstance(decided, _State):
@@ -225,28 +227,17 @@ class BoundedInstances:
         skeleton = self._skeletons[term]
         return skeleton.typed(state).types[skeleton.term]
 
-    def _ranked(self, declared: Mapping[str, TensorType]) -> Iterator[dict[str, TensorType]]:
-        """Types without sizes for the other variables, of all ranks that no operator refuses."""
-        order = [name for name in self._names if name not in declared]
-        terms = [(term, frozenset(variables(term))) for term in self._applications]
-
-        def extended(types: dict[str, TensorType], position: int) -> Iterator[dict[str, TensorType]]:
-            if position == len(order):
-                yield types
-                return
-            name = order[position]
-            for rank in RANKS:
-                shape = tuple(symbol(f"{name}.{axis}") for axis in range(rank))
-                wider = {**types, name: TensorType(ElementType.FLOAT, shape)}
-                known = declared.keys() | wider.keys()
-                if all(
-                    self._ranks_fit(term, {**declared, **wider})
-                    for term, own in terms
-                    if name in own and own <= known
-                ):
-                    yield from extended(wider, position + 1)
-
-        return extended({}, 0)
+    def _with_rank(self, state: _State, name: str) -> Sequence[_Node]:
+        """The variable without sizes, of all ranks that no operator refuses for the ranks chosen before."""
+        known = state.types.keys() | {name}
+        decided = [term for term, own in self._variables_of.items() if name in own and own <= known]
+        found: list[_Node] = []
+        for rank in RANKS:
+            shape = tuple(symbol(f"{name}.{axis}") for axis in range(rank))
+            types = {**state.types, name: TensorType(ElementType.FLOAT, shape)}
+            if all(self._ranks_fit(term, types) for term in decided):
+                found.append(_Node(replace(state, types=types)))
+        return found
 
     def _ranks_fit(self, term: Application, types: Mapping[str, TensorType]) -> bool:
         """Whether some values of attributes make the term well-typed, but for sizes."""

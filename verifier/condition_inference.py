@@ -55,7 +55,7 @@ class InferenceOptions:
     further: int = 100
     rounds: int = 6
     verdicts: int = 4
-    seconds: float = 5.0
+    seconds: float = 8.0
     verification: Options = field(default_factory=lambda: Options(limits=Limits(resources=1_500_000)))
 
 
@@ -229,8 +229,8 @@ class _Inference:
         return Conditional(form, conditions, verdict, self._exact(conditions), len(self._places))
 
     def _weakened(self, found: Conditional, conditions: tuple[Condition, ...]) -> Conditional:
-        """Without the clauses that no instance needs and the proof does not either."""
-        for clause in conditions:
+        """Without the clauses that no instance needs and the proof does not either; the plainest stay."""
+        for clause in reversed(conditions):
             fewer = tuple(other for other in conditions if other != clause)
             held = truth_of(fewer, self._places)
             if not fewer or held & ~self._agrees or self._late():

@@ -10,7 +10,8 @@ from verifier.atoms import Atom
 MOST_ATOMS = 5
 _MOST_STEPS = 20_000
 _WIDEST = 6
-_ATOMS_OF_THREE = 120
+_MOST_PROMISING = (100_000, 400, 120)
+"""Of how many atoms conjunctions of one, of two and of three are tried."""
 
 
 def simplest_cover(necessary: Sequence[Atom], differs: int) -> tuple[Atom, ...] | None:
@@ -27,9 +28,10 @@ def simplest_cover(necessary: Sequence[Atom], differs: int) -> tuple[Atom, ...] 
         return None
     best: list[tuple[float, tuple[int, ...]]] = []
     steps = itertools.count()
+    cheapest = min((atom.cost for atom in necessary), default=0.0)
 
     def search(open_: int, chosen: tuple[int, ...], cost: float) -> None:
-        if best and cost >= best[0][0]:
+        if best and cost + (cheapest if open_ else 0) >= best[0][0]:
             return
         if not open_:
             best[:] = [(cost, chosen)]
@@ -57,8 +59,8 @@ def widest_conjunctions(every: Sequence[Atom], agrees: int, differs: int) -> Ite
         if known is None or cost < known[0]:
             found[true] = (cost, chosen)
 
-    for size in (1, 2, 3):
-        pool = useful if size < 3 else _promising(useful, agrees, differs)
+    for size, most in enumerate(_MOST_PROMISING, 1):
+        pool = _promising(useful, agrees, differs, most)
         for chosen in itertools.combinations(pool, size):
             true = chosen[0].true
             for atom in chosen[1:]:
@@ -74,7 +76,7 @@ def _worth(true: int, cost: float) -> float:
     return true.bit_count() / cost**1.5
 
 
-def _promising(useful: Sequence[Atom], agrees: int, differs: int) -> list[Atom]:
+def _promising(useful: Sequence[Atom], agrees: int, differs: int, most: int) -> list[Atom]:
     """The atoms that keep many agreeing places and rule out many differing ones."""
 
     def promise(atom: Atom) -> float:
@@ -82,7 +84,7 @@ def _promising(useful: Sequence[Atom], agrees: int, differs: int) -> list[Atom]:
         ruled_out = (differs & ~atom.true).bit_count() / max(1, differs.bit_count())
         return kept * ruled_out / atom.cost
 
-    chosen = set(sorted(useful, key=promise, reverse=True)[:_ATOMS_OF_THREE])
+    chosen = set(sorted(useful, key=promise, reverse=True)[:most])
     return [atom for atom in useful if atom in chosen]
 
 

@@ -17,7 +17,10 @@ from superopt.ir.terms import AttributeVariable, Equation, Term, Variable, subte
 from superopt.rewriting import holds, substitutions_of
 from tests.verifier.brute.basics import IllTyped, Real
 from tests.verifier.brute.meaning import SHAPES, VALUES
+from verifier import Options
 from verifier.condition_inference import InferenceOptions, infer_condition, with_fixed_attributes
+from verifier.refute import Effort
+from verifier.solver import Limits
 
 Shape = tuple[int, ...]
 
@@ -26,6 +29,9 @@ def shapes(*axes: Iterable[int]) -> list[Shape]:
     return list(itertools.product(*axes))
 
 
+QUICK = InferenceOptions(
+    first=200, further=60, verification=Options(effort=Effort(schemes=10, per_scheme=2, stack=2))
+)
 IMAGES = shapes((1, 2), (1, 2), (1, 2, 3, 4), (1, 3))
 CHANNELS = shapes((1,), range(1, 7), (2,), (1,))
 KERNELS = shapes(range(1, 7), (1, 2, 3), (1,), (1,))
@@ -170,7 +176,7 @@ CASES = {**{f"TASO {index}": case for index, case in sorted(TASO.items())}, **OT
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_condition_is_found_and_proved_and_right_at_every_small_shape(case: Case) -> None:
     equation = parse_equation(case.text)
-    found = infer_condition(equation, load_axioms())
+    found = infer_condition(equation, load_axioms(), options=QUICK)
     assert found is not None
     assert ", ".join(map(format_condition, found.conditions)) == case.where
     assert found.proved, found.verdict.reason
@@ -264,7 +270,12 @@ def test_where_no_condition_tells_anything_apart_there_is_none(text: str) -> Non
 
 
 def test_a_condition_that_is_not_proved_is_only_a_suggestion() -> None:
-    found = infer_condition(parse_equation("matmul(x, y) => matmul(y, x)"), load_axioms())
+    few = Options(limits=Limits(resources=200_000))
+    found = infer_condition(
+        parse_equation("matmul(x, y) => matmul(y, x)"),
+        load_axioms(),
+        options=InferenceOptions(verification=few),
+    )
     assert found is not None
     assert not found.proved
     assert found.exact
@@ -284,7 +295,7 @@ def test_a_condition_that_the_equation_has_is_kept() -> None:
 
 def test_it_is_the_same_every_time() -> None:
     equation = parse_equation(CASES["odd kernels"].text)
-    first, second = (infer_condition(equation, load_axioms()) for _ in range(2))
+    first, second = (infer_condition(equation, load_axioms(), options=QUICK) for _ in range(2))
     assert first is not None
     assert second is not None
     assert (first.equation, first.exact, first.checked) == (second.equation, second.exact, second.checked)
