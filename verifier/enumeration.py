@@ -35,9 +35,10 @@ MAX_ELEMENTS = 1500
 _SHAPES_PER_VARIABLE = 12
 _TRIES_PER_INSTANCE = 8
 _AS_ANOTHER = 0.4
-"""How often a variable gets the type of another one: sides that share operators tend to need it."""
+"""How often a variable gets the type of another one, and a half the cut of another: rules tend to need it."""
 
 _HALVES = ("split0", "split1")
+_DEMANDING = frozenset(("conv", "kernel_response"))
 
 
 def enumerated(equation: Equation, seed: int, count: int) -> Iterator[Instance]:
@@ -71,8 +72,8 @@ class _Trial:
             name: [(condition, names) for condition, names in conditions if name in names]
             for name in self._names
         }
-        self._next_use = {
-            term: next((t for t in self._steps if isinstance(t, Application) and term in t.inputs), None)
+        self._uses: dict[Variable, tuple[Application, ...]] = {
+            term: tuple(t for t in self._steps if isinstance(t, Application) and term in t.inputs)
             for term in self._steps
             if isinstance(term, Variable)
         }
@@ -100,11 +101,11 @@ class _Trial:
         cuts: dict[tuple[Term, int], int],
     ) -> bool:
         """Gives the variable a random type, under which its next use is well-typed if that can be asked."""
-        user = self._next_use[variable]
+        user = next(iter(self._uses[variable]), None)
         inputs = () if user is None else user.inputs
         complete = user is not None and all(child in types or child == variable for child in inputs)
         for _ in range(_SHAPES_PER_VARIABLE * (1 + len(self._conditions_on[variable.name]))):
-            type_ = self._random_type(variable, user, types, attributes)
+            type_ = self._random_type(variable, types, attributes)
             if type_ is None or not self._admits(variable.name, type_, types, attributes):
                 continue
             if user is None or not complete:
@@ -136,10 +137,10 @@ class _Trial:
     def _random_type(
         self,
         variable: Variable,
-        user: Application | None,
         types: Mapping[Term, TensorType],
         attributes: Mapping[str, object],
     ) -> TensorType | None:
+        """A type that is likely to suit the most demanding use; None for one that is not as declared."""
         declared = self._declared.get(variable.name)
         known = {term.name: own for term, own in types.items() if isinstance(term, Variable)}
         if known and declared is None and self._random.random() < _AS_ANOTHER:
@@ -147,6 +148,8 @@ class _Trial:
         if declared is not None:
             shape = self._shapes.declared(declared.shape)
         else:
+            uses = sorted(self._uses[variable], key=lambda term: term.operator not in _DEMANDING)
+            user = next(iter(uses), None)
             siblings = () if user is None else [types.get(child) for child in user.inputs]
             position = 0 if user is None else user.inputs.index(variable)
             axis = None if user is None else _value(user, "axis", attributes)
@@ -204,7 +207,9 @@ class _Trial:
         place = (term, axis % whole.rank)
         size = cast("int", whole.shape[axis])
         if place not in cuts and size > 1:
-            cuts[place] = self._random.randrange(1, size)
+            others = [cut for cut in cuts.values() if cut < size]
+            again = others and self._random.random() < _AS_ANOTHER
+            cuts[place] = self._random.choice(others) if again else self._random.randrange(1, size)
             if isinstance(term, Application) and term.operator == "concat":
                 own = _value(term, "axis", attributes)
                 if isinstance(own, int) and own % whole.rank == place[1] and term.inputs[0] in types:
