@@ -78,11 +78,10 @@ class IdentityTest:
         for block in self.blocks():
             seen += len(block)
             for case in block if self.program.has_implicit else ():
-                key = (case.types, tuple(sorted((n, repr(v)) for n, v in case.attributes.items())))
                 if case.agree:
-                    agreed.add(key)
+                    agreed.add(case.key)
                 else:
-                    differing.setdefault(key, case)
+                    differing.setdefault(case.key, case)
             if seen <= position:
                 yield Tested(seen, cases, error_bits, None, block)
                 continue

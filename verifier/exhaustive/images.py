@@ -147,7 +147,7 @@ class _Images:
         if not rows and not columns:
             return
         rows, columns = rows or [self._geometry(base, ROWS)], columns or [self._geometry(base, COLUMNS)]
-        others = list(self._others(base))
+        others = _decided(self._others(base))
         share = SHARE if len(others) > 4 * SHARE else 1
         numbers: dict[str, Iterator[int]] = {}
         for index, other in enumerate(others):
@@ -191,7 +191,7 @@ class _Images:
                 values[name] = [_with_margins(padding, axis, margin) for margin in MARGINS]
         found: list[_Geometry] = []
         search = TypingSearch(self.program, self.bound, sizes, values, self._ranks(base))
-        for case in search.cases():
+        for case in _decided(search.cases()):
             meaning = (axis, self._meaning(case, axis))
             if meaning not in self._met:
                 self._met.add(meaning)
@@ -274,6 +274,13 @@ class _Images:
             )
         ]
         return TypingSearch(self.program, self.bound).case(types, attributes, implicit)
+
+
+def _decided(cases: Iterator[Case]) -> list[Case]:
+    """Without those whose types agree for other implicit attributes."""
+    found = list(cases)
+    agreed = {case.key for case in found if case.agree}
+    return [case for case in found if case.agree or case.key not in agreed]
 
 
 def _paired(

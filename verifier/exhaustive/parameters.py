@@ -21,7 +21,7 @@ ANY_ACTIVATION = "sigmoid"
 
 _POSITIVE = (1, 2, Fraction(1, 2), Fraction(3, 4))
 _NUMBERS = {
-    "alpha": (Fraction(1, 5), 2),
+    "alpha": (Fraction(1, 5), -2, 0),
     "beta": (Fraction(1, 2), -1),
     "epsilon": (Fraction(1, 100000), 1),
     "exponent": (3, Fraction(1, 2), Fraction(1, 3), -1),

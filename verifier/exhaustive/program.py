@@ -39,6 +39,11 @@ class Case:
     outputs: tuple[TensorType, ...]
     agree: bool
 
+    @property
+    def key(self) -> object:
+        """What tells cases apart but for implicit attributes."""
+        return self.types, tuple(sorted((name, repr(value)) for name, value in self.attributes.items()))
+
 
 @dataclass(frozen=True)
 class Program:
