@@ -48,7 +48,7 @@ def test_a_line_is_as_the_contract_says(exported: Path) -> None:
         + HASHES.axioms
         + '","operators_hash":"o1","verifier_hash":"v1","milliseconds":12.3,'
         '"validated_shapes":["f32[2, 3]"],"counterexample":null,"reason":"proved",'
-        '"grade":"","certificate":null},"provenance":"generated"}'
+        '"grade":"","confirmed_by":"","certificate":null},"provenance":"generated"}'
     )
 
 
