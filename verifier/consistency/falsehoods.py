@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.equations import format_equation, format_term
-from superopt.ir.terms import Equation, Term, Variable, variables
-from verifier.certificate import format_certificate
+from superopt.ir.terms import AttributeTerm, Equation, Term, Variable, variables
+from verifier.certificate import Link, format_certificate
 from verifier.chain import instantiated
 from verifier.consistency.interpretation import Interpretation, Kind, classify
 from verifier.consistency.overlaps import replaced
@@ -47,26 +47,28 @@ def falsehood(
     certificate = explain(shown, axioms, shown_steps)
     if certificate is None:
         lines = tuple(f"{s.axiom}: {format_equation(instantiated(axioms[s.axiom], s))}" for s in shown_steps)
-        needed, chain = tuple(steps), (*goal.left, *goal.right)
+        chain, needed = (*goal.left, *goal.right), [tuple(steps)]
     else:
         lines = tuple(format_certificate(shown, certificate).splitlines())
         (links,) = certificate.chains
-        applied = {(link.axiom, frozenset(link.terms), frozenset(link.attributes)) for link in links}
-        needed = tuple(
-            step
-            for step, other in zip(steps, shown_steps, strict=True)
-            if (other.axiom, frozenset(other.terms), frozenset(other.attributes)) in applied
-        )
+        by_content = {_content(each): step for each, step in zip(shown_steps, steps, strict=True)}
         chain = (*goal.left, *(replaced(link.term, back) for link in links))
+        needed = [(by_content[_content(link)],) for link in links]
     by: Mapping[Term, Term] = {old: new for new, old in back.items()}
 
     def written(term: Term) -> str:
         return format_term(replaced(interpretation.concrete(term), by))
 
-    kind, reason = classify(interpretation, axioms, needed, chain, written)
-    used = tuple(sorted({step.axiom for step in needed}))
+    kind, reason = classify(interpretation, axioms, chain, needed, written)
+    used = tuple(sorted({step.axiom for link in needed for step in link}))
     types = ", ".join(f"{new}: {interpretation.types[old]}" for old, new in names.items())
     return Falsehood(kind, format_equation(shown), used, lines, types, differs, reason, found_by)
+
+
+def _content(
+    step: Step | Link,
+) -> tuple[str, frozenset[tuple[str, Term]], frozenset[tuple[str, AttributeTerm]]]:
+    return step.axiom, frozenset(step.terms), frozenset(step.attributes)
 
 
 def _in_plain_names(

@@ -8,6 +8,7 @@ through such a term from one that a single typing carries.
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -141,6 +142,17 @@ class Interpretation:
             self._steps[step] = self._typed(axiom, step)
         return self._steps[step]
 
+    def is_jointly_typed(self, terms: Sequence[Term], equations: Sequence[Equation]) -> bool:
+        """Whether one typing gives all the terms one type, and both sides of each equation."""
+        concrete = [self.concrete(term) for term in terms]
+        pairs = [(concrete[0], other) for other in concrete[1:]]
+        pairs += [pair for e in equations for pair in zip(e.left, e.right, strict=True)]
+        sides = (*concrete, *itertools.chain(*pairs))
+        try:
+            return not infer_terms(sides, self._needed(sides), equal=pairs).unresolved
+        except IllTypedError:
+            return False
+
     def meaning(self, term: Term) -> Meaning | None:
         """The term by itself; None when it is ill-typed, has several types, or has no value."""
         if term not in self._meanings:
@@ -215,26 +227,46 @@ def difference(left: Meaning, right: Meaning) -> str | None:
 def classify(
     interpretation: Interpretation,
     axioms: Mapping[str, Equation],
-    steps: Sequence[Step],
     chain: Sequence[Term],
+    links: Sequence[Sequence[Step]],
     written: Callable[[Term], str] = format_term,
 ) -> tuple[Kind, str]:
-    """How the steps make the chain's first and last term equal, and in words why it is no more than that.
+    """How steps make the chain's first and last term equal, and in words why it is no more than that.
 
-    ``chain`` lists the terms that the steps pass through, as far as that is known; ``written`` names a term.
+    ``links`` are the steps between each term of the chain and the next; ``written`` names a term.
     """
-    typed_steps: list[TypedStep] = []
-    for step in steps:
-        typed = interpretation.step(axioms[step.axiom], step)
-        if isinstance(typed, str):
-            return Kind.SHAPELESS, f"{step.axiom} does not apply there: {typed}"
-        typed_steps.append(typed)
-    if _connected_by_types(interpretation, typed_steps, chain[0], chain[-1]):
+    typed_links: list[list[TypedStep]] = []
+    for steps in links:
+        typed_links.append([])
+        for step in steps:
+            typed = interpretation.step(axioms[step.axiom], step)
+            if isinstance(typed, str):
+                return Kind.SHAPELESS, f"{step.axiom} does not apply there: {typed}"
+            typed_links[-1].append(typed)
+    if _connected_by_types(interpretation, list(itertools.chain(*typed_links)), chain[0], chain[-1]):
         return Kind.TYPED, "every step is well-typed and its condition holds"
-    several = next((term for term in chain if interpretation.has_several_types(term)), None)
-    if several is not None:
-        return Kind.SHAPELESS, f"{written(several)} has several types, and the steps need two of them"
+    several = [term for term in chain if interpretation.has_several_types(term)]
+    if several and not _is_read_anew(interpretation, chain, typed_links):
+        return Kind.SHAPELESS, f"{written(several[0])} has several types, and the steps need two of them"
     return Kind.IMPLICIT, "every step is well-typed, but types determine a term differently in two steps"
+
+
+def _is_read_anew(
+    interpretation: Interpretation, chain: Sequence[Term], links: Sequence[Sequence[TypedStep]]
+) -> bool:
+    """Whether one typing leads from a term of one type to a term that by itself has another.
+
+    Between both may be terms of several types: then that typing gives them the one that the steps need.
+    """
+    single = [number for number, term in enumerate(chain) if not interpretation.has_several_types(term)]
+    for start, end in itertools.pairwise(single):
+        left, right = interpretation.meaning(chain[start]), interpretation.meaning(chain[end])
+        if left is None or right is None or difference(left, right) is None:
+            continue
+        steps = itertools.chain(*links[start:end])
+        if interpretation.is_jointly_typed(chain[start:end], [step.equation for step in steps]):
+            return True
+    return False
 
 
 def _connected_by_types(
