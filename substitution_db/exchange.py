@@ -62,12 +62,16 @@ def import_text(path: Path, repository: RuleRepository) -> Added:
 
     Raises InvalidFileError, with the line, for a line that is no rule.
     """
-    rules: list[NewRule] = []
-    for number, text in numbered_lines(path):
-        equation = text.partition("#")[0].strip()
-        if equation:
-            rules.append(_rule(equation, f"import {path.name}", f"{path}:{number}"))
-    return repository.add_rules(rules)
+    return repository.add_rules(read_text(path))
+
+
+def read_text(path: Path) -> tuple[NewRule, ...]:
+    """The equations of a text file. Raises InvalidFileError, with the line, for a line that is no rule."""
+    return tuple(
+        _rule(equation, f"import {path.name}", f"{path}:{number}")
+        for number, line in numbered_lines(path)
+        if (equation := line.partition("#")[0].strip())
+    )
 
 
 def format_line(rule: Rule) -> str:

@@ -4,7 +4,7 @@ verifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,12 +12,15 @@ from axioms import AxiomSet
 from substitution_db.certificates import why_not_replayed
 from substitution_db.currency import Currency
 from substitution_db.database import Database
-from substitution_db.exchange import LibraryLine, read_json_lines
+from substitution_db.exchange import LibraryLine, read_json_lines, read_text
 from substitution_db.records import Outcome, Proof, RuleStatus
 from substitution_db.rules import RuleFilter
 from superopt.equations import parse_equation
 from verifier import Status, Verdict, verify_many
 from verifier.certificate import Grade
+
+JSON_ENDINGS = frozenset((".jsonl", ".json"))
+"""Files of JSON lines; every other file is text, one equation per line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ def gate_files(
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> GateResult:
-    """Looks at every rule of files of JSON lines, and proves anew what claims to be verified: a file can say
-    anything. A certificate that a file has must replay. Raises InvalidFileError for a line that is no rule.
+    """Looks at every rule of files, JSON lines or text, and proves anew what claims to be verified: a file
+    can say anything. A certificate that a file has must replay. Raises InvalidFileError for a line that is
+    no rule.
     """
     return _gate_files(paths, currency, _reason, _denied, jobs, progress)
 
@@ -107,12 +111,23 @@ def _gate_files(
     jobs: int,
     progress: Callable[[int, int], None] | None,
 ) -> GateResult:
-    lines = [line for path in paths for line in read_json_lines(path)]
-    judged = [Offender(line.id, line.rule.equation, reason(line, currency)) for line in lines]
+    judged = [rule for path in paths for rule in _claims(path, currency, reason)]
     choices = [(parse_equation(rule.equation),) for rule in judged if not rule.reason]
     verdicts = iter(verify_many(choices, currency.state.axioms, jobs=jobs, progress=progress))
     judged = [rule if rule.reason else replace(rule, reason=denied(next(verdicts)[1])) for rule in judged]
-    return GateResult(len(lines), tuple(rule for rule in judged if rule.reason))
+    return GateResult(len(judged), tuple(rule for rule in judged if rule.reason))
+
+
+def _claims(
+    path: Path, currency: Currency, reason: Callable[[LibraryLine, Currency], str]
+) -> Iterator[Offender]:
+    """The rules of a file, with a reason where they may not pass as they are; text has no proof to look at."""
+    if path.suffix.lower() in JSON_ENDINGS:
+        for line in read_json_lines(path):
+            yield Offender(line.id, line.rule.equation, reason(line, currency))
+    else:
+        for rule in read_text(path):
+            yield Offender(rule.id, rule.equation, "")
 
 
 def _denied(verdict: Verdict) -> str:
