@@ -56,7 +56,7 @@ class InferenceOptions:
     rounds: int = 6
     verdicts: int = 4
     seconds: float = 8.0
-    verification: Options = field(default_factory=lambda: Options(limits=Limits(resources=1_500_000)))
+    verification: Options = field(default_factory=lambda: Options(limits=Limits(resources=600_000)))
 
 
 @dataclass(frozen=True)
