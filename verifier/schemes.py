@@ -231,11 +231,11 @@ class SchemeSearch:
 
     def _place(self, term: Application, state: _State) -> tuple[Term, int] | None:
         """What a half is cut from and along which axis; None for other operators."""
-        if term.operator not in _HALVES:
+        whole = state.types.get(term.inputs[0]) if term.operator in _HALVES else None
+        axis = _value(term.attribute("axis"), state.attributes)
+        if whole is None or not isinstance(axis, int) or not -whole.rank <= axis < whole.rank:
             return None
-        axis, rank = _value(term.attribute("axis"), state.attributes), state.types[term.inputs[0]].rank
-        in_range = isinstance(axis, int) and -rank <= axis < rank
-        return (term.inputs[0], cast("int", axis) % rank) if in_range else None
+        return term.inputs[0], axis % whole.rank
 
     def _cut(
         self, place: tuple[Term, int], skeleton: _Skeleton, state: _State

@@ -161,7 +161,7 @@ def _proof(
         essential = (*concrete, *symbolic)
         proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
         if proof.proved:
-            return proof, _certificate(equation, axioms, proof.steps, essential)
+            return proof, _certificate(equation, axioms, proof.steps, (*essential, *further))
         if not proof.found:
             return proof, None
     return prove(equation, axioms.equations, concrete, further, limits=options.limits), None
