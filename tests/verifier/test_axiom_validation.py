@@ -53,6 +53,10 @@ PLANTED = {
     ),
     "a stride forgotten where there is one window only": "maxpool[kernel=2, stride=s](x) = maxpool[kernel=2](maxpool[kernel=1, stride=s](x))",
     "dilation of kernels of one": "conv[dilation=d](x, y) = conv(x, y) where dim(y, 2) = 1",
+    "rows tied to columns by a condition": "maxpool[kernel=k](x) = avgpool[kernel=k](x) where dim(x, 2) = dim(x, 3), dim(x, 2) > 1",
+    "any kernel but one": "maxpool[kernel=k](x) = maxpool[kernel=k](relu(x)) where k != (1, 1)",
+    "rows for columns of a kernel": "conv(x, y) = conv(x, transpose[perm=(0, 1, 3, 2)](y))",
+    "windows across a cut": "maxpool[kernel=3, padding=same](x) = concat[axis=2](maxpool[kernel=3, padding=same](split0[axis=2](x)), maxpool[kernel=3, padding=same](split1[axis=2](x)))",
     "blocks along one axis twice": (
         "concat[axis=a](concat[axis=b](x, y), concat[axis=b](z, w)) = concat[axis=b](concat[axis=a](x, z), concat[axis=a](y, w))"
     ),

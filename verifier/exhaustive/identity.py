@@ -219,7 +219,7 @@ class IdentityTest:
     def _shown(self, case: Case, generator: np.random.Generator) -> str:
         """An element that differs over floats."""
         domain = FloatDomain(np.float64)
-        inputs = [np.round(2 * generator.normal(size=(4, *_shape(type_))), 3) for type_ in case.types]
+        inputs = [np.round(2 * generator.normal(size=(16, *_shape(type_))), 3) for type_ in case.types]
         with np.errstate(all="ignore"):
             pairs = self.program.evaluated(domain, case.operators, inputs)
         for index, (left, right) in enumerate(pairs):

@@ -18,8 +18,8 @@ Therefore:
   part of the geometries: every fifth, in turn, for each choice of attributes; all, where there are few
   choices.
 
-An equation in which an axis, a permutation or a shape reaches rows or columns is not separable: its cases are
-enumerated in full, with few strides, dilations and margins.
+An equation in which an axis, a permutation, a shape or a condition ties rows to columns or to anything else
+is not separable: its cases are enumerated in full, with few strides, dilations and margins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import cast
 
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import AttributeVariable
+from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import PAIRS
 from superopt.ops.base import Operator
@@ -56,6 +56,7 @@ SHARE = 5
 
 _WINDOWS = frozenset(("conv", "avgpool", "maxpool"))
 _BASES = 500
+_BOTH = -1
 _FEW: Mapping[str, Sequence[object]] = {
     "stride": ((1, 1), (2, 1)),
     "dilation": ((1, 1),),
@@ -119,7 +120,40 @@ class _Images:
                 step.term.operator == "transpose" and not perm
             ):
                 return False
-        return not self.program.equation.types
+        conditions = self.program.equation.conditions
+        return not self.program.equation.types and all(map(self._is_about_one_part, conditions))
+
+    def _is_about_one_part(self, condition: Condition) -> bool:
+        """Whether a clause is about rows alone, columns alone, or neither; or asks the same of both."""
+        operands = [condition.left] if condition.right is None else [condition.left, condition.right]
+        if condition.relation == "!=" and any(isinstance(operand, tuple) for operand in operands):
+            return False
+        parts = {part for operand in operands for part in self._parts(operand)}
+        if _BOTH in parts:
+            return parts == {_BOTH} and condition.relation in ("", "=")
+        return len(parts) <= 1
+
+    def _parts(self, term: ConditionTerm) -> Iterator[int]:
+        """What a term of a clause is about: ROWS, COLUMNS, both, or neither (0); nothing for constants."""
+        match term:
+            case ConditionName(name) if name in self.kinds:
+                kind = self.kinds[name]
+                if kind != "padding":
+                    yield _BOTH if kind in PAIRS else 0
+            case ConditionCall("dim", (ConditionName(name), int(axis))):
+                kind = self.kinds.get(name, "")
+                if kind == "padding" or kind in PAIRS:
+                    yield (ROWS, COLUMNS)[axis % 2]
+                else:
+                    yield axis % 4 if axis % 4 in (ROWS, COLUMNS) else 0
+            case ConditionCall("odd" | "even", (argument,)):
+                yield from self._parts(argument)
+            case ConditionCall("channels" | "groups" | "outputs_per_group" | "rank"):
+                yield 0
+            case ConditionName() | ConditionCall():
+                yield from (ROWS, COLUMNS)
+            case _:
+                return
 
     def cases(self) -> Iterator[Case]:
         for chosen in self._paddings():
