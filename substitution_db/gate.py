@@ -121,7 +121,7 @@ def _gate_files(
 def _claims(
     path: Path, currency: Currency, reason: Callable[[LibraryLine, Currency], str]
 ) -> Iterator[Offender]:
-    """The rules of a file, with a reason where they may not pass as they are; text has no proof to look at."""
+    """The rules of a file, with a reason where they may not pass as they are; text has none to look at."""
     if path.suffix.lower() in JSON_ENDINGS:
         for line in read_json_lines(path):
             yield Offender(line.id, line.rule.equation, reason(line, currency))
