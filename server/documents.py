@@ -101,7 +101,7 @@ class ProofDocument(BaseModel):
     validated_shapes: list[str]
     counterexample: str | None
     reason: str
-    grade: str = Field(description="`replayed` when the certificate was, for all sizes; else `sampled`.")
+    grade: str = Field(description="`replayed` when the certificate was, for all sizes; empty without one.")
     confirmed_by: str = Field(description="Another prover that derives the rule from the axioms used.")
     certificate: dict[str, object] | None
 

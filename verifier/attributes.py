@@ -32,7 +32,7 @@ def plausible_values(operator: str, attribute: str, inputs: Sequence[TensorType]
         return tuple(itertools.islice(itertools.permutations(range(rank)), 24)) + ((),) * (rank > 1)
     if attribute == "shape":
         return _shapes(inputs[0]) if inputs else ((), (2,), (2, 3), (1, 3, 2))
-    if attribute in ("beta", "value") and operator in ("hard_sigmoid", "full"):
+    if attribute in ("alpha", "beta", "value") and operator in ("hard_sigmoid", "full"):
         return _SIGNED_NUMBERS
     return _CONSTANTS.get(attribute, _NUMBERS)
 

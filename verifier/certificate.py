@@ -25,13 +25,12 @@ JsonObject: TypeAlias = "Mapping[str, object]"
 
 
 class Grade(enum.StrEnum):
-    """What a proof is worth."""
+    """What a proof is worth. Verdicts have no other grade; a file may claim one, and a proof recorded before
+    there were certificates has none.
+    """
 
     REPLAYED = "replayed"
     """Its certificate was replayed, for all sizes."""
-
-    SAMPLED = "sampled"
-    """The axiom instances that a solver used connect the sides for the sizes that were tried."""
 
 
 @dataclass(frozen=True, slots=True)

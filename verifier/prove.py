@@ -60,12 +60,9 @@ _REPAIRS = 12
 class Proof:
     """``steps`` are the instances of axioms that connect the sides, found by ``prover``; ``reason`` says why
     there is no proof.
-
-    ``found`` says whether the solver had one, be it well-typed or not.
     """
 
     proved: bool
-    found: bool
     steps: tuple[Step, ...]
     reason: str
     milliseconds: float
@@ -107,8 +104,8 @@ def prove(
     """
     start = time.perf_counter()
     if goal.left == goal.right:
-        return Proof(proved=True, found=True, steps=(), reason="", milliseconds=0.0)
-    reason, found = "no instance to check a proof under", False
+        return Proof(proved=True, steps=(), reason="", milliseconds=0.0)
+    reason = "no instance to check a proof under"
     previous: tuple[Equation, ...] = ()
     for rounds, question, prover, resources in _ATTEMPTS if instances else ():
         usable = relevant(axioms, goal, rounds)
@@ -122,12 +119,9 @@ def prove(
             steps, why = None, f"the solver failed: {error}"
         if steps is not None:
             milliseconds = _since(start)
-            return Proof(
-                proved=True, found=True, steps=steps, reason="", milliseconds=milliseconds, prover=prover
-            )
-        reason = reason if found else why
-        found = found or why.startswith(ILL_TYPED)
-    return Proof(proved=False, found=found, steps=(), reason=reason, milliseconds=_since(start))
+            return Proof(proved=True, steps=steps, reason="", milliseconds=milliseconds, prover=prover)
+        reason = reason if reason.startswith(ILL_TYPED) else why
+    return Proof(proved=False, steps=(), reason=reason, milliseconds=_since(start))
 
 
 def _search(

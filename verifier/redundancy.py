@@ -97,15 +97,11 @@ def redundancy_of(axiom: Equation, base: Sequence[Equation], limits: Limits = LI
     sampled = tuple(itertools.islice(sampler.instances(8, 2), _CONCRETE + _FURTHER))
     concrete, further = sampled[:_CONCRETE], sampled[_CONCRETE:]
     symbolic = tuple(i for i in map(sampler.symbolic, sampler.schemes(_SYMBOLIC)) if i is not None)
-    reason = ""
-    for instances in ((*concrete, *symbolic), concrete) if symbolic else (concrete,):
-        proof = prove(axiom, tuple(others.values()), instances, further, limits=limits)
-        if proof.proved:
-            return _replayed(axiom, others, proof, (*instances, *further))
-        reason = reason or proof.reason
-        if not proof.found:
-            break
-    return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=reason)
+    instances = (*concrete, *symbolic)
+    proof = prove(axiom, tuple(others.values()), instances, further, limits=limits)
+    if proof.proved:
+        return _replayed(axiom, others, proof, (*instances, *further))
+    return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=proof.reason)
 
 
 def _replayed(

@@ -136,11 +136,19 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    proof, certificate = _proof(sampler, axioms, refutation.instances, options)
+    instances = _instances(sampler, refutation.instances, options)
+    if instances is None:
+        return _without_proof(Status.UNPROVED, reason="its condition is decided for no symbolic sizes")
+    proof = prove(equation, axioms.equations, *instances, limits=options.limits)
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
         )
+    essential, further = instances
+    certificate = _certificate(equation, axioms, proof.steps, (*essential, *further))
+    if certificate is None:
+        reason = "no proof: no chain of the axioms used is well-typed for all sizes"
+        return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
     validation = validate_on(sampler, max(1, options.instances_to_validate))
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
@@ -148,23 +156,17 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     return _verified(equation, proof, certificate, axioms, validation.validated)
 
 
-def _proof(
-    sampler: InstanceSampler, axioms: AxiomSet, sampled: Sequence[Instance], options: Options
-) -> tuple[Proof, Certificate | None]:
-    """A proof whose steps are typed for all sizes, with its certificate; failing that, for those sampled."""
-    equation = sampler.equation
+def _instances(
+    sampler: InstanceSampler, sampled: Sequence[Instance], options: Options
+) -> tuple[Sequence[Instance], Sequence[Instance]] | None:
+    """Instances that every proof is checked under, with symbols for sizes among them, and the others; None
+    when there are none with symbols: nothing could be said about all sizes.
+    """
     concrete = representative(sampled, options.concrete_instances)
     chosen = {id(instance) for instance in concrete}
-    further = tuple(instance for instance in sampled if id(instance) not in chosen)
+    further = [instance for instance in sampled if id(instance) not in chosen]
     symbolic = [i for i in map(sampler.symbolic, sampler.schemes(options.symbolic_instances)) if i]
-    if symbolic:
-        essential = (*concrete, *symbolic)
-        proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
-        if proof.proved:
-            return proof, _certificate(equation, axioms, proof.steps, (*essential, *further))
-        if not proof.found:
-            return proof, None
-    return prove(equation, axioms.equations, concrete, further, limits=options.limits), None
+    return ((*concrete, *symbolic), further) if symbolic else None
 
 
 def _certificate(
@@ -209,20 +211,20 @@ def _doubt(refutation: Refutation, options: Options) -> str:
 def _verified(
     equation: Equation,
     proof: Proof,
-    certificate: Certificate | None,
+    certificate: Certificate,
     axioms: AxiomSet,
     validated: tuple[str, ...],
 ) -> Verdict:
-    axioms_used = certificate.axioms_used if certificate else proof.axioms_used
+    used = certificate.axioms_used
     return Verdict(
         Status.VERIFIED,
         prover=proof.prover,
         version=prover_version(proof.prover),
-        confirmed_by=confirmation(equation, [axioms.by_name[name] for name in axioms_used], proof.prover),
-        grade=Grade.REPLAYED if certificate else Grade.SAMPLED,
+        confirmed_by=confirmation(equation, [axioms.by_name[name] for name in used], proof.prover),
+        grade=Grade.REPLAYED,
         certificate=certificate,
-        axioms_used=axioms_used,
-        axioms_hash=axioms.hash_of(axioms_used),
+        axioms_used=used,
+        axioms_hash=axioms.hash_of(used),
         operators_hash=operators_hash(),
         verifier_hash=verifier_hash(),
         milliseconds=round(proof.milliseconds, 1),
