@@ -73,7 +73,6 @@ def test_what_nothing_supports_is_not_verified(text: str) -> None:
     assert verdict.reason
 
 
-@pytest.mark.xfail(reason="no symbolic instance decides the condition; three groups are rare", strict=False)
 def test_a_condition_that_rules_out_what_is_common_deceives_no_one() -> None:
     verdict = verify(parse_equation(RARELY_SEEN), load_axioms())
     assert verdict.status is not Status.VERIFIED
