@@ -106,6 +106,9 @@ def validate(
     output.document(_validation_document(results, Bound(max_dim), seconds))
     for result in wrong:
         output.line(f"{result.name}: {result.reason}")
+    missed = [result.name for result in results if result.valid and not result.cases]
+    if missed:
+        output.line(f"no case with dimensions up to {max_dim}, sampled only: {', '.join(missed)}")
     if axiom:
         rows = [
             (r.name, r.cases, _error(r.error_bits), r.symbolic, r.sampled, round(r.seconds, 1))
