@@ -39,7 +39,7 @@ NO_CACHE = ContentCache(None)
 _SECONDS_BETWEEN_WRITES = 2.0
 _PATIENT = Allowance(seconds=24 * 3600)
 _SAMPLED = Effort(schemes=12, per_scheme=2, instances=24, stack=3)
-_EXACTLY = 1e9
+NOTHING_EVALUATED = 1e9
 """-log2 of the error where nothing was evaluated."""
 
 _COSTS: Mapping[str, int] = {
@@ -79,7 +79,7 @@ class AxiomValidation:
     valid: bool = True
     cases: int = 0
     evaluated: int = 0
-    error_bits: float = _EXACTLY
+    error_bits: float = NOTHING_EVALUATED
     symbolic: int = 0
     undecided: int = 0
     sampled: int = 0
@@ -175,7 +175,7 @@ def _exhausted(
         test = IdentityTest(axiom, bound, thoroughness.every)
         position, cases = int(kept.number("position", 0)), int(kept.number("cases", 0))
         document: dict[str, object] = {"position": position, "cases": cases, "reason": ""}
-        for tested in test.run(position, cases, kept.number("error_bits", _EXACTLY)):
+        for tested in test.run(position, cases, kept.number("error_bits", NOTHING_EVALUATED)):
             representatives.add(tested.block)
             document = {
                 "position": tested.position,
@@ -193,7 +193,7 @@ def _exhausted(
         valid=not reason,
         cases=int(kept.number("cases", 0)),
         evaluated=int(kept.number("cases", 0)) // IdentityTest(axiom, bound).multiplicity,
-        error_bits=kept.number("error_bits", _EXACTLY),
+        error_bits=kept.number("error_bits", NOTHING_EVALUATED),
         seconds=kept.number("seconds", 0.0),
         reason=reason,
     )
@@ -290,4 +290,11 @@ def _estimated_cost(axiom: Equation) -> int:
     return max((_COSTS.get(step.operator, 4) for step in steps), default=1) * len(steps)
 
 
-__all__ = ["SYMBOLIC_CASES", "AxiomValidation", "Thoroughness", "validate_axiom", "validate_axioms"]
+__all__ = [
+    "NOTHING_EVALUATED",
+    "SYMBOLIC_CASES",
+    "AxiomValidation",
+    "Thoroughness",
+    "validate_axiom",
+    "validate_axioms",
+]

@@ -15,7 +15,13 @@ from superopt.cli.progress import estimated
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
 from superopt.ir import Equation
-from verifier.axiom_validation import SYMBOLIC_CASES, AxiomValidation, Thoroughness, validate_axioms
+from verifier.axiom_validation import (
+    NOTHING_EVALUATED,
+    SYMBOLIC_CASES,
+    AxiomValidation,
+    Thoroughness,
+    validate_axioms,
+)
 from verifier.content_cache import ContentCache, user_cache
 from verifier.exhaustive.parameters import Bound
 
@@ -160,7 +166,7 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
                 "valid": result.valid,
                 "cases": result.cases,
                 "evaluated": result.evaluated,
-                "error_log2": -result.error_bits,
+                "error_log2": -result.error_bits if result.cases else None,
                 "symbolic": result.symbolic,
                 "symbolic_undecided": result.undecided,
                 "sampled": result.sampled,
@@ -172,7 +178,8 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
 
 
 def _error(bits: float) -> str:
-    return f"2^-{bits:.0f}"
+    """A bound for the error; 0 where nothing was evaluated."""
+    return f"2^-{bits:.0f}" if bits < NOTHING_EVALUATED else "0"
 
 
 def _undecided(count: int) -> str:
