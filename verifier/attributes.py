@@ -10,20 +10,21 @@ from superopt.ir.dimensions import product
 from superopt.ir.types import TensorType
 
 _CONSTANTS: Mapping[str, tuple[object, ...]] = {
-    "stride": ((1, 1), (2, 2), (1, 2), (3, 1)),
-    "dilation": ((1, 1), (1, 1), (2, 2), (1, 2)),
+    "stride": ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)),
+    "dilation": ((1, 1), (1, 1), (2, 2), (1, 2), (3, 1)),
     "padding": ("valid", "same", "same_upper", "same_lower", (1, 1, 1, 1), (0, 1, 2, 1)),
-    "kernel": ((1, 1), (3, 3), (2, 2), (3, 1), (1, 3), (5, 3), (2, 3)),
+    "kernel": ((1, 1), (3, 3), (2, 2), (3, 1), (1, 3), (5, 3), (2, 3), (4, 4)),
     "activation": ("none", "relu", "sigmoid", "tanh"),
     "includes_padding": (0, 1),
     "approximate": ("none", "tanh"),
     "size": (1, 2, 3, 5),
 }
 _NUMBERS = (1, 2, 3, Fraction(1, 2), Fraction(3, 4), Fraction(1, 3), Fraction(5, 4))
+_SIGNED = frozenset(("alpha", "beta", "bias", "exponent", "value"))
 _SIGNED_NUMBERS = (*_NUMBERS, -1, Fraction(-1, 2), Fraction(-2, 3))
 
 
-def plausible_values(operator: str, attribute: str, inputs: Sequence[TensorType]) -> tuple[object, ...]:
+def plausible_values(attribute: str, inputs: Sequence[TensorType]) -> tuple[object, ...]:
     """Values to try; empty when the operator accepts none for these inputs."""
     rank = inputs[0].rank if inputs else 0
     if attribute == "axis":
@@ -32,7 +33,7 @@ def plausible_values(operator: str, attribute: str, inputs: Sequence[TensorType]
         return tuple(itertools.islice(itertools.permutations(range(rank)), 24)) + ((),) * (rank > 1)
     if attribute == "shape":
         return _shapes(inputs[0]) if inputs else ((), (2,), (2, 3), (1, 3, 2))
-    if attribute in ("alpha", "beta", "value") and operator in ("hard_sigmoid", "full"):
+    if attribute in _SIGNED:
         return _SIGNED_NUMBERS
     return _CONSTANTS.get(attribute, _NUMBERS)
 

@@ -193,7 +193,7 @@ class BoundedInstances:
             found = [self._type_of(child, state) for child in term.inputs]
             for attribute, value in term.attributes:
                 if isinstance(value, AttributeVariable) and value.name not in state.attributes:
-                    pool = plausible_values(term.operator, attribute, found)
+                    pool = plausible_values(attribute, found)
                     return [
                         _Node(replace(state, attributes={**state.attributes, value.name: v})) for v in pool
                     ]
@@ -333,7 +333,7 @@ def _plausible(term: Application, types: Mapping[str, TensorType]) -> Iterator[d
         for attribute, value in own.attributes:
             if isinstance(value, AttributeVariable) and value.name not in open_:
                 inputs = [types[name] for name in variables(own)[:1]]
-                open_[value.name] = plausible_values(own.operator, attribute, inputs)
+                open_[value.name] = plausible_values(attribute, inputs)
     axes = sorted(open_, key=lambda name: not any(isinstance(value, int) for value in open_[name]))
     return (dict(zip(axes, values, strict=True)) for values in itertools.product(*(open_[n] for n in axes)))
 

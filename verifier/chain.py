@@ -4,7 +4,7 @@ A proof over shapeless terms may pass through terms that have no type, or use on
 shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every
 attribute known), and only then the steps may connect the two sides. Where sizes are symbols, a step counts
 only if it is well-typed whatever they stand for: none is solved for, and a size that occurs in no term of the
-rule must be seen to be positive.
+rule must be seen to be positive. A condition on attributes that the rule leaves open must be one of the rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.terms import application
-from superopt.rewriting.conditions import holds
+from superopt.rewriting.conditions import holds, is_stated
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.congruence import Congruence
 from verifier.instances import Instance
@@ -97,6 +97,9 @@ class ChainChecker:
             if typing.unresolved or not declared or not self._positive(typing):
                 return None
             if not all(holds(condition, types, attributes) for condition in axiom.conditions):
+                return None
+            open_values = dict(step.attributes)
+            if not all(is_stated(each, open_values, self._goal.conditions) for each in axiom.conditions):
                 return None
         except IllTypedError:
             return None

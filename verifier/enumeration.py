@@ -170,7 +170,7 @@ class _Trial:
         inputs = [types[child] for child in term.inputs if child in types]
         for attribute, value in term.attributes:
             if isinstance(value, AttributeVariable) and value.name not in attributes:
-                pool = plausible_values(term.operator, attribute, inputs)
+                pool = plausible_values(attribute, inputs)
                 if not pool:
                     return False
                 attributes[value.name] = self._random.choice(pool)

@@ -29,6 +29,7 @@ JUDGING = frozenset(
         "instances.py",
         "positivity.py",
         "prove.py",
+        "ranks.py",
         "refute.py",
         "replay.py",
         "requirements.py",

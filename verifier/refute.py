@@ -38,7 +38,7 @@ class Effort:
     schemes: int = 24
     per_scheme: int = 3
     instances: int = 48
-    enumerated: int = 24
+    enumerated: int = 60
     stack: int = 3
 
 

@@ -31,7 +31,7 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.ops.terms import application
-from superopt.rewriting.conditions import as_declared, holds
+from superopt.rewriting.conditions import as_declared, holds, is_stated
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.certificate import Certificate, Link
 from verifier.instances import Instance
@@ -57,7 +57,7 @@ def replay(
         return f"expected {len(goal.left)} chains, got {len(certificate.chains)}"
     try:
         for output, chain in enumerate(certificate.chains):
-            _require_written(goal.left[output], goal.right[output], chain, axioms, f"output {output}")
+            _require_written(goal, output, chain, axioms)
     except (SuperoptError, RecursionError) as error:
         return str(error)
     for instance in instances:
@@ -79,10 +79,10 @@ def replay(
 
 
 def _require_written(
-    left: Term, right: Term, chain: Sequence[Link], axioms: Mapping[str, Equation], where: str
+    goal: Equation, output: int, chain: Sequence[Link], axioms: Mapping[str, Equation]
 ) -> None:
     """Raises IllTypedError unless the text of each link follows from the text before it."""
-    current = left
+    current, right, where = goal.left[output], goal.right[output], f"output {output}"
     for number, link in enumerate(chain, 1):
         place = f"{where}, link {number} ({link.axiom})"
         axiom = axioms.get(link.axiom)
@@ -93,6 +93,9 @@ def _require_written(
         terms, values = dict(link.terms), dict(link.attributes)
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         _require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
+        for condition in axiom.conditions:
+            stated = is_stated(condition, values, goal.conditions)
+            _require(stated, f"{place}: the rule does not say {format_condition(condition)}")
         source, target = (_filled(side, terms, values) for side in _sides(axiom, link))
         part: Term | None = current
         for index in link.path:

@@ -12,9 +12,9 @@ import random
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import cast
 
-from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
+from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol
 from superopt.ir.terms import (
     Application,
@@ -32,17 +32,14 @@ from superopt.ops.terms import application
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
 from verifier.concrete import substituted
+from verifier.ranks import MISSING, RANKS, UNKNOWN, fitting_ranks
 from verifier.requirements import impose, solve_rounded
 
-RANKS = (2, 4, 3, 1, 0, 5)
 _GROUPS = ((2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (3, 1, 2), (2, 2, 2))
 _TRIES_PER_SCHEME = 200
 _FAILURES = 8
 _VALUES_PER_ATTRIBUTE = 4
 _HALVES = ("split0", "split1")
-_MISSING, _UNKNOWN = -1, -2
-
-Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class SchemeSearch:
         pattern: list[tuple[int, int]] = []
         for child in term.inputs:
             type_ = state.types.get(child)
-            absent = _MISSING if isinstance(child, Variable) else _UNKNOWN
+            absent = MISSING if isinstance(child, Variable) else UNKNOWN
             rank = absent if type_ is None else type_.rank
             pattern.append((known.setdefault(child, len(known)), rank))
         missing = [child for child in known if isinstance(child, Variable) and child not in state.types]
@@ -168,7 +165,7 @@ class SchemeSearch:
             yield state
             return
         inputs = [state.types[child] for child in term.inputs if child in state.types]
-        pools = [plausible_values(term.operator, attribute, inputs) for attribute, _ in open_names]
+        pools = [plausible_values(attribute, inputs) for attribute, _ in open_names]
         if not all(pools):
             return
         for _ in range(_VALUES_PER_ATTRIBUTE):
@@ -315,48 +312,6 @@ class _Skeleton:
 
     term: Application
     children: tuple[tuple[str, Term], ...]
-
-
-@lru_cache(maxsize=65536)
-def fitting_ranks(
-    operator: str, attributes: Attributes, pattern: tuple[tuple[int, int], ...]
-) -> tuple[tuple[int, ...], ...]:
-    """The ranks of the inputs that have none yet, under which the operator is not refused for its ranks.
-
-    ``pattern`` gives for each input which input it is (equal ones have equal numbers) and its rank.
-    """
-    missing = list(dict.fromkeys(index for index, rank in pattern if rank == _MISSING))
-    choices = tuple(itertools.product(RANKS, repeat=len(missing)))
-    if any(rank == _UNKNOWN for _, rank in pattern):
-        return choices
-    term = application(operator, dict(attributes), *(Variable(f"i{index}") for index, _ in pattern))
-    known = {index: rank for index, rank in pattern if rank != _MISSING}
-    return tuple(
-        chosen for chosen in choices if _ranks_fit(term, known | dict(zip(missing, chosen, strict=True)))
-    )
-
-
-def _ranks_fit(term: Application, ranks: Mapping[int, int]) -> bool:
-    types = {
-        f"i{index}": TensorType(ElementType.FLOAT, tuple(symbol(f"i{index}.{axis}") for axis in range(rank)))
-        for index, rank in ranks.items()
-    }
-    generator = random.Random(0)
-    open_names = [(n, v.name) for n, v in term.attributes if isinstance(v, AttributeVariable)]
-    inputs = [types[child.name] for child in term.inputs if isinstance(child, Variable)]
-    pools = [plausible_values(term.operator, attribute, inputs) for attribute, _ in open_names]
-    if not all(pools):
-        return False
-    for _ in range(2 * _VALUES_PER_ATTRIBUTE if open_names else 1):
-        values = {name: generator.choice(pool) for (_, name), pool in zip(open_names, pools, strict=True)}
-        try:
-            infer_terms((term,), types, values)
-        except RankMismatchError:
-            continue
-        except IllTypedError:
-            pass
-        return True
-    return False
 
 
 def _shapeless(term: Application) -> bool:
