@@ -10,11 +10,12 @@ from __future__ import annotations
 import pickle
 import resource
 import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -192,7 +193,8 @@ class _Pool(Generic[Item, Answer]):
         arguments = (theirs, self._function, self._allowance.megabytes)
         process = _SPAWN.Process(target=_work, args=arguments, daemon=True)
         try:
-            process.start()
+            with _uninterrupted():
+                process.start()
         except OSError as error:
             raise MissingServiceError(f"no worker process can be started: {error}") from error
         theirs.close()
@@ -281,6 +283,19 @@ class _Pool(Generic[Item, Answer]):
         if code < 0:
             return f"was killed by signal {-code} ({signal.strsignal(-code)})"
         return f"ended with exit code {code}"
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """What is started here ignores interrupts from its first instruction: who started it ends it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _work(connection: Connection, function: bytes, megabytes: int) -> None:

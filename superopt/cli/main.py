@@ -70,6 +70,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    if result == INTERRUPTED:  # typer takes the interrupt and only gives its code
+        return _fail("interrupted", "interrupted", INTERRUPTED, as_json=as_json)
     return result if isinstance(result, int) else 0
 
 

@@ -143,6 +143,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
     running.send_signal(number)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == code, errors
+    assert ("superopt: interrupted" in errors) == (number is signal.SIGINT)
     assert "Traceback" not in errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx"]
     assert superopt("library", "stats").returncode == 0
