@@ -25,11 +25,12 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.terms import application
-from superopt.rewriting.conditions import holds, is_stated
+from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.congruence import Congruence
 from verifier.instances import Instance
 from verifier.solver import Step
+from verifier.stated import attributes_are_stated, groups_are_stated, windows_are_stated
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,21 @@ class ChainChecker:
                 return None
             if not all(holds(condition, types, attributes) for condition in axiom.conditions):
                 return None
-            open_values = dict(step.attributes)
-            if not all(is_stated(each, open_values, self._goal.conditions) for each in axiom.conditions):
+            if not self._is_stated(axiom, step, types):
                 return None
         except IllTypedError:
             return None
         return grounded, typing
+
+    def _is_stated(self, axiom: Equation, step: Step, types: Mapping[str, TensorType]) -> bool:
+        """Whether the rule itself states what the step needs and instances cannot show."""
+        values, terms, own = dict(step.attributes), dict(step.terms), self._goal.conditions
+        grounded = instantiated(axiom, step)
+        return all(
+            attributes_are_stated(condition, values, terms, own)
+            and groups_are_stated(condition, types, self._goal, self._instance.types)
+            for condition in axiom.conditions
+        ) and all(windows_are_stated(side, self._goal) for side in (*grounded.left, *grounded.right))
 
     def _positive(self, typing: Typing) -> bool:
         sizes = (size for type_ in typing.types.values() for size in type_.shape)

@@ -31,11 +31,12 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.ops.terms import application
-from superopt.rewriting.conditions import as_declared, holds, is_stated
+from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.certificate import Certificate, Link
 from verifier.instances import Instance
 from verifier.positivity import PositiveSizes, undecided
+from verifier.stated import attributes_are_stated, groups_are_stated, windows_are_stated
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def _require_written(
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         _require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
         for condition in axiom.conditions:
-            stated = is_stated(condition, values, goal.conditions)
+            stated = attributes_are_stated(condition, values, terms, goal.conditions)
             _require(stated, f"{place}: the rule does not say {format_condition(condition)}")
         source, target = (_filled(side, terms, values) for side in _sides(axiom, link))
         part: Term | None = current
@@ -104,6 +105,7 @@ def _require_written(
         if part != source:
             raise IllTypedError(f"{place}: expected {format_term(source)} at {link.path}")
         current = _put(current, link.path, target)
+        _require(windows_are_stated(target, goal), f"{place}: a kernel may be even or too large")
         if current != link.term:
             raise IllTypedError(f"{place}: what follows is {format_term(current)}")
     if current != right:
@@ -114,6 +116,7 @@ class _Replayer:
     """One goal under one instance; the chains are known to be right as they are written."""
 
     def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
+        self._goal = goal
         self._axioms = axioms
         self._instance = instance
         self._values = cast("Mapping[str, AttributeTerm]", instance.attributes)
@@ -173,6 +176,8 @@ class _Replayer:
         for condition in axiom.conditions:
             if not holds(condition, types, values):
                 raise IllTypedError(f"the axiom needs {format_condition(condition)}")
+            stated = groups_are_stated(condition, types, self._goal, self._instance.types)
+            _require(stated, f"the rule does not say {format_condition(condition)}")
         _require(sides[source] is node, "the axiom speaks of other sizes")
         return sides[target]
 

@@ -24,6 +24,7 @@ from verifier.refute import Effort, Refutation, refute_on
 from verifier.replay import replay
 from verifier.seeds import seed_of
 from verifier.solver import Limits, Step
+from verifier.stated import why_too_vague
 from verifier.validate import validate_on
 
 
@@ -133,7 +134,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
         return _without_proof(
             Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
         )
-    doubt = _doubt(refutation, options)
+    doubt = _doubt(refutation, options) or why_too_vague(equation)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
     instances = _instances(sampler, refutation.instances, options)

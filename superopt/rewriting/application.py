@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
 from superopt.ir.terms import Application, Term, Variable
 from superopt.ir.types import TensorType, ValueType
@@ -89,7 +89,7 @@ def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorTy
             types,
             match.attributes,
             equal=[(term, type_) for term, type_ in found if isinstance(type_, TensorType)],
-            fixed=_symbols(types),
+            fixed=_symbols(match, (*types.values(), *(t for _, t in found if isinstance(t, TensorType)))),
             cuts=match.cuts,
         )
     except IllTypedError:
@@ -97,8 +97,13 @@ def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorTy
     return True
 
 
-def _symbols(types: Mapping[str, TensorType]) -> frozenset[str]:
-    return frozenset(name for type_ in types.values() for name in type_.symbols)
+def _symbols(match: Match, types: Iterable[TensorType]) -> frozenset[str]:
+    """The symbols of a model's sizes that a match meets: none may be solved for."""
+    sizes: list[object] = [*match.cuts.values()]
+    for value in match.attributes.values():
+        sizes.extend(cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,))
+    own = (name for size in sizes if isinstance(size, SymbolicDimension) for name in size.symbols)
+    return frozenset((*own, *(name for type_ in types for name in type_.symbols)))
 
 
 def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> Typing | None:
@@ -115,7 +120,7 @@ def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) 
         if not isinstance(type_, TensorType):
             return None
         required.append((term, type_))
-    fixed = _symbols(types)
+    fixed = _symbols(match, (*types.values(), *(type_ for _, type_ in required)))
     try:
         typing = infer_terms(
             target,

@@ -10,7 +10,6 @@ from typing import TypeAlias, cast
 from superopt.errors import InvalidEquationError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, symbol
 from superopt.ir.terms import (
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -81,35 +80,6 @@ def _why_undecidable(term: ConditionTerm, names: Set[str]) -> str | None:
             return next((reason for a in arguments if (reason := _why_undecidable(a, names))), None)
         case _:
             return None
-
-
-def is_stated(condition: Condition, attributes: Mapping[str, object], given: Iterable[Condition]) -> bool:
-    """Whether a clause about attributes that are left open is one of those given, word for word.
-
-    ``attributes`` says what each name in the clause stands for: a value, or a variable of what is given. True
-    for a clause about values alone, or about tensors as well: such a one is decided where it is used.
-    """
-    names = names_in(condition)
-    is_open = any(isinstance(attributes.get(name), AttributeVariable) for name in names)
-    if not is_open or not names <= attributes.keys():
-        return True
-    right = None if condition.right is None else _standing_for(condition.right, attributes)
-    return Condition(_standing_for(condition.left, attributes), condition.relation, right) in tuple(given)
-
-
-def _standing_for(operand: ConditionTerm, attributes: Mapping[str, object]) -> ConditionTerm:
-    match operand:
-        case ConditionName(name):
-            value = attributes[name]
-            return ConditionName(value.name) if isinstance(value, AttributeVariable) else _constant(value)
-        case ConditionCall(function, arguments):
-            return ConditionCall(function, tuple(_standing_for(each, attributes) for each in arguments))
-        case _:
-            return operand
-
-
-def _constant(value: object) -> ConditionTerm:
-    return cast("ConditionTerm", value)
 
 
 def names_in(condition: Condition) -> frozenset[str]:
