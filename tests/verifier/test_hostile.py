@@ -59,6 +59,20 @@ UNPROVED = {
     "halves of a broadcast": "split0[axis=0](broadcast(x)) => broadcast(split0[axis=0](x))",
 }
 
+C = "conv[stride=s, padding=p, dilation=d]"
+NOT_STATED = {
+    "groups of one convolution of two": f"add({C}(x, y), {C}(z, w)) <=> {C}(concat[axis=1](x, z), concat[axis=1](y, w)) where groups(z, w) = 1",
+    "numbers of groups left out one by one": "concat[axis=1](conv(x, y), conv(x, z)) => conv(x, concat[axis=0](y, z)) where groups(x, y) != 2, groups(x, y) != 3, groups(x, y) != 4, groups(x, y) != 5",
+    "channels left out one by one": "conv(channel_scale[axis=1](x, v), y) => conv(x, channel_scale[axis=0](y, v)) where channels(y) != 2, channels(y) != 3, channels(y) != 4, channels(y) != 5",
+    "ranks left out one by one": "channel_scale[axis=0](matmul(x, y), s) => matmul(channel_scale[axis=0](x, s), y) where rank(y) != 3, rank(y) != 4, rank(y) != 5",
+    "an open kernel of which one size is odd": "avgpool[kernel=k, padding=same_upper](x) => avgpool[kernel=k, padding=same_lower](x) where dim(k, 0) = 3",
+    "an open kernel beside paddings that few fit": "add(maxpool[kernel=k, padding=(4, 0, 4, 0)](y), maxpool[kernel=k, padding=same_upper](x)) => add(maxpool[kernel=k, padding=(4, 0, 4, 0)](y), maxpool[kernel=k, padding=same_lower](x))",
+    "open dilations": "conv[padding=same_upper, dilation=d](x, w) => conv[padding=same_lower, dilation=d](x, w) where dim(d, 0) > 1, dim(d, 1) > 1",
+    "a stride longer than the kernel": "conv[stride=s, padding=same_upper](x, w) => conv[stride=s, padding=same_upper](x, enlarge[kernel=7](w)) where dim(w, 2) = 5, dim(w, 3) = 5",
+    "an open shape": "reshape[shape=s](softmax[axis=-1](x)) => softmax[axis=-1](reshape[shape=s](x)) where rank(x) = 3, dim(s, 1) = 1, dim(s, 3) = dim(x, 2)",
+}
+"""False for values that nobody tries: a rule must state what its proof needs of such choices."""
+
 
 @pytest.mark.parametrize("text", REFUTED.values(), ids=REFUTED)
 def test_a_counterexample_is_found(text: str) -> None:
@@ -76,6 +90,11 @@ def test_what_nothing_supports_is_not_verified(text: str) -> None:
 def test_a_condition_that_rules_out_what_is_common_deceives_no_one() -> None:
     verdict = verify(parse_equation(RARELY_SEEN), load_axioms())
     assert verdict.status is not Status.VERIFIED
+
+
+@pytest.mark.parametrize("text", NOT_STATED.values(), ids=NOT_STATED)
+def test_what_a_proof_needs_must_be_stated(text: str) -> None:
+    assert verify(parse_equation(text), load_axioms()).status is not Status.VERIFIED
 
 
 @pytest.mark.parametrize(
