@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from generator import Progress, generate, load_preset
@@ -58,7 +61,13 @@ def test_counts() -> None:
     assert made.pairs > made.distinct > 5000
     assert made.kept + sum(n for why, n in made.dropped.items() if why != "unusable") >= made.distinct
     assert 100 <= made.kept <= 200
-    assert made.peak_memory_bytes < 1 << 30
+
+
+def test_memory() -> None:
+    """In a process of its own: the most that a process ever had is what is told."""
+    code = "import generator as g; print(g.generate(g.load_preset('matrix'), max_ops=3).peak_memory_bytes)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1 << 30
 
 
 def test_every_candidate_holds_where_matrices_are_not_square() -> None:
