@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from generator.enumeration import Enumeration, Level
@@ -117,6 +118,11 @@ def _summed(levels: Sequence[Level]) -> tuple[Level, ...]:
 
 
 def _peak_memory_bytes() -> int:
-    """The largest resident size of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    """The most that this program had in memory; ``getrusage`` would count what started it as well."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text("ascii", "replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
