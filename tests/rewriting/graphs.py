@@ -21,13 +21,27 @@ from superopt.ir import (
     Value,
     Variable,
     Weight,
+    format_graph,
 )
 from superopt.ir.terms import subterms
 from superopt.ops.opaque import Opaque
 from superopt.ops.shape import Half, Split
-from superopt.rewriting import Substitution, evaluate_graph, infer_terms, substitutions_of
+from superopt.rewriting import (
+    Rewrite,
+    Substitution,
+    apply_match,
+    evaluate_graph,
+    find_matches,
+    infer_terms,
+    substitutions_of,
+)
 
 FIELD = PrimeFieldDomain()
+
+MERGE = (
+    "(matmul(x, y), matmul(x, z)) => (split0[axis=-1](matmul(x, concat[axis=-1](y, z))), "
+    "split1[axis=-1](matmul(x, concat[axis=-1](y, z))))"
+)
 
 
 def f32(*shape: int) -> TensorType:
@@ -119,3 +133,23 @@ def _check_types(graph: Graph, node: Node) -> None:
 def by_label(graph: Graph) -> Mapping[str, NodeId]:
     """Inputs and weights by name."""
     return {n.operator.label: n.id for n in graph if isinstance(n.operator, Input | Weight)}
+
+
+def applied(graph: Graph, text: str, index: int = 0) -> Rewrite | None:
+    """What the rule does at its match of that number, checked to be what it says."""
+    rewrite = apply_match(graph, list(find_matches(graph, rule(text)))[index])
+    if rewrite is not None:
+        check_well_formed(rewrite.graph)
+        assert set(rewrite.removed) == set(graph.nodes) - set(rewrite.graph.nodes)
+        assert set(rewrite.added) == set(rewrite.graph.nodes) - set(graph.nodes)
+    return rewrite
+
+
+def after(graph: Graph, text: str, index: int = 0) -> str:
+    """The rewritten graph without its inputs; ``unchanged`` where the rule does not apply."""
+    rewrite = applied(graph, text, index)
+    if rewrite is None:
+        return "unchanged"
+    assert values_of(rewrite.graph) == values_of(graph)
+    lines = format_graph(rewrite.graph).splitlines()
+    return "\n".join(line for line in lines if " = input: " not in line and " = weight: " not in line)

@@ -10,17 +10,13 @@ import pytest
 
 from axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation, parse_term
-from superopt.ir.dimensions import Dimension, symbol
+from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
-from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import Relu
-from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv, Enlarge
 from superopt.rewriting.typing import infer_terms, type_equation
+from tests.verifier.shapes import shapes
 from verifier.certificate import Certificate, Link
 from verifier.explanation import explain
 from verifier.instances import Instance
-from verifier.positivity import PositiveSizes, undecided
 from verifier.prove import prove
 from verifier.refute import Effort, refute
 from verifier.replay import replay
@@ -128,14 +124,6 @@ def changed_links(link: Link) -> Iterator[tuple[str, Link]]:
 
 def step(axiom: str, **terms: str) -> Step:
     return Step(axiom, tuple((name, parse_term(text)) for name, text in terms.items()), ())
-
-
-def shapes(**given: tuple[int | str, ...]) -> dict[str, TensorType]:
-    """Types of variables; names are symbols."""
-    return {
-        name: TensorType(ElementType.FLOAT, tuple(symbol(d) if isinstance(d, str) else d for d in shape))
-        for name, shape in given.items()
-    }
 
 
 def instance(goal: Equation, **given: tuple[int | str, ...]) -> Instance:
@@ -325,92 +313,6 @@ def test_where_a_replay_ends_is_said() -> None:
     first = certificate.chains[0][0]
     missing = Certificate(((replace(first, axiom="gone"), *certificate.chains[0][1:]),))
     assert replay(goal, axioms, missing, instances) == "output 0, link 1 (gone): there is no such axiom"
-
-
-@pytest.mark.parametrize(
-    ("size", "positive"),
-    [
-        (1, True),
-        (0, False),
-        (-1, False),
-        ("n", True),
-        ("free", False),
-        ("n+n", True),
-        ("n*m", True),
-        ("n*free", False),
-        ("h-2", True),
-        ("h-3", False),
-        ("h-2+n", True),
-        ("h-1", True),
-        ("3*h-6", True),
-        ("n+m-h", False),
-        ("n-m", False),
-        ("g*c", True),
-        ("c", False),
-        ("g*c*n", True),
-        ("n//2", False),
-        ("m//2", True),
-        ("m//2+1", True),
-        ("n-1", False),
-        ("1-n", False),
-        ("m-1", True),
-        ("m-2", False),
-        ("w-2", True),
-        ("w-3", False),
-    ],
-)
-def test_positive_sizes(size: int | str, positive: object) -> None:
-    """Known are n, m, h, h - 2, g * c, floor(m / 2) and what a window of 3 at stride 2 leaves of w."""
-    n, m, h, g, c, w, free = map(symbol, ("n", "m", "h", "g", "c", "w", "free"))
-    written: dict[str, Dimension] = {
-        "n": n,
-        "free": free,
-        "n+n": n + n,
-        "n*m": n * m,
-        "n*free": n * free,
-        "h-2": h - 2,
-        "h-3": h - 3,
-        "h-2+n": h - 2 + n,
-        "h-1": h - 1,
-        "3*h-6": 3 * h - 6,
-        "n+m-h": n + m - h,
-        "n-m": n - m,
-        "g*c": g * c,
-        "c": c,
-        "g*c*n": g * c * n,
-        "n//2": n // 2,
-        "m//2": m // 2,
-        "m//2+1": m // 2 + 1,
-        "n-1": n - 1,
-        "1-n": 1 - n,
-        "m-1": m - 1,
-        "m-2": m - 2,
-        "w-2": w - 2,
-        "w-3": w - 3,
-    }
-    known = PositiveSizes([n, m, h, h - 2, g * c, m // 2, (w - 3) // 2 + 1, 7])
-    assert known.is_positive(written[size] if isinstance(size, str) else size) is positive
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes_of_inputs", "open_to_sizes"),
-    [
-        (Conv(padding="same"), {"x": ("n", "c", "h", "w"), "y": ("o", "c", 3, 3)}, False),
-        (Conv(padding="same"), {"x": ("n", "c", "h", "w"), "y": ("o", "c", "k", 3)}, True),
-        (Conv(), {"x": ("n", 4, "h", "w"), "y": ("o", 2, 1, 1)}, True),
-        (Conv(), {"x": ("n", 4, "h", "w"), "y": (6, 2, 1, 1)}, False),
-        (Enlarge((5, 5)), {"y": ("o", "c", 3, 3)}, False),
-        (Enlarge((5, 5)), {"y": ("o", "c", "k", "k")}, True),
-        (Relu(), {"y": ("k",)}, False),
-    ],
-)
-def test_what_symbols_leave_undecided(
-    operator: Operator, shapes_of_inputs: dict[str, tuple[int | str, ...]], open_to_sizes: object
-) -> None:
-    """``infer`` accepts all of these; three outputs in two groups, or an even kernel, it would not."""
-    types = tuple(shapes(**shapes_of_inputs).values())
-    assert operator.infer(*types)
-    assert undecided(operator, types) is open_to_sizes
 
 
 def test_a_term_that_sizes_may_make_ill_typed_is_no_step() -> None:

@@ -1,0 +1,263 @@
+"""Shapes, poolings, activations and what stays opaque: their graphs and how they are written."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from tests.onnx_io.kit import node, tensor, value, weight
+from tests.onnx_io.lifting import Case
+
+SHAPES = (
+    Case(
+        "reshapes",
+        [
+            node("Reshape", "x s", "a"),
+            node("Flatten", "a", "b"),
+            node("Unsqueeze", "b z", "c"),
+            node("Squeeze", "c z", "y"),
+        ],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = reshape[shape=(n, 2, 18, 9)](x): f32[n, 2, 18, 9]
+            %2 = reshape[shape=(n, 324)](%1): f32[n, 324]
+            %3 = reshape[shape=(1, n, 324)](%2): f32[1, n, 324]
+            %4 = reshape[shape=(n, 324)](%3): f32[n, 324]
+            return %4
+        """,
+        written="""
+            a = Reshape(x, superopt/shape_0)
+            b = Reshape(a, superopt/shape_1)
+            c = Reshape(b, superopt/shape_2)
+            y = Reshape(c, superopt/shape_3)
+        """,
+        weights=[tensor("s", [0, 2, -1, 9], np.int64), tensor("z", [0], np.int64)],
+    ),
+    Case(
+        "reshape of unknown sizes",
+        [node("Reshape", "x s", "y")],
+        [value("x", ["n", "t", 8])],
+        lifted="""
+            x = input: f32[n, t, 8]
+            %1 = reshape[shape=(n*t, 8)](x): f32[n*t, 8]
+            return %1
+        """,
+        written="""
+            y = Reshape(x, superopt/shape_0)
+        """,
+        weights=[tensor("s", [-1, 8], np.int64)],
+    ),
+    Case(
+        "reshape to a computed shape",
+        [node("Shape", "z", "s"), node("Reshape", "x s", "y")],
+        [value("x", [6]), value("z", [2, 3])],
+        lifted="""
+            x = input: f32[6]
+            z = input: f32[2, 3]
+            %2 = opaque[domain=, op_type=Shape, index=0, reason=no operator describes it](z): i64[2]
+            %3 = opaque[domain=, op_type=Reshape, index=1, reason=the shape is computed at run time](x, %2): f32[2, 3]
+            return %3
+        """,
+        written="""
+            s = Shape(z)
+            y = Reshape(x, s)
+        """,
+    ),
+    Case(
+        "transpositions",
+        [node("Transpose", "x", "a"), node("Transpose", "a", "y", perm=[0, 1, 3, 2])],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = transpose[perm=(3, 2, 1, 0)](x): f32[9, 9, 4, n]
+            %2 = transpose(%1): f32[9, 9, n, 4]
+            return %2
+        """,
+        written="""
+            a = Transpose(x)
+            y = Transpose(a)
+        """,
+    ),
+    Case(
+        "split and concat",
+        [node("Split", "x", "a b", axis=1), node("Concat", "b a", "y", axis=-3)],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = split[axis=1, sizes=(2, 2)](x): f32[n, 2, 9, 9], f32[n, 2, 9, 9]
+            %2 = concat[axis=-3](%1.1, %1.0): f32[n, 4, 9, 9]
+            return %2
+        """,
+        written="""
+            a, b = Split(x, superopt/shape_0)
+            y = Concat(b, a)
+        """,
+    ),
+    Case(
+        "split by an attribute",
+        [node("Split", "x", "a b", axis=1, split=[1, 3]), node("Concat", "b a", "y", axis=1)],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = split[axis=1, sizes=(1, 3)](x): f32[n, 1, 9, 9], f32[n, 3, 9, 9]
+            %2 = concat[axis=1](%1.1, %1.0): f32[n, 4, 9, 9]
+            return %2
+        """,
+        written="""
+            a, b = Split(x)
+            y = Concat(b, a)
+        """,
+        opset=11,
+    ),
+    Case(
+        "poolings",
+        [
+            node("MaxPool", "x", "a", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+            node("AveragePool", "a", "b", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
+            node("GlobalAveragePool", "b", "y"),
+        ],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = maxpool[kernel=(3, 3), stride=(2, 2)](x): f32[n, 4, 4, 4]
+            %2 = avgpool[kernel=(3, 3), padding=same, includes_padding=1](%1): f32[n, 4, 4, 4]
+            %3 = global_avgpool(%2): f32[n, 4, 1, 1]
+            return %3
+        """,
+        written="""
+            a = MaxPool(x)
+            b = AveragePool(a)
+            y = GlobalAveragePool(b)
+        """,
+    ),
+    Case(
+        "pooling that rounds up",
+        [node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = maxpool[kernel=(2, 2), stride=(2, 2), padding=(0, 0, 1, 1)](x): f32[n, 4, 5, 5]
+            return %1
+        """,
+        written="""
+            y = MaxPool(x)
+        """,
+    ),
+    Case(
+        "activations",
+        [
+            node("HardSigmoid", "x", "a", alpha=0.1),
+            node("HardSwish", "a", "b"),
+            node("Pow", "b e", "c"),
+            node("Softmax", "c", "y", axis=1),
+        ],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = hard_sigmoid[alpha=1/10](x): f32[n, 4, 9, 9]
+            %2 = hard_swish(%1): f32[n, 4, 9, 9]
+            %3 = power[exponent=2](%2): f32[n, 4, 9, 9]
+            %4 = softmax[axis=1](%3): f32[n, 4, 9, 9]
+            return %4
+        """,
+        written="""
+            a = HardSigmoid(x)
+            b = HardSwish(a)
+            c = Pow(b, superopt/number_0)
+            y = Softmax(c)
+        """,
+        weights=[tensor("e", 2, np.int64)],
+    ),
+    Case(
+        "softmax of several axes",
+        [node("Softmax", "x", "y")],
+        [value("x", [2, 3, 4])],
+        lifted="""
+            x = input: f32[2, 3, 4]
+            %1 = opaque[domain=, op_type=Softmax, index=0, reason=in operator set 11 it spans all axes from 1 on](x): f32[2, 3, 4]
+            return %1
+        """,
+        written="""
+            y = Softmax(x)
+        """,
+        opset=11,
+    ),
+    Case(
+        "softmax of the last axis",
+        [node("Softmax", "x", "y")],
+        [value("x", [2, 3])],
+        lifted="""
+            x = input: f32[2, 3]
+            %1 = softmax[axis=1](x): f32[2, 3]
+            return %1
+        """,
+        written="""
+            y = Softmax(x)
+        """,
+        opset=11,
+    ),
+    Case(
+        "integers",
+        [node("Add", "x x", "y")],
+        [value("x", [3], TensorProto.INT64)],
+        lifted="""
+            x = input: i64[3]
+            %1 = opaque[domain=, op_type=Add, index=0, reason=int64 operands stay as they are: rules are over the reals](x, x): i64[3]
+            return %1
+        """,
+        written="""
+            y = Add(x, x)
+        """,
+    ),
+    Case(
+        "a sum of three",
+        [node("Sum", "x x x", "y")],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = add(x, x): f32[n, 4, 9, 9]
+            %2 = add(%1, x): f32[n, 4, 9, 9]
+            return %2
+        """,
+        written="""
+            superopt/add_1 = Add(x, x)
+            y = Add(superopt/add_1, x)
+        """,
+    ),
+    Case(
+        "a constant",
+        [node("Constant", "", "k", value_float=0.5), node("Mul", "x k", "y")],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            k = weight: f32[]
+            %2 = scale(x, k): f32[n, 4, 9, 9]
+            return %2
+        """,
+        written="""
+            k = Constant()
+            y = Mul(x, k)
+        """,
+    ),
+    Case(
+        "unknown dimensions",
+        [node("Conv", "x w", "a", strides=[2, 2]), node("NonZero", "a", "z"), node("Relu", "a", "y")],
+        [value("x", [None, 3, None, "W"])],
+        lifted="""
+            x = input: f32[x.0, 3, x.2, W]
+            w = weight: f32[4, 3, 3, 3]
+            %2 = conv[stride=(2, 2)](x, w): f32[x.0, 4, floor((x.2 + 1) / (2)) - 1, floor((W + 1) / (2)) - 1]
+            %3 = opaque[domain=, op_type=NonZero, index=1, reason=no operator describes it](%2): i64[4, unk__5]
+            %4 = relu(%2): f32[x.0, 4, floor((x.2 + 1) / (2)) - 1, floor((W + 1) / (2)) - 1]
+            return %4
+        """,
+        written="""
+            a = Conv(x, w)
+            z = NonZero(a)
+            y = Relu(a)
+        """,
+        weights=[weight("w", 4, 3, 3, 3)],
+    ),
+)
