@@ -14,6 +14,7 @@ from substitution_db.peers.reading import (
     PeerRule,
     PeerTensor,
     Reading,
+    content_of,
 )
 from substitution_db.peers.translation import translated
 from substitution_db.records import JsonObject
@@ -41,14 +42,7 @@ def read_flexflow(path: Path) -> tuple[PeerRule, ...]:
 
 def _parsed(path: Path) -> JsonObject:
     try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise InvalidFileError(f"{path}: expected at most {MOST_BYTES} bytes, got {size}")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        document: object = json.loads(content)
+        document: object = json.loads(content_of(path, MOST_BYTES))
     except (ValueError, RecursionError) as error:
         raise InvalidFileError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
+from superopt.errors import InvalidFileError
 from superopt.ir.terms import Equation
 
 
@@ -85,3 +87,14 @@ class PeerRule:
 def why_none(rule: PeerRule) -> str:
     """Why the rule is no equation; empty when it is one."""
     return "" if isinstance(rule.reading, Claim) else rule.reading.reason
+
+
+def content_of(path: Path, most_bytes: int) -> bytes:
+    """The content of a peer's file. Raises InvalidFileError for one that is too large or cannot be read."""
+    try:
+        size = path.stat().st_size
+        if size > most_bytes:
+            raise InvalidFileError(f"{path}: expected at most {most_bytes} bytes, got {size}")
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from error

@@ -25,6 +25,7 @@ from substitution_db.peers.reading import (
     PeerRule,
     PeerTensor,
     Reading,
+    content_of,
 )
 from substitution_db.peers.translation import translated
 from superopt.errors import InvalidEquationError, InvalidFileError
@@ -101,16 +102,9 @@ def _pool() -> DescriptorPool:
 
 
 def _parsed(path: Path) -> Message:
-    try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise InvalidFileError(f"{path}: expected at most {MOST_BYTES} bytes, got {size}")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from error
     message = collection_class()()
     try:
-        message.ParseFromString(content)
+        message.ParseFromString(content_of(path, MOST_BYTES))
     except DecodeError:
         raise InvalidFileError(f"{path}: not a rule file of TASO: damaged, or another format") from None
     return message
