@@ -295,8 +295,14 @@ class Journey:
 
 
 def _usable(rules: Iterable[Substitution], options: Options, opset: int | None) -> Iterable[Substitution]:
-    """The rules that were not excluded and whose operators the model's operator set has."""
-    for rule in rules:
+    """The rules that were not excluded and whose operators the model's operator set has.
+
+    Raises InvalidOptionError for an excluded rule that there is not.
+    """
+    offered = tuple(rules)
+    for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
+        raise InvalidOptionError(f"exclude-rule: there is no verified rule {unknown!r} to leave out")
+    for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
         known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
         if known and rule.rule_id not in options.exclude_rules:

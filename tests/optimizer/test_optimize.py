@@ -175,6 +175,8 @@ def test_excluded_rules_and_kept_nodes_are_respected(costs: MemoryCostStore) -> 
     assert run(model, costs, keep=(name,)).report.returned == "original"
     with pytest.raises(InvalidOptionError, match="the model has no node called 'nobody'"):
         run(model, costs, keep=("nobody",))
+    with pytest.raises(InvalidOptionError, match="there is no verified rule 'nothing' to leave out"):
+        run(model, costs, exclude_rules=("nothing",))
 
 
 @pytest.mark.parametrize("objective", ["flops", "memory"])
