@@ -14,7 +14,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit_shape import RuntimeShape, repeated_number
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
-from superopt.ops.activation import Gelu, HardSwish, Softmax
+from superopt.ops.activation import Gelu, HardSwish, Silu, Softmax
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
@@ -158,6 +158,23 @@ def hard_swish(_emission: Emission, node: Node) -> Recipe:
         gate = writer.temporary("gate")
         writer.node("HardSigmoid", operands, [gate], {"alpha": 1 / 6, "beta": 0.5})
         writer.node("Mul", [operands[0], gate], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def silu(emission: Emission, node: Node) -> Recipe:
+    """x * Sigmoid(alpha x), which ONNX Runtime fuses and every operator set has, rather than Swish."""
+    assert isinstance(node.operator, Silu)
+    alpha, element = float(node.operator.alpha), emission.type(node.value).element
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        (x,) = operands
+        scaled, gate = x, writer.temporary("gate")
+        if alpha != 1:
+            scaled = writer.temporary("scaled")
+            writer.node("Mul", [x, number(writer, alpha, element)], [scaled])
+        writer.node("Sigmoid", [scaled], [gate])
+        writer.node("Mul", [x, gate], outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 

@@ -127,6 +127,21 @@ class HardSwish(UnaryElementwise):
 
 @register
 @dataclass(frozen=True, slots=True)
+class Silu(UnaryElementwise):
+    """x / (1 + exp(-alpha x)): silu, or swish; with another ``alpha`` the quick form of gelu."""
+
+    name: ClassVar[str] = "silu"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Swish", attributes=(("alpha", "alpha"),), since=24)
+    alpha: Fraction | int = 1
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Product with a sigmoid."""
+        (x,) = arrays
+        return (domain.multiply(x, logistic(domain, domain.multiply(x, domain.rational(self.alpha)))),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class Erf(UnaryElementwise):
     """The error function."""
 

@@ -146,6 +146,25 @@ SHAPES = (
         """,
     ),
     Case(
+        "every second row and column",
+        [node("Slice", "x s e a t", "y")],
+        [value("x", ["n", 4, 9, 9])],
+        lifted="""
+            x = input: f32[n, 4, 9, 9]
+            %1 = maxpool[kernel=(1, 1), stride=(2, 2)](x): f32[n, 4, 5, 5]
+            return %1
+        """,
+        written="""
+            y = MaxPool(x)
+        """,
+        weights=[
+            tensor("s", [0, 0], np.int64),
+            tensor("e", [2**63 - 1, 9], np.int64),
+            tensor("a", [2, 3], np.int64),
+            tensor("t", [2, 2], np.int64),
+        ],
+    ),
+    Case(
         "activations",
         [
             node("HardSigmoid", "x", "a", alpha=0.1),
