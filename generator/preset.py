@@ -325,13 +325,15 @@ def _instances(entry: Mapping[str, object], where: str) -> list[Instance]:
     if not isinstance(signatures, list) or not isinstance(variants, list):
         raise InvalidFileError(f"{where}, {name}: expected signatures = [...] and variants = [{{...}}]")
     roles = tuple(_signature(text, f"{where}, {name}") for text in cast("list[object]", signatures))
+    implicit = _attributes(entry.get("implicit", {}), where)
     made: list[Instance] = []
     for variant in cast("list[object]", variants):
         attributes = _attributes(variant, f"{where}, {name}")
         try:
             known = OPERATORS.get(name)
             half = known is not None and issubclass(known, Half)
-            operator = operator_from_attributes(name, {**attributes, "size": 1} if half else attributes)
+            sizes = {"size": 1} if half else _implicit(name, implicit)
+            operator = operator_from_attributes(name, {**attributes, **sizes})
             term = application(name, attributes)
         except IllTypedError as error:
             raise InvalidFileError(f"{where}: {error}") from error
@@ -344,12 +346,17 @@ def _constant(entry: Mapping[str, object], where: str) -> ConstantTensor:
     attributes = _attributes(entry.get("attributes", {}), where)
     implicit = _attributes(entry.get("implicit", {}), where)
     try:
-        operator = operator_from_attributes(name, {**attributes, **implicit})
+        operator = operator_from_attributes(name, {**attributes, **_implicit(name, implicit)})
         operator.infer()
-        for hidden in implicit:
-            if hidden not in OPERATORS[name].implicit:
-                known = ", ".join(attribute_names(name))
-                raise IllTypedError(f"{name}: {hidden} is no implicit attribute; attributes: {known}")
         return ConstantTensor(operator, application(name, attributes), _text(entry, "role", where))
     except IllTypedError as error:
         raise InvalidFileError(f"{where}: {error}") from error
+
+
+def _implicit(name: str, sizes: Mapping[str, AttributeTerm]) -> Mapping[str, AttributeTerm]:
+    """What types determine in an equation, at the shapes that are enumerated; raises IllTypedError."""
+    for hidden in sizes:
+        if name in OPERATORS and hidden not in OPERATORS[name].implicit:
+            known = ", ".join(attribute_names(name))
+            raise IllTypedError(f"{name}: {hidden} is no implicit attribute; attributes: {known}")
+    return sizes

@@ -11,15 +11,17 @@ from onnx.defs import OpSchema
 
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node
-from superopt.onnx_io import emit_elementwise, emit_layers, emit_shape
+from superopt.onnx_io import emit_elementwise, emit_layers, emit_reductions, emit_shape
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer
 from superopt.ops import Operator, attributes_of
-from superopt.ops.activation import Gelu, HardSwish, Softmax
+from superopt.ops.activation import Gelu, HardSwish, Silu, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
 from superopt.ops.matrix import Matmul, Transpose
+from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.pooling import AveragePool, MaxPool
+from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum
 from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
@@ -39,13 +41,19 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Gelu: emit_elementwise.gelu,
     HardSwish: emit_elementwise.hard_swish,
     KernelResponse: emit_layers.kernel_response,
+    LayerNormalization: emit_reductions.layer_normalization,
     Matmul: emit_layers.matmul,
     MaxPool: emit_layers.max_pool,
     Multiply: emit_elementwise.pointwise,
     Ones: emit_shape.filled,
     Power: emit_elementwise.power,
+    ReduceMax: emit_reductions.reduction,
+    ReduceMean: emit_reductions.reduction,
+    ReduceSum: emit_reductions.reduction,
     Reshape: emit_shape.reshape,
+    RmsNormalization: emit_reductions.rms_normalization,
     Scale: emit_elementwise.scale,
+    Silu: emit_elementwise.silu,
     Softmax: emit_elementwise.softmax,
     Split: emit_shape.split,
     Subtract: emit_elementwise.pointwise,

@@ -16,6 +16,7 @@ from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.inference import infer_types
 from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
+from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
 from superopt.onnx_io.site import NotLiftedError, Site, number_array
@@ -104,7 +105,7 @@ def _generic(name: str) -> Lifter:
     return lifter
 
 
-SPECIAL: Mapping[str, Lifter] = {**ELEMENTWISE, **LAYERS, **MOVEMENT}
+SPECIAL: Mapping[str, Lifter] = {**ELEMENTWISE, **LAYERS, **MOVEMENT, **REDUCTIONS}
 LIFTERS: Mapping[str, Lifter] = {
     **{
         operator.onnx.op_type: _generic(name)

@@ -1,6 +1,16 @@
 """The operator registry: one class says an operator's types, meaning, work and ONNX form."""
 
-from superopt.ops import activation, affine, convolution, elementwise, matrix, normalization, pooling, shape
+from superopt.ops import (
+    activation,
+    affine,
+    convolution,
+    elementwise,
+    matrix,
+    normalization,
+    pooling,
+    reduction,
+    shape,
+)
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import (
     OPERATORS,
@@ -32,5 +42,6 @@ __all__ = [
     "normalization",
     "operator_from_attributes",
     "pooling",
+    "reduction",
     "shape",
 ]

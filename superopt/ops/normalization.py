@@ -1,4 +1,4 @@
-"""Normalisation across channels."""
+"""Normalisation across channels, and by the mean and the mean square of each row."""
 
 from __future__ import annotations
 
@@ -10,9 +10,21 @@ import numpy as np
 
 from superopt.domains import Domain
 from superopt.ir.types import TensorType, ValueType
-from superopt.ops.base import OnnxForm, Work, moved_bytes, register, require_float, require_rank, tensors
+from superopt.ops.base import (
+    OnnxForm,
+    Operator,
+    Work,
+    equal_dimensions,
+    moved_bytes,
+    register,
+    require_float,
+    require_rank,
+    same_element,
+    tensors,
+)
 from superopt.ops.convolution import band
 from superopt.ops.elementwise import Power, UnaryElementwise
+from superopt.ops.reduction import mean_along
 
 A = TypeVar("A")
 
@@ -54,3 +66,63 @@ class LocalResponseNormalization(UnaryElementwise):
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """A sum and a power per element."""
         return Work(outputs[0].elements * (self.size + 20), moved_bytes(inputs, outputs))
+
+
+class RowNormalization(Operator):
+    """Rows along the last axis, normalised, times one number for each position in a row."""
+
+    vectors: ClassVar[int]
+    epsilon: Fraction | int
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """([..., n], [n], ...) -> [..., n]."""
+        data, *vectors = tensors(self.name, 1 + self.vectors, types)
+        require_float(self.name, data)
+        same_element(self.name, data, *vectors)
+        require_rank(self.name, data, 1, 64)
+        for vector in vectors:
+            require_rank(f"{self.name}, vector", vector, 1)
+            equal_dimensions(self.name, data.shape[-1], vector.shape[0])
+        return (data,)
+
+    def by_mean_square(self, domain: Domain[A], data: A) -> A:
+        """x / sqrt(mean of squares + epsilon)."""
+        square = mean_along(domain, domain.multiply(data, data), -1)
+        divisor = domain.sqrt(domain.add(square, domain.rational(self.epsilon)))
+        return domain.divide(data, domain.broadcast(divisor, domain.shape(data)))
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """Eight operations per element."""
+        return Work(outputs[0].elements * 8, moved_bytes(inputs, outputs))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class RmsNormalization(RowNormalization):
+    """x / sqrt(mean(x^2) + epsilon) * scale, from (x, scale); means are along the last axis."""
+
+    name: ClassVar[str] = "rms_normalization"
+    vectors: ClassVar[int] = 1
+    epsilon: Fraction | int = Fraction(1, 100000)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The definition of ONNX."""
+        data, factor = arrays
+        return (domain.multiply(self.by_mean_square(domain, data), factor),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class LayerNormalization(RowNormalization):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, from (x, scale, bias), along the last axis."""
+
+    name: ClassVar[str] = "layer_normalization"
+    vectors: ClassVar[int] = 2
+    epsilon: Fraction | int = Fraction(1, 100000)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The definition of ONNX."""
+        data, factor, term = arrays
+        mean = domain.broadcast(mean_along(domain, data, -1), domain.shape(data))
+        normal = self.by_mean_square(domain, domain.subtract(data, mean))
+        return (domain.add(domain.multiply(normal, factor), term),)

@@ -28,6 +28,7 @@ def test_every_family_has_axioms() -> None:
             "matrix",
             "normalization",
             "pooling",
+            "reduction",
         ]
     )
     assert all(count >= 10 for count in families.values())

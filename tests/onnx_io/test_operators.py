@@ -16,7 +16,7 @@ from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.ir.text import format_operator
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.ops import OPERATORS, Operator
-from superopt.ops.activation import Erf, Gelu, HardSigmoid, HardSwish, Relu, Sigmoid, Softmax, Tanh
+from superopt.ops.activation import Erf, Gelu, HardSigmoid, HardSwish, Relu, Sigmoid, Silu, Softmax, Tanh
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
 from superopt.ops.convolution import (
     AveragePoolKernel,
@@ -28,8 +28,9 @@ from superopt.ops.convolution import (
 )
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract
 from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
-from superopt.ops.normalization import LocalResponseNormalization
+from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
 from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
+from superopt.ops.reduction import Exp, ReduceMax, ReduceMean, ReduceSum
 from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 from tests.onnx_io.kit import session
 
@@ -80,7 +81,16 @@ CASES = (
     ),
     *(
         Case(operator, (IMAGE,))
-        for operator in (Relu(), Sigmoid(), Tanh(), HardSigmoid(), HardSwish(), Erf())
+        for operator in (
+            Relu(),
+            Sigmoid(),
+            Tanh(),
+            HardSigmoid(),
+            HardSwish(),
+            Silu(),
+            Silu(Fraction(3, 2)),
+            Erf(),
+        )
     ),
     Case(HardSigmoid(Fraction(1, 3), Fraction(1, 7)), ((5,),)),
     Case(Gelu(), ((4, 5),)),
@@ -108,6 +118,15 @@ CASES = (
     *(Case(LocalResponseNormalization(size), (IMAGE,)) for size in (1, 3, 5)),
     Case(LocalResponseNormalization(3, Fraction(1, 5), Fraction(1, 2), 2), (IMAGE,)),
     Case(GlobalAveragePool(), (IMAGE,)),
+    Case(Exp(), ((2, 3),)),
+    *(
+        Case(reduce(axis), (IMAGE,))
+        for reduce in (ReduceSum, ReduceMean, ReduceMax)
+        for axis in (0, 1, -2, -1)
+    ),
+    *(Case(RmsNormalization(), (shape, shape[-1:])) for shape in ((5,), (3, 4), (2, 3, 4))),
+    *(Case(LayerNormalization(), (shape, shape[-1:], shape[-1:])) for shape in ((5,), (3, 4), (2, 3, 4))),
+    Case(LayerNormalization(Fraction(1, 3)), ((3, 4), (4,), (4,))),
     *(Case(Concat(axis), ((2, 3, 1), (2, 3, 1))) for axis in (0, 2, -2)),
     Case(Concat(1), ((2, 3), (2, 1), (2, 4))),
     Case(Split(1, (1, 2, 3)), ((2, 6),)),
@@ -146,7 +165,7 @@ def test_every_registered_operator_is_tried() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("opset", [7, 9, 13, 17, 21])
+@pytest.mark.parametrize("opset", [7, 9, 13, 17, 21, 23])
 def test_onnx_runtime_computes_what_the_operator_means(case: Case, opset: int) -> None:
     if opset < OLDEST.get(case.operator.name, 7) and case.operator != Gelu("tanh"):
         with pytest.raises(UnsupportedError, match=f"operator set {opset}"):

@@ -29,7 +29,7 @@ UNDEFINED_AT_ZERO = "mul(div(x, y), y) => x"
 IMAGE = (2, 4, 5, 6)
 CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *((name, {}, [(2, 3), (2, 3)]) for name in ("add", "sub", "mul", "div")),
-    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "erf", "gelu")),
+    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "silu", "erf", "gelu")),
     ("add", {}, [(2, 3), (3, 2)]),
     ("scale", {}, [(2, 3), ()]),
     ("scale", {}, [(2, 3), (1,)]),
@@ -37,8 +37,13 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     ("power", {"exponent": 0.75}, [(2, 3)]),
     ("hard_sigmoid", {}, [(2, 3)]),
     ("hard_sigmoid", {"alpha": 1, "beta": 0.25}, [(2, 3)]),
+    ("silu", {"alpha": 2}, [(2, 3)]),
     ("gelu", {"approximate": "tanh"}, [(2, 3)]),
     *(("softmax", {"axis": axis}, [(2, 3, 4)]) for axis in (0, 1, -1, 3)),
+    ("exp", {}, [(2, 3)]),
+    *((name, {"axis": axis}, [(2, 3, 4)]) for name in ("reduce_sum", "reduce_mean", "reduce_max") for axis in (0, 1, -1, 3)),
+    *(("rms_normalization", {"epsilon": 0.5}, shapes) for shapes in ([(2, 3), (3,)], [(3,), (3,)], [(2, 3), (2,)], [(), ()])),
+    *(("layer_normalization", {}, [(2, 3), (3,), vector]) for vector in ((3,), (1,), (2, 3))),
     ("affine", {"axis": 1}, [(2, 3, 4), (3,), (3,)]),
     ("affine", {"axis": 1}, [(2, 3, 4), (3,), (4,)]),
     *((name, {"axis": axis}, [(2, 3, 4), (3,)]) for name in ("channel_scale", "bias_add") for axis in (-2, 0)),

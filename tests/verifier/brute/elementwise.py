@@ -50,6 +50,28 @@ def _softmax_shape(attributes: Attributes, shape: Shape) -> Shape:
     return shape
 
 
+def _row_shape(_: Attributes, rows: Shape, *vectors: Shape) -> Shape:
+    need(len(rows) > 0)
+    need(all(vector == rows[-1:] for vector in vectors))
+    return rows
+
+
+def _rms(attributes: Attributes, x: Real, scale: Real) -> Real:
+    square = (x**2).mean(axis=-1, keepdims=True)
+    return x / np.sqrt(square + float(attributes.get("epsilon", 1e-5))) * scale
+
+
+def _layer_normalization(attributes: Attributes, x: Real, scale: Real, bias: Real) -> Real:
+    variance = x.var(axis=-1, keepdims=True)
+    deviation = np.sqrt(variance + float(attributes.get("epsilon", 1e-5)))
+    return (x - x.mean(axis=-1, keepdims=True)) / deviation * scale + bias
+
+
+def _reduced_shape(attributes: Attributes, shape: Shape) -> Shape:
+    axis = axis_of(attributes, shape)
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
 def _hard_sigmoid(attributes: Attributes, x: Real) -> Real:
     alpha, beta = attributes.get("alpha", Fraction(1, 5)), attributes.get("beta", Fraction(1, 2))
     return np.clip(float(alpha) * x + float(beta), 0, 1)
@@ -74,9 +96,11 @@ def _vectors(_: Attributes, *shapes: Shape) -> Shape:
 
 SHAPES: Mapping[str, ShapeOf] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same),
-    **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "erf", "gelu"), _same),
+    **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp"), _same),
     **dict.fromkeys(("affine", "channel_scale", "bias_add"), _channelwise),
     **dict.fromkeys(("batchnorm_scale", "batchnorm_shift"), _vectors),
+    **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max"), _reduced_shape),
+    **dict.fromkeys(("rms_normalization", "layer_normalization"), _row_shape),
     "scale": _scaled,
     "softmax": _softmax_shape,
 }
@@ -95,9 +119,16 @@ VALUES: Mapping[str, ValueOf] = {
     "tanh": lambda _, x: np.tanh(x),
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": lambda _, x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "silu": lambda a, x: x * sigmoid(float(a.get("alpha", 1)) * x),
     "erf": lambda _, x: _erf(x),
     "gelu": _gelu,
     "softmax": _softmax,
+    "exp": lambda _, x: np.exp(x),
+    "reduce_sum": lambda a, x: x.sum(axis=axis_of(a, x.shape), keepdims=True),
+    "reduce_mean": lambda a, x: x.mean(axis=axis_of(a, x.shape), keepdims=True),
+    "reduce_max": lambda a, x: x.max(axis=axis_of(a, x.shape), keepdims=True),
+    "rms_normalization": _rms,
+    "layer_normalization": _layer_normalization,
     "affine": lambda a, x, s, t: x * _along(a, x, s) + _along(a, x, t),
     "channel_scale": lambda a, x, s: x * _along(a, x, s),
     "bias_add": lambda a, x, t: x + _along(a, x, t),

@@ -1,0 +1,111 @@
+"""The exponential, and sums, means and maxima along one axis: what softmax and normalisations are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, TypeVar
+
+from superopt.domains import Domain
+from superopt.ir.dimensions import sum_of
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops.base import (
+    OnnxForm,
+    Operator,
+    Work,
+    axis_of,
+    moved_bytes,
+    register,
+    require_float,
+    tensors,
+)
+from superopt.ops.elementwise import UnaryElementwise
+
+A = TypeVar("A")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Exp(UnaryElementwise):
+    """e to the power x, elementwise."""
+
+    name: ClassVar[str] = "exp"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Exp", since=6)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Exponential."""
+        return (domain.exp(arrays[0]),)
+
+
+class Reduction(Operator):
+    """One number for all elements along ``axis``, which stays as an axis of size 1."""
+
+    axis: int
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """[..., n, ...] -> [..., 1, ...] for floating point tensors."""
+        (only,) = tensors(self.name, 1, types)
+        require_float(self.name, only)
+        axis = axis_of(self.name, self.axis, only.rank)
+        return (only.with_shape((*only.shape[:axis], 1, *only.shape[axis + 1 :])),)
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """One operation per input element."""
+        return Work(sum_of(t.elements for t in inputs), moved_bytes(inputs, outputs))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class ReduceSum(Reduction):
+    """The sum along an axis."""
+
+    name: ClassVar[str] = "reduce_sum"
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Sum."""
+        return (sum_along(domain, arrays[0], self.axis),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class ReduceMean(Reduction):
+    """The mean along an axis."""
+
+    name: ClassVar[str] = "reduce_mean"
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Sum over the number of elements."""
+        return (mean_along(domain, arrays[0], self.axis),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class ReduceMax(Reduction):
+    """The largest element along an axis."""
+
+    name: ClassVar[str] = "reduce_max"
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Maximum."""
+        axis = axis_of(self.name, self.axis, len(domain.shape(arrays[0])))
+        return (domain.reshape(domain.max_along(arrays[0], axis), _kept(domain, arrays[0], axis)),)
+
+
+def sum_along(domain: Domain[A], array: A, axis: int) -> A:
+    """The sum along an axis, which stays as an axis of size 1."""
+    axis = axis_of("sum", axis, len(domain.shape(array)))
+    return domain.reshape(domain.sum(array, axis), _kept(domain, array, axis))
+
+
+def mean_along(domain: Domain[A], array: A, axis: int) -> A:
+    """The mean along an axis, which stays as an axis of size 1."""
+    count = domain.shape(array)[axis]
+    return domain.multiply(sum_along(domain, array, axis), domain.rational(Fraction(1, count)))
+
+
+def _kept(domain: Domain[A], array: A, axis: int) -> tuple[int, ...]:
+    shape = domain.shape(array)
+    return (*shape[:axis], 1, *shape[axis + 1 :])
