@@ -22,9 +22,13 @@ class Currency:
         """Whether the verdict would be the same today: a proof while what it used is unchanged, a
         refutation or a vain attempt while everything is.
         """
-        if proof.verdict is Outcome.VERIFIED:
-            return not self._reason(proof.axioms_used, proof.hashes)
-        return proof.hashes == self.hashes
+        return self.stands(proof.verdict, proof.axioms_used, proof.hashes)
+
+    def stands(self, verdict: Outcome, axioms_used: tuple[str, ...], hashes: Hashes) -> bool:
+        """``supports`` for a proof of which no more is known."""
+        if verdict is Outcome.VERIFIED:
+            return not self._reason(axioms_used, hashes)
+        return hashes == self.hashes
 
     def hashes_of(self, verdict: Verdict) -> Hashes:
         """What a verdict given now rests on."""

@@ -18,7 +18,7 @@ from typing import cast
 from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule
 from substitution_db.rows import NewRule, new_rule
 from substitution_db.rules import RuleRepository
-from superopt.equations import parse_equation
+from superopt.equations import parse_equation, text_id
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.files import write_atomically
 
@@ -111,10 +111,61 @@ def proof_object(proof: Proof) -> JsonObject:
 
 def read_json_lines(path: Path) -> tuple[LibraryLine, ...]:
     """The lines of a file of rules. Raises InvalidFileError, with the line, for a line that is no rule."""
-    return tuple(_read_line(text, f"{path}:{number}") for number, text in numbered_lines(path))
+    return tuple(
+        LibraryLine(
+            id=line.id,
+            status=line.status,
+            rule=_rule(line.equation, line.provenance, line.where),
+            proof=line.proof,
+        )
+        for line in _lines(path)
+    )
 
 
-def _read_line(text: str, where: str) -> LibraryLine:
+def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
+    """The rules of a library and their proofs.
+
+    An equation is not parsed if its id is the hash of its text: then it is the rule that was exported, and
+    its operators are those that the line names. Raises InvalidFileError, with the line, for a line that is no
+    rule, or whose id is not that of its equation.
+    """
+    for line in _lines(path):
+        if text_id(line.equation) == line.id:
+            rule = NewRule(
+                id=line.id,
+                equation=line.equation,
+                conditions=line.equation.partition(" where ")[2],
+                operators_source=_texts(line.content, "operators_source", line.where),
+                operators_target=_texts(line.content, "operators_target", line.where),
+                generalizations=(),
+                provenance=line.provenance,
+            )
+        else:
+            rule = _rule(line.equation, line.provenance, line.where)
+            if rule.id != line.id:
+                raise InvalidFileError(f"{line.where}: the id of {rule.equation} is {rule.id}, got {line.id}")
+        yield rule, line.proof
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line as it is in the file, ``where``."""
+
+    where: str
+    content: JsonObject
+    id: str
+    status: str
+    equation: str
+    provenance: str
+    proof: Proof | None
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    for number, text in numbered_lines(path):
+        yield _read_line(text, f"{path}:{number}")
+
+
+def _read_line(text: str, where: str) -> _Line:
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -123,10 +174,13 @@ def _read_line(text: str, where: str) -> LibraryLine:
     if line.get("schema") != SCHEMA:
         raise InvalidFileError(f"{where}: expected schema {SCHEMA}, got {line.get('schema')!r}")
     proof = line.get("proof")
-    return LibraryLine(
+    return _Line(
+        where=where,
+        content=line,
         id=_text(line, "id", where),
         status=_text(line, "status", where),
-        rule=_rule(_text(line, "equation", where), _text(line, "provenance", where), where),
+        equation=_text(line, "equation", where),
+        provenance=_text(line, "provenance", where),
         proof=None if proof is None else _proof(_object(proof, f"{where}: proof"), f"{where}: proof"),
     )
 

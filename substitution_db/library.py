@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
-from substitution_db.exchange import LibraryLine, read_json_lines
+from substitution_db.exchange import read_shipped
 from substitution_db.models import LibraryRow, ProofRow
-from substitution_db.records import Hashes
-from substitution_db.rows import insert_rules, proof_values
-from substitution_db.rules import add_proof
-from superopt.errors import InvalidFileError
+from substitution_db.records import Hashes, Proof
+from substitution_db.rows import NewRule, insert_proofs, insert_rules
 
 SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
 LIBRARY = "SUPEROPT_LIBRARY"
@@ -42,20 +40,12 @@ def load_shipped(transactions: Transactions, path: Path) -> int:
         row = session.get(LibraryRow, 1)
         if row is not None and row.shipped_sha256 == sha256:
             return 0
-    lines = _read(path)
+    rules = dict(read_shipped(path)) if path.exists() else {}
     with transactions.exclusive() as connection, Session(connection) as session, session.begin():
-        return _store(session, lines, sha256)
+        return _store(session, rules, sha256)
 
 
-def _read(path: Path) -> tuple[LibraryLine, ...]:
-    lines = read_json_lines(path) if path.exists() else ()
-    for line in lines:
-        if line.rule.id != line.id:
-            raise InvalidFileError(f"{path}: the id of {line.rule.equation} is {line.rule.id}, got {line.id}")
-    return lines
-
-
-def _store(session: Session, lines: Sequence[LibraryLine], sha256: str) -> int:
+def _store(session: Session, rules: Mapping[NewRule, Proof | None], sha256: str) -> int:
     row = session.get(LibraryRow, 1)
     if row is not None and row.shipped_sha256 == sha256:
         return 0
@@ -65,19 +55,23 @@ def _store(session: Session, lines: Sequence[LibraryLine], sha256: str) -> int:
     # no hashes: the next comparison looks at every proof
     row.shipped_sha256, row.axioms_hash, row.operators_hash, row.verifier_hash = sha256, "", "", ""
     time = now(session)
-    new = insert_rules(session, (line.rule for line in lines), time)
-    for line in lines:
-        proof = line.proof
-        if proof is not None and (line.id in new or not _proved_under(session, line.id, proof.hashes)):
-            add_proof(session, line.id, proof_values(line.id, proof, time))
+    new = insert_rules(session, rules, time)
+    proved = _proved(session)
+    insert_proofs(
+        session,
+        {
+            rule.id: proof
+            for rule, proof in rules.items()
+            if proof is not None and (rule.id in new or (rule.id, proof.hashes) not in proved)
+        },
+        time,
+    )
     return len(new)
 
 
-def _proved_under(session: Session, rule: str, hashes: Hashes) -> bool:
-    statement = select(ProofRow.id).where(
-        ProofRow.rule_id == rule,
-        ProofRow.axioms_hash == hashes.axioms,
-        ProofRow.operators_hash == hashes.operators,
-        ProofRow.verifier_hash == hashes.verifier,
+def _proved(session: Session) -> frozenset[tuple[str, Hashes]]:
+    """Which rules have a proof under which hashes."""
+    rows = session.execute(
+        select(ProofRow.rule_id, ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
     )
-    return session.scalars(statement.limit(1)).first() is not None
+    return frozenset((rule, Hashes(*hashes)) for rule, *hashes in rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -73,8 +73,17 @@ def insert_new(
 ) -> set[str]:
     """Inserts the rows whose key is not there; returns the first column of the key of those inserted."""
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table).values(list(values)).on_conflict_do_nothing(index_elements=list(key))
-    return set(session.scalars(statement.returning(table.__table__.c[key[0]])))
+    statement = dialect.insert(table).on_conflict_do_nothing(index_elements=list(key))
+    return set(session.scalars(statement.returning(table.__table__.c[key[0]]), [dict(v) for v in values]))
+
+
+def insert_proofs(session: Session, proofs: Mapping[str, Proof], time: datetime) -> None:
+    """Adds a proof to each rule (by id); the status of the rule becomes the verdict."""
+    if not proofs:
+        return
+    session.execute(insert(ProofRow), [proof_values(rule, proof, time) for rule, proof in proofs.items()])
+    statuses = [{"id": rule, "status": str(proof.verdict)} for rule, proof in proofs.items()]
+    session.execute(update(RuleRow), statuses)
 
 
 def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ScalarSelect, Select, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
@@ -124,28 +124,23 @@ class RuleRepository:
         """The rules whose latest verdict that still counts is verified, smallest first; their state is not
         asked.
         """
-        chosen: dict[str, Rule] = {}
         with self._transactions.read() as session:
-            hashes = currency.hashes
-            statement = (
-                select(RuleRow, ProofRow)
-                .join(ProofRow, ProofRow.rule_id == RuleRow.id)
-                .where(ProofRow.operators_hash == hashes.operators, ProofRow.verifier_hash == hashes.verifier)
-                .order_by(ProofRow.id)
-            )
-            for row, stored in session.execute(statement):
-                proof = proof_of(stored)
-                if currency.supports(proof):
-                    chosen[row.id] = rule_of(row, stored)
-        verified = (r for r in chosen.values() if r.proof is not None and r.proof.verdict is Outcome.VERIFIED)
-        return tuple(sorted(verified, key=_size_and_id))
+            chosen = _verified(session, currency)
+            statement = select(RuleRow, ProofRow).join(ProofRow, ProofRow.rule_id == RuleRow.id)
+            rows = session.execute(statement.where(_current(currency)).order_by(RuleRow.size, RuleRow.id))
+            return tuple(rule_of(row, proof) for row, proof in rows if chosen.get(row.id) == proof.id)
+
+    def verified_equations(self, currency: Currency) -> Mapping[str, str]:
+        """The equations of ``verified_rules`` by id, in that order, for who asks no more of them."""
+        with self._transactions.read() as session:
+            chosen = _verified(session, currency)
+            rows = session.execute(select(RuleRow.id, RuleRow.equation).order_by(RuleRow.size, RuleRow.id))
+            return {rule: equation for rule, equation in rows if rule in chosen}
 
     def undecided(self, currency: Currency) -> tuple[Rule, ...]:
         """The rules without a verdict that still counts, smallest first."""
         with self._transactions.read() as session:
-            decided = {
-                row.rule_id for row in session.scalars(select(ProofRow)) if currency.supports(proof_of(row))
-            }
+            decided = {v.rule for v in _verdicts(session, currency) if v.stands}
         return tuple(rule for rule in self.list() if rule.id not in decided)
 
     def get(self, rule: str) -> Rule | None:
@@ -228,27 +223,53 @@ def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
     return statement
 
 
+@dataclass(frozen=True, slots=True)
+class _GivenVerdict:
+    """A verdict on a rule, the number of the proof that gave it, and whether it stands."""
+
+    rule: str
+    proof: int
+    verdict: Outcome
+    stands: bool
+
+
+def _verdicts(session: Session, currency: Currency) -> Iterator[_GivenVerdict]:
+    """All verdicts, oldest first, without what else the proofs hold."""
+    hashes = (ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
+    statement = select(ProofRow.rule_id, ProofRow.id, ProofRow.verdict, ProofRow.axioms_used, *hashes)
+    for rule, proof, verdict, axioms, *given in session.execute(statement.order_by(ProofRow.id)):
+        stands = currency.stands(Outcome(verdict), tuple(axioms), Hashes(*given))
+        yield _GivenVerdict(rule, proof, Outcome(verdict), stands)
+
+
+def _verified(session: Session, currency: Currency) -> dict[str, int]:
+    """The proof of each rule whose latest verdict that stands is verified."""
+    latest = {v.rule: v for v in _verdicts(session, currency) if v.stands}
+    return {v.rule: v.proof for v in latest.values() if v.verdict is Outcome.VERIFIED}
+
+
+def _current(currency: Currency) -> ColumnElement[bool]:
+    hashes = currency.hashes
+    return and_(ProofRow.operators_hash == hashes.operators, ProofRow.verifier_hash == hashes.verifier)
+
+
 def _states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
     """What the proofs of each rule say: the latest that counts, else the latest of all, then not verified."""
     states: dict[str, RuleStatus] = {}
     decided: set[str] = set()
-    for row in session.scalars(select(ProofRow).order_by(ProofRow.id)):
-        if currency.supports(proof_of(row)):
-            states[row.rule_id] = RuleStatus(row.verdict)
-            decided.add(row.rule_id)
-        elif row.rule_id not in decided:
-            verified = row.verdict == Outcome.VERIFIED
-            states[row.rule_id] = RuleStatus.STALE if verified else RuleStatus(row.verdict)
+    for given in _verdicts(session, currency):
+        if given.stands:
+            states[given.rule] = RuleStatus(given.verdict)
+            decided.add(given.rule)
+        elif given.rule not in decided:
+            verified = given.verdict is Outcome.VERIFIED
+            states[given.rule] = RuleStatus.STALE if verified else RuleStatus(given.verdict)
     return states
 
 
 def _drop_candidate(session: Session, rule: str) -> None:
     proved = select(ProofRow.id).where(ProofRow.rule_id == rule).exists()
     session.execute(delete(RuleRow).where(RuleRow.id == rule, ~proved))
-
-
-def _size_and_id(rule: Rule) -> tuple[int, str]:
-    return len(rule.operators_source) + len(rule.operators_target), rule.id
 
 
 def _status_counts(session: Session) -> dict[str, int]:

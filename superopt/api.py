@@ -251,8 +251,8 @@ def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
     """The substitutions of all rules that are verified under the present axioms, operators and verifier."""
     return tuple(
         substitution
-        for rule in database.rules.verified_rules(current())
-        for substitution in substitutions_of(parse_equation(rule.equation), rule.id)
+        for rule, equation in database.rules.verified_equations(current()).items()
+        for substitution in substitutions_of(parse_equation(equation), rule)
     )
 
 

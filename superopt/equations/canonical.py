@@ -64,10 +64,27 @@ def canonical(equation: Equation) -> Equation:
     )
 
 
+def spelled(equation: Equation) -> Equation:
+    """The rule in its one spelling, whose text has the rule's id as its hash.
+
+    Of all orders of the outputs, and both ways of ``<=>``, it is the first by text.
+    """
+    return _by_text(equation)[1]
+
+
 def rule_id(equation: Equation) -> str:
     """16 hex digits: the same for renamed variables, any order of outputs, and both ways of ``<=>``."""
+    return text_id(_by_text(equation)[0])
+
+
+def text_id(text: str) -> str:
+    """The id of the rule whose one spelling is this text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _by_text(equation: Equation) -> tuple[str, Equation]:
     both_ways = equation.direction is not Direction.FORWARD
-    texts: list[str] = []
+    found: dict[str, Equation] = {}
     for order in permutations(range(len(equation.left))):
         shuffled = replace(
             equation,
@@ -76,10 +93,10 @@ def rule_id(equation: Equation) -> str:
             direction=Direction.BOTH if both_ways else Direction.FORWARD,
             name="",
         )
-        texts.append(format_equation(canonical(shuffled)))
-        if both_ways:
-            texts.append(format_equation(canonical(shuffled.reversed())))
-    return hashlib.sha256(min(texts).encode()).hexdigest()[:16]
+        for way in (shuffled, shuffled.reversed()) if both_ways else (shuffled,):
+            renamed = canonical(way)
+            found.setdefault(format_equation(renamed), renamed)
+    return min(found.items(), key=lambda item: item[0])
 
 
 def _renamed_types(equation: Equation, names: Mapping[str, str]) -> tuple[tuple[str, VariableType], ...]:

@@ -27,8 +27,6 @@ from superopt.ir.terms import (
     Term,
     Variable,
     VariableType,
-    attribute_variables,
-    variables,
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME
 from superopt.ops.base import OPERATORS
@@ -39,7 +37,7 @@ _LABEL = re.compile(rf"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)(?!\s*(?:{_ELEMENTS})\s*
 """A name before an equation; ``x: f32[n]`` declares a type instead."""
 
 _GRAMMAR = resources.files("superopt.equations").joinpath("grammar.lark").read_text(encoding="utf-8")
-_PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr", propagate_positions=True)
+_PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr")
 
 Tree: TypeAlias = "lark.Tree[lark.Token]"
 
@@ -102,6 +100,8 @@ class _Reader:
         self._first_line = first_line
         self._shift = shift
         self._types: dict[str, VariableType] = {}
+        self._tensors: set[str] = set()
+        self._attributes: set[str] = set()
 
     def parse(self, start: str) -> Tree:
         """The syntax tree of the text."""
@@ -133,8 +133,7 @@ class _Reader:
                 f"line {self._first_line}: expected as many terms on both sides, "
                 f"got {len(sides[0])} and {len(sides[1])}"
             )
-        terms = (*sides[0], *sides[1])
-        both = sorted(attribute_variables(*terms).intersection(variables(*terms)))
+        both = sorted(self._attributes & self._tensors)
         if both:
             raise InvalidEquationError(
                 f"line {self._first_line}: {', '.join(both)} names a tensor and an attribute"
@@ -149,9 +148,11 @@ class _Reader:
             case "variable":
                 if name in OPERATORS:
                     raise self._error(tree, f"{name} is an operator: write {name}(...), or rename the tensor")
+                self._tensors.add(name)
                 return Variable(name)
             case "typed_variable":
                 self._declare(name, tree)
+                self._tensors.add(name)
                 return Variable(name)
             case _:
                 return self._application(name, tree)
@@ -189,7 +190,10 @@ class _Reader:
         text = [str(child) for child in tree.children if isinstance(child, lark.Token)]
         match tree.data:
             case "name":
-                return text[0] if text[0] in KEYWORDS else AttributeVariable(text[0])
+                if text[0] in KEYWORDS:
+                    return text[0]
+                self._attributes.add(text[0])
+                return AttributeVariable(text[0])
             case "integers":
                 return _integers(tree)
             case "fraction":
@@ -202,8 +206,8 @@ class _Reader:
                 return int(text[0])
 
     def _error(self, tree: Tree, message: str) -> InvalidEquationError:
-        line, column = tree.meta.line, tree.meta.column
-        return InvalidEquationError(f"{self._place(line, column)}: {message}")
+        first = next(tree.scan_values(lambda child: isinstance(child, lark.Token)))
+        return InvalidEquationError(f"{self._place(first.line or 1, first.column or 1)}: {message}")
 
     def _place(self, line: int, column: int) -> str:
         shift = self._shift if line == 1 else 0

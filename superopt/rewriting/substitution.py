@@ -142,9 +142,12 @@ def substitutions_of(equation: Equation, rule_id: str) -> tuple[Substitution, ..
 def _why_malformed(
     source: tuple[Term, ...], target: tuple[Term, ...], conditions: tuple[Condition, ...]
 ) -> str | None:
+    unusable = why_unusable(source, target)
+    if unusable or not conditions:
+        return unusable
     names = frozenset(variables(*source)) | attribute_variables(*source)
     reasons = (why_undecidable(condition, names) for condition in conditions)
-    return why_unusable(source, target) or next((reason for reason in reasons if reason), None)
+    return next((reason for reason in reasons if reason), None)
 
 
 def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:
@@ -152,7 +155,8 @@ def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:
     source, target = tuple(source), tuple(target)
     if any(isinstance(term, Variable) for term in source):
         return "the source is a bare variable, which matches everything"
-    unbound = [name for name in variables(*target) if name not in variables(*source)]
+    bound = frozenset(variables(*source))
+    unbound = [name for name in variables(*target) if name not in bound]
     if unbound:
         return f"the target uses {', '.join(unbound)}, which the source does not have"
     open_attributes = sorted(attribute_variables(*target) - attribute_variables(*source))

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from superopt.equations import canonical, format_equation, parse_equation, rule_id
+from superopt.equations import canonical, format_equation, parse_equation, rule_id, spelled, text_id
 from superopt.ir import Application, Equation, Variable
 
 RULES = (
@@ -62,6 +62,14 @@ def test_canonical_is_canonical(text: str) -> None:
     assert len(rule_id(once)) == 16
 
 
+@pytest.mark.parametrize("text", RULES)
+def test_the_id_is_the_hash_of_the_one_spelling(text: str) -> None:
+    equation = parse_equation(renamed(text, random.Random(0)))
+    turned = equation.reversed() if "<=>" in text else equation
+    assert text_id(format_equation(spelled(turned))) == rule_id(equation)
+    assert spelled(turned) == spelled(equation)
+
+
 def test_ways_and_orders() -> None:
     forward = parse_equation("(relu(x), matmul(x, y)) => (relu(x), matmul(y, x))")
     swapped = parse_equation("(matmul(x, y), relu(x)) => (matmul(y, x), relu(x))")
@@ -82,6 +90,6 @@ def test_all_rules_have_different_ids_and_a_condition_matters() -> None:
 
 
 def test_a_spelled_out_default_is_no_difference() -> None:
-    spelled = Application("softmax", (("axis", -1),), (Variable("x"),))
-    equation = Equation((spelled,), (spelled,))
+    written = Application("softmax", (("axis", -1),), (Variable("x"),))
+    equation = Equation((written,), (written,))
     assert rule_id(equation) == rule_id(parse_equation("softmax(x) = softmax(x)"))

@@ -9,7 +9,8 @@ from axioms import axioms_from_text
 from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
 from substitution_db.currency import Currency
 from substitution_db.exchange import export_rules, import_json_lines, import_text
-from superopt.equations import rule_id
+from substitution_db.rows import new_rule
+from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidFileError
 from superopt.ir.terms import Equation
 from verifier.gate import CurrentState
@@ -72,6 +73,16 @@ def test_the_shipped_library_counts_while_its_hashes_are_current(exported: Path,
     with open_database(str(tmp_path / "shipped.db"), library=exported) as other:
         assert len(other.rules.verified_rules(LATER)) == 1
         assert len(other.rules.verified_rules(NOW)) == 1
+
+
+def test_a_shipped_rule_is_looked_up_by_the_operators_of_its_equation(exported: Path, tmp_path: Path) -> None:
+    """Whether the equation is read, as that of the product is, or its id is the hash of its text."""
+    with open_database(str(tmp_path / "shipped.db"), library=exported) as other:
+        for rule in other.rules.list():
+            again = new_rule(parse_equation(rule.equation), "generated")
+            assert (rule.id, rule.conditions) == (again.id, again.conditions)
+            assert rule.operators_source == again.operators_source
+            assert rule.operators_target == again.operators_target
 
 
 def test_a_shipped_rule_says_what_its_equation_says(exported: Path, tmp_path: Path) -> None:
