@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import resource
-import sys
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
+from typing import cast
 
-from generator.enumeration import Enumeration, Level
-from generator.pairing import Pairing, RecordedTerms, merges, single_outputs
+from generator.checkpoint import Checkpoint
+from generator.enumeration import Level
+from generator.executors import Workers, in_process
 from generator.preset import Preset
 from generator.pruning import Candidate, Selection
+from generator.stages import Found, found_in, listening, stage_tasks
+from generator.tasks import Tasks, sources, task_names
+from generator.usage import peak_memory_bytes, process_name, restart_peak
 from superopt.errors import InvalidOptionError
+
+_STAGES = "stage"
+_RESULT = "generation"
 
 
 @dataclass(frozen=True)
 class Generation:
-    """What a run found. ``pairs`` of terms had equal values; ``distinct`` of them are no renamings."""
+    """What a run found. ``pairs`` of terms had equal values; ``distinct`` of them are no renamings.
+
+    ``cpu_seconds`` are those of all processes in this run, ``phases`` those for each kind of work, also where
+    an earlier run did it; ``resumed`` tasks were done by one. ``peak_memory_bytes`` is the sum over all
+    processes of the peak of each.
+    """
 
     preset: str
     max_ops: int
@@ -29,7 +39,10 @@ class Generation:
     dropped: Mapping[str, int]
     candidates: tuple[Candidate, ...]
     seconds: float
+    cpu_seconds: float
+    phases: Mapping[str, float]
     peak_memory_bytes: int
+    resumed: int = 0
 
     @property
     def kept(self) -> int:
@@ -39,11 +52,21 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is: what it does now, and the level it has just finished, if any."""
+    """Where a run is: what it does now, and the level it has just finished, if any.
 
-    stage: str
+    ``done`` of ``total`` stages are enumerated and paired; ``pairs`` of terms are found, ``dropped``
+    equations are pruned and ``kept`` remain so far. ``memory_bytes`` is this process's peak.
+    """
+
+    activity: str
+    done: int
+    total: int
     level: Level | None = None
+    pairs: int = 0
+    dropped: int = 0
+    kept: int = 0
     seconds: float = 0.0
+    memory_bytes: int = 0
 
 
 def generate(
@@ -51,58 +74,116 @@ def generate(
     *,
     max_ops: int | None = None,
     operators: Sequence[str] | None = None,
+    workers: Workers | None = None,
+    checkpoints: Callable[[str], Checkpoint] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Generation:
     """All candidates over a preset up to ``max_ops`` operators (the preset's own number when None).
 
-    ``operators`` keeps only those of the preset. Equal arguments give equal candidates in one order.
-    Raises InvalidOptionError for an operator that the preset does not have or a size below 1.
+    ``operators`` keeps only those of the preset. Stages are tasks for the ``workers`` (this process when
+    None). ``checkpoints`` opens the one for a run by its key: what is in it is not done again, and at the end
+    the result stays there. Equal arguments give equal candidates in one order, wherever and however often
+    interrupted the tasks ran.
+
+    Raises InvalidOptionError for an operator that the preset does not have or a size below 1, and what the
+    checkpoints raise; MissingServiceError when workers are lost for good.
     """
     if max_ops is not None and max_ops < 1:
         raise InvalidOptionError(f"max_ops: expected at least 1, got {max_ops}")
-    started = time.perf_counter()
-
-    def report(stage: str, level: Level | None = None) -> None:
-        if progress is not None:
-            progress(Progress(stage, level, time.perf_counter() - started))
-
     if operators is not None:
         preset = preset.restricted_to(operators)
     size = preset.max_ops if max_ops is None else max_ops
-    selection = Selection({t.name: t.type.shape for t in preset.inputs}, f"{preset.name}, {size} operators")
-    levels: list[Level] = []
-    found: list[tuple[Pairing, Pairing]] = []
-    for stage in preset.stages_to(size):
-        enumeration = Enumeration(
-            stage,
-            preset.test_vectors,
-            merges=preset.merges,
-            progress=lambda level: report("enumerate", level),
+    checkpoint = None if checkpoints is None else checkpoints(run_key(preset, size))
+    known = None if checkpoint is None else cast("Generation | None", checkpoint.load(_RESULT))
+    if known is not None:
+        return known
+    run = _Run(preset, size, Tasks(workers or in_process(), checkpoint), progress)
+    generation = run.generation()
+    if checkpoint is not None:
+        checkpoint.store(_RESULT, generation)
+        checkpoint.drop(*task_names(_STAGES, run.stages))
+    return generation
+
+
+def run_key(preset: Preset, max_ops: int) -> str:
+    """What a run is called: preset and size, and a hash of these and of the code that does it."""
+    digest = hashlib.sha256(f"{sources()} {max_ops} {preset!r}".encode()).hexdigest()
+    return f"{preset.name}-{max_ops}-{digest[:16]}"
+
+
+class _Run:
+    def __init__(
+        self, preset: Preset, size: int, tasks: Tasks, progress: Callable[[Progress], None] | None
+    ) -> None:
+        self._preset = preset
+        self._size = size
+        self._tasks = tasks
+        self._tell = progress
+        self._stages = stage_tasks(preset, size)
+        self._found: list[Found] = []
+        self._selection = Selection(
+            {t.name: t.type.shape for t in preset.inputs}, f"{preset.name}, {size} operators"
         )
-        levels += enumeration.levels
-        terms = RecordedTerms(enumeration, preset.members)
-        report("pair")
-        found.append(
-            (
-                single_outputs(terms, enumeration),
-                merges(terms, enumeration) if preset.merges else Pairing((), 0),
+        self._started = time.perf_counter()
+        self._cpu_started = time.process_time()
+        restart_peak()
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        return len(self._stages)
+
+    def generation(self) -> Generation:
+        """Does all of it."""
+        self._report("enumerate")
+        with listening(lambda level: self._report("enumerate", level)):
+            for found in self._tasks.map(_STAGES, found_in, self._stages):
+                self._found.append(found)
+                self._report("enumerate" if len(self._found) < self.stages else "prune")
+        enumerated = time.process_time()
+        distinct = self._selection.take(s for found in self._found for s in found.single.sides)
+        self._report("prune merges")
+        distinct += self._selection.take(s for found in self._found for s in found.merges.sides)
+        pruning_seconds = time.process_time() - enumerated
+        peaks = self._tasks.usage.peaks
+        peaks[process_name()] = max(peaks.get(process_name(), 0), peak_memory_bytes())
+        return Generation(
+            self._preset.name,
+            self._size,
+            _summed([level for found in self._found for level in found.levels]),
+            self._pairs(),
+            distinct,
+            dict(sorted(self._selection.dropped.items())),
+            tuple(self._selection.candidates),
+            time.perf_counter() - self._started,
+            time.process_time() - self._cpu_started + self._tasks.usage.cpu_seconds,
+            {
+                "enumerate": sum(found.enumeration_seconds for found in self._found),
+                "pair": sum(found.pairing_seconds for found in self._found),
+                "prune": pruning_seconds,
+            },
+            self._tasks.usage.peak_memory_bytes,
+            self._tasks.kept,
+        )
+
+    def _pairs(self) -> int:
+        return sum(found.single.raw + found.merges.raw for found in self._found)
+
+    def _report(self, activity: str, level: Level | None = None) -> None:
+        if self._tell is not None:
+            self._tell(
+                Progress(
+                    activity,
+                    len(self._found),
+                    self.stages,
+                    level,
+                    self._pairs(),
+                    sum(self._selection.dropped.values()),
+                    len(self._selection.candidates),
+                    time.perf_counter() - self._started,
+                    peak_memory_bytes(),
+                )
             )
-        )
-    report("prune")
-    distinct = selection.take(sides for single, _ in found for sides in single.sides)
-    report("prune merges")
-    distinct += selection.take(sides for _, double in found for sides in double.sides)
-    return Generation(
-        preset.name,
-        size,
-        _summed(levels),
-        sum(single.raw + double.raw for single, double in found),
-        distinct,
-        MappingProxyType(dict(sorted(selection.dropped.items()))),
-        tuple(selection.candidates),
-        time.perf_counter() - started,
-        _peak_memory_bytes(),
-    )
 
 
 def _summed(levels: Sequence[Level]) -> tuple[Level, ...]:
@@ -115,14 +196,3 @@ def _summed(levels: Sequence[Level]) -> tuple[Level, ...]:
         )
         for ops in sorted({level.ops for level in levels})
     )
-
-
-def _peak_memory_bytes() -> int:
-    """The most that this program had in memory; ``getrusage`` would count what started it as well."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text("ascii", "replace").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale

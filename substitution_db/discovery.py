@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import generator
 from axioms import load_axioms
-from generator import Generation, Preset
+from generator import Checkpoint, Generation, Preset, Workers
 from substitution_db.certificates import stored_certificate
 from substitution_db.currency import Currency, current
 from substitution_db.database import Database
 from substitution_db.records import Added, Outcome, Proof, Rule
 from substitution_db.rules import Candidate
-from superopt.equations import parse_equation, rule_id
+from superopt.equations import parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
@@ -75,16 +75,25 @@ def generate(
     *,
     max_ops: int | None = None,
     operators: Sequence[str] | None = None,
+    workers: Workers | None = None,
+    checkpoints: Callable[[str], Checkpoint] | None = None,
     progress: Callable[[generator.Progress], None] | None = None,
 ) -> tuple[Generation, Added]:
     """Generates candidates and stores those that no verified rule is a general form of.
 
-    Raises InvalidOptionError as ``generator.generate`` does.
+    Takes and raises what ``generator.generate`` does.
     """
-    generation = generator.generate(preset, max_ops=max_ops, operators=operators, progress=progress)
+    generation = generator.generate(
+        preset,
+        max_ops=max_ops,
+        operators=operators,
+        workers=workers,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
     verified = _verified_ids(database, current())
     candidates = [
-        Candidate(found.equation, found.provenance, found.generalizations)
+        Candidate(spelled(found.equation), found.provenance, tuple(map(spelled, found.generalizations)))
         for found in generation.candidates
         if verified.isdisjoint(map(rule_id, found.generalizations))
     ]
@@ -94,7 +103,10 @@ def generate(
 def verify_pending(
     database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None
 ) -> Verification:
-    """Judges every rule without a verdict that still counts, in ``jobs`` processes."""
+    """Judges every rule without a verdict that still counts, in ``jobs`` processes.
+
+    Every verdict is stored as soon as it is there: a run that is killed loses what it was at.
+    """
     database.rules.refresh(current())
     return _verify(database, database.rules.undecided(current()), jobs, progress)
 
@@ -148,7 +160,8 @@ def _verify(
     choices = [forms for _, forms in pending]
     conditional = 0
     judgements = verify_or_condition_many(choices, load_axioms(), jobs=jobs, progress=progress)
-    for (rule, _), (equation, verdict, under) in zip(pending, judgements, strict=True):
+    for number, (equation, verdict, under) in judgements:
+        rule, _ = pending[number]
         proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
         if rule_id(equation) == rule.id:

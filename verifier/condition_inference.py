@@ -34,7 +34,7 @@ from verifier.agreement import sides_agree
 from verifier.atoms import Atom, Place, atoms, truth_of
 from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from verifier.covers import simplest_cover, widest_conjunctions
-from verifier.pool import Progress, judge_all
+from verifier.pool import Progress, judge_as_they_come
 from verifier.seeds import seed_of
 from verifier.solver import Limits
 from verifier.verify import Options, Status, Verdict, verify, verify_most_general
@@ -113,12 +113,12 @@ def verify_or_condition_many(
     *,
     jobs: int = 1,
     progress: Progress | None = None,
-) -> Iterator[Judgement]:
-    """``verify_or_condition`` for each of many, in the order given, over a pool of ``jobs`` processes.
+) -> Iterator[tuple[int, Judgement]]:
+    """The number of each of many and ``verify_or_condition`` of it, as they come from ``jobs`` processes.
 
     ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
     """
-    yield from judge_all(
+    yield from judge_as_they_come(
         partial(verify_or_condition, axioms=axioms),
         [tuple(candidates) for candidates in choices],
         lost=_lost,

@@ -69,7 +69,29 @@ def judge_all(
     executor: Executor | None = None,
     allowance: Allowance = Allowance(),
 ) -> Iterator[Answer]:
-    """``function`` of each item, in the order given, over ``jobs`` processes or over the executor.
+    """``judge_as_they_come``, the answers in the order of the items."""
+    waiting: dict[int, Answer] = {}
+    following = 0
+    for number, answer in judge_as_they_come(
+        function, items, lost=lost, jobs=jobs, progress=progress, executor=executor, allowance=allowance
+    ):
+        waiting[number] = answer
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def judge_as_they_come(
+    function: Callable[[Item], Answer],
+    items: Sequence[Item],
+    *,
+    lost: Callable[[Item, str], Answer],
+    jobs: int = 1,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+    allowance: Allowance = Allowance(),
+) -> Iterator[tuple[int, Answer]]:
+    """The number of each item and ``function`` of it, over ``jobs`` processes or over the executor.
 
     An item whose judgement raises, kills its process or exceeds the allowance is answered by ``lost(item,
     reason)``. What an executor fails at is done by ``jobs`` processes, at least one. With ``jobs`` 0 and no
@@ -84,16 +106,10 @@ def judge_all(
         outcomes = _Pool(function, dict(enumerate(items)), jobs, allowance).outcomes()
     else:
         outcomes = ((number, _attempt(function, item)) for number, item in enumerate(items))
-    waiting: dict[int, _Outcome[Answer]] = {}
-    following = 0
     for done, (number, outcome) in enumerate(outcomes, 1):
-        waiting[number] = outcome
         if progress:
             progress(done, len(items))
-        while following in waiting:
-            found = waiting.pop(following)
-            yield found.answer[0] if found.answer else lost(items[following], found.reason)
-            following += 1
+        yield number, outcome.answer[0] if outcome.answer else lost(items[number], outcome.reason)
 
 
 def judge_alone(
@@ -359,4 +375,4 @@ def _answer_task(function: bytes, items: Sequence[bytes]) -> list[bytes]:
     return [_answered(judge, item) for item in items]
 
 
-__all__ = ["Allowance", "Progress", "judge_all", "judge_alone"]
+__all__ = ["Allowance", "Progress", "judge_all", "judge_alone", "judge_as_they_come"]

@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-import generator
-from generator import load_preset, preset_names
 from substitution_db import RuleFilter, RuleStatus, discovery, open_database
 from substitution_db.currency import current
 from substitution_db.exchange import export_rules, import_json_lines, import_text
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
 from superopt.cli.coverage_commands import FormatOption, coverage
+from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output
-from superopt.cli.progress import counted, described
+from superopt.cli.progress import counted
 from superopt.cli.rule_display import print_rule, rule_document
 from superopt.errors import InvalidOptionError
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
+app.command("generate")(generate)
 app.command("coverage")(coverage)
 
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
@@ -30,63 +30,6 @@ JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
 def register(parent: typer.Typer) -> None:
     """Adds the commands."""
     parent.add_typer(app, name="library")
-
-
-@app.command("generate")
-def generate(
-    preset: Annotated[
-        list[str] | None, typer.Option(help="Which operators and inputs: a name, `all`, or a .toml file.")
-    ] = None,
-    max_ops: Annotated[int | None, typer.Option(min=1, help="Operators in a graph at most.")] = None,
-    operators: Annotated[str | None, typer.Option(help="Only these operators, separated by commas.")] = None,
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Discover rules: enumerate graphs, pair equal ones, keep them as candidates to be verified."""
-    output = Output(as_json)
-    names = preset_names() if not preset or "all" in preset else tuple(preset)
-    chosen = tuple(name for name in (operators or "").split(",") if name) or None
-    documents: list[object] = []
-    with open_database(database) as opened:
-        for name in names:
-            with described() as show:
-
-                def tell(progress: generator.Progress, name: str = name) -> None:
-                    level = f", {progress.level.ops} operators" if progress.level else ""
-                    show(f"{name}: {progress.stage}{level}, {progress.seconds:.0f} s")
-
-                generation, added = discovery.generate(
-                    opened, load_preset(name), max_ops=max_ops, operators=chosen, progress=tell
-                )
-            documents.append(
-                {
-                    "preset": generation.preset,
-                    "max_ops": generation.max_ops,
-                    "levels": [
-                        {"ops": level.ops, "terms": level.terms, "classes": level.classes}
-                        for level in generation.levels
-                    ],
-                    "pairs": generation.pairs,
-                    "dropped": dict(generation.dropped),
-                    "candidates": generation.distinct,
-                    "kept": len(generation.candidates),
-                    "new": added.new,
-                    "seconds": round(generation.seconds, 2),
-                    "peak_memory_bytes": generation.peak_memory_bytes,
-                }
-            )
-            output.line(f"{generation.preset}, up to {generation.max_ops} operators:")
-            output.table(
-                ("operators", "terms", "classes"),
-                [(level.ops, level.terms, level.classes) for level in generation.levels],
-            )
-            output.line(
-                f"{generation.pairs} equal pairs, {generation.distinct} distinct, "
-                f"{len(generation.candidates)} candidates kept, {added.new} new; {generation.seconds:.1f} s, "
-                f"{generation.peak_memory_bytes / 1e6:.0f} MB\n"
-            )
-    output.document(documents[0] if len(documents) == 1 else documents)
-    output.line("next: superopt library verify")
 
 
 @app.command("verify")

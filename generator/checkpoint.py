@@ -1,0 +1,148 @@
+"""Work in progress on disk: results of finished tasks, each whole or not there, under the key of their run.
+
+A file carries a digest of its run, its task and its content: what is torn, spoilt or of something else is
+computed again. Results are pickled: the directory is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from superopt.errors import InvalidOptionError
+from superopt.files import write_atomically
+
+_MAGIC = b"superopt task\n"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_LOCK = "lock"
+_SUFFIX = ".result"
+_FORGOTTEN_AFTER_SECONDS = 30 * 24 * 3600
+
+
+class Checkpoint:
+    """The directory of one run, which no other process may use at the same time.
+
+    Raises InvalidOptionError where it cannot be written or is in use.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = _locked(directory)
+
+    def load(self, name: str) -> object | None:
+        """The result of a task; None where there is none that is whole."""
+        content = self._content(name)
+        return None if content is None else pickle.loads(content)
+
+    def has(self, name: str) -> bool:
+        """Whether the result of a task is there and whole."""
+        return self._content(name) is not None
+
+    def store(self, name: str, result: object) -> None:
+        """Keeps the result of a task, for good once this returns."""
+        content = pickle.dumps(result, protocol=5)
+        write_atomically(self._path(name), b"".join((_MAGIC, self._digest(name, content), content)))
+
+    def drop(self, *names: str) -> None:
+        """Forgets the results of tasks."""
+        for name in names:
+            self._path(name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Forgets all results."""
+        for path in self.directory.iterdir():
+            if path.name != _LOCK:
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Removes the directory; the end of this checkpoint."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.close()
+
+    def close(self) -> None:
+        """Lets others use the directory, which stays."""
+        self._lock.close()
+
+    def _path(self, name: str) -> Path:
+        return self.directory / (name.replace(" ", "-") + _SUFFIX)
+
+    def _digest(self, name: str, content: bytes) -> bytes:
+        digest = hashlib.sha256(f"{self.directory.name}\0{name}\0".encode())
+        digest.update(content)
+        return digest.digest()
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            written = self._path(name).read_bytes()
+        except OSError:
+            return None
+        start = len(_MAGIC) + _DIGEST_BYTES
+        content = written[start:]
+        return content if written[:start] == _MAGIC + self._digest(name, content) else None
+
+
+@contextmanager
+def fresh_work(root: Path) -> Generator[Callable[[str], Checkpoint]]:
+    """Opens checkpoints of runs by their keys, empty, under ``root``.
+
+    They are removed together at the end of the block, and stay when that is left by an exception. What nobody
+    has taken up for a month is removed. Opening raises InvalidOptionError as ``Checkpoint`` does.
+    """
+    with resumed_work(root) as opened:
+
+        def emptied(key: str) -> Checkpoint:
+            checkpoint = opened(key)
+            checkpoint.clear()
+            return checkpoint
+
+        yield emptied
+
+
+@contextmanager
+def resumed_work(root: Path) -> Generator[Callable[[str], Checkpoint]]:
+    """``fresh_work``, but with what an earlier run has left there."""
+    _forget_old_work(root)
+    checkpoints: list[Checkpoint] = []
+
+    def opened(key: str) -> Checkpoint:
+        checkpoints.append(Checkpoint(root / key))
+        return checkpoints[-1]
+
+    try:
+        yield opened
+    except BaseException:
+        for checkpoint in checkpoints:
+            checkpoint.close()
+        raise
+    for checkpoint in checkpoints:
+        checkpoint.remove()
+
+
+def _forget_old_work(root: Path) -> None:
+    for lock in root.glob(f"*/{_LOCK}"):
+        with suppress(OSError, InvalidOptionError):
+            if time.time() - lock.stat().st_mtime > _FORGOTTEN_AFTER_SECONDS:
+                Checkpoint(lock.parent).remove()
+
+
+def _locked(directory: Path) -> BinaryIO:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (directory / _LOCK).open("wb")
+    except OSError as error:
+        raise InvalidOptionError(f"{directory}: cannot keep work there: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise InvalidOptionError(f"{directory}: another process is at this run") from None
+    os.utime(directory / _LOCK)
+    return lock

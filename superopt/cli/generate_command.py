@@ -1,0 +1,178 @@
+"""superopt library generate: candidates out of presets, on one machine or many, taken up where it stopped."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from platformdirs import user_cache_path
+
+import generator
+from generator import Generation, Preset, Workers, load_preset, preset_names
+from substitution_db import discovery, open_database
+from substitution_db.records import Added
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.progress import described
+from superopt.errors import InvalidOptionError
+
+
+def generate(
+    preset: Annotated[
+        list[str] | None, typer.Option(help="Which operators and inputs: a name, `all`, or a .toml file.")
+    ] = None,
+    max_ops: Annotated[int | None, typer.Option(min=1, help="Operators in a graph at most.")] = None,
+    operators: Annotated[str | None, typer.Option(help="Only these operators, separated by commas.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes (default: 1, which takes the least memory).")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Dask scheduler to run on, for instance tcp://127.0.0.1:8786."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take up the work that a stopped run of the same left.")
+    ] = False,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Where unfinished work is kept (default: the user cache directory)."
+        ),
+    ] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Discover rules: enumerate graphs, pair equal ones, keep them as candidates to be verified.
+
+    The candidates are the same for any number of processes or machines, and for a run that was resumed.
+    """
+    output = Output(as_json)
+    presets = _presets(preset, operators)
+    root = work or user_cache_path("superopt", appauthor=False) / "generate"
+    done: list[tuple[Generation, Added]] = []
+    opened_work = generator.resumed_work if resume else generator.fresh_work
+    try:
+        with (
+            open_database(database) as opened,
+            _workers(jobs, scheduler) as workers,
+            opened_work(root) as checkpoints,
+        ):
+            for chosen in presets:
+                with described() as show:
+                    done.append(
+                        discovery.generate(
+                            opened,
+                            chosen,
+                            max_ops=max_ops,
+                            workers=workers,
+                            checkpoints=checkpoints,
+                            progress=lambda p, name=chosen.name: show(f"{name}: {_line(p)}"),
+                        )
+                    )
+                _print(*done[-1], output)
+    except KeyboardInterrupt:
+        sys.stderr.write("the same command with --resume goes on where this one stopped\n")
+        raise
+    documents = [_document(*one) for one in done]
+    output.document(documents[0] if len(documents) == 1 else {"presets": documents})
+    if len(done) > 1:
+        _print_summary(done, output)
+    output.line("next: superopt library verify")
+
+
+def _presets(names: list[str] | None, operators: str | None) -> tuple[Preset, ...]:
+    """The presets asked for, once each, with no more than the operators asked for."""
+    wanted = preset_names() if not names or "all" in names else tuple(dict.fromkeys(names))
+    chosen = tuple(name.strip() for name in (operators or "").split(",") if name.strip())
+    presets = tuple(load_preset(name) for name in wanted)
+    return tuple(preset.restricted_to(chosen) for preset in presets) if chosen else presets
+
+
+def _workers(jobs: int | None, scheduler: str | None) -> AbstractContextManager[Workers]:
+    if scheduler is not None:
+        if jobs is not None:
+            raise InvalidOptionError(
+                "--jobs and --scheduler exclude each other: the cluster has its own workers"
+            )
+        return generator.dask(scheduler)
+    return nullcontext(generator.in_process()) if jobs is None or jobs == 1 else generator.processes(jobs)
+
+
+def _line(progress: generator.Progress) -> str:
+    """Where a run is, in one line."""
+    level = progress.level
+    parts = [
+        progress.activity,
+        f"stage {min(progress.done + 1, progress.total)} of {progress.total}",
+        "" if level is None else f"{level.ops} operators: {level.terms:,} terms, {level.classes:,} classes",
+        f"{progress.pairs:,} pairs" if progress.pairs else "",
+        f"{progress.dropped:,} pruned, {progress.kept:,} kept" if progress.dropped else "",
+        f"{progress.memory_bytes / 1e6:,.0f} MB",
+        f"{progress.seconds:.0f} s",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _document(generation: Generation, added: Added) -> dict[str, object]:
+    return {
+        "preset": generation.preset,
+        "max_ops": generation.max_ops,
+        "levels": [
+            {"ops": level.ops, "terms": level.terms, "classes": level.classes} for level in generation.levels
+        ],
+        "pairs": generation.pairs,
+        "dropped": dict(generation.dropped),
+        "candidates": generation.distinct,
+        "kept": generation.kept,
+        "new": added.new,
+        "seconds": round(generation.seconds, 2),
+        "cpu_seconds": round(generation.cpu_seconds, 2),
+        "cpu_seconds_by_phase": {name: round(spent, 2) for name, spent in generation.phases.items()},
+        "peak_memory_bytes": generation.peak_memory_bytes,
+        "resumed_tasks": generation.resumed,
+    }
+
+
+def _print(generation: Generation, added: Added, output: Output) -> None:
+    output.line(f"{generation.preset}, up to {generation.max_ops} operators:")
+    output.table(
+        ("operators", "terms", "classes"),
+        [(level.ops, level.terms, level.classes) for level in generation.levels],
+    )
+    spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in generation.phases.items())
+    output.line(
+        f"{generation.pairs} equal pairs, {generation.distinct} distinct, "
+        f"{generation.kept} candidates kept, {added.new} new; {generation.seconds:.1f} s "
+        f"(processor {generation.cpu_seconds:.1f} s: {spent}), {generation.peak_memory_bytes / 1e6:.0f} MB\n"
+    )
+
+
+def _print_summary(done: list[tuple[Generation, Added]], output: Output) -> None:
+    """One line for each preset, with what each way of pruning took away."""
+    reasons = sorted({reason for generation, _ in done for reason in generation.dropped})
+    output.table(
+        (
+            *("preset", "operators", "terms", "classes", "pairs", "distinct"),
+            *(f"- {reason}" for reason in reasons),
+            *("kept", "new", "CPU s", "MB"),
+        ),
+        [
+            (
+                generation.preset,
+                generation.max_ops,
+                sum(level.terms for level in generation.levels),
+                max((level.classes for level in generation.levels), default=0),
+                generation.pairs,
+                generation.distinct,
+                *(generation.dropped.get(reason, 0) for reason in reasons),
+                generation.kept,
+                added.new,
+                round(generation.cpu_seconds, 1),
+                round(generation.peak_memory_bytes / 1e6),
+            )
+            for generation, added in done
+        ],
+    )
+    output.line()
