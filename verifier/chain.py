@@ -111,7 +111,7 @@ class ChainChecker:
         grounded = instantiated(axiom, step)
         return all(
             attributes_are_stated(condition, values, terms, own)
-            and groups_are_stated(condition, types, self._goal, self._instance.types)
+            and groups_are_stated(condition, types, terms, self._goal, self._instance.types)
             for condition in axiom.conditions
         ) and all(windows_are_stated(side, self._goal) for side in (*grounded.left, *grounded.right))
 

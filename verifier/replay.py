@@ -173,10 +173,11 @@ class _Replayer:
             _require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
         types = {name: part.type for name, part in parts.items()}
         _require(as_declared(axiom.types, types), "the types are not as the axiom declares")
+        written = dict(link.terms)
         for condition in axiom.conditions:
             if not holds(condition, types, values):
                 raise IllTypedError(f"the axiom needs {format_condition(condition)}")
-            stated = groups_are_stated(condition, types, self._goal, self._instance.types)
+            stated = groups_are_stated(condition, types, written, self._goal, self._instance.types)
             _require(stated, f"the rule does not say {format_condition(condition)}")
         _require(sides[source] is node, "the axiom speaks of other sizes")
         return sides[target]

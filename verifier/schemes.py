@@ -72,7 +72,7 @@ class _State:
             return self
         return _State(
             {term: type_.substitute(assignment) for term, type_ in self.types.items()},
-            self.attributes,
+            {name: substituted(value, assignment) for name, value in self.attributes.items()},
             {place: substitute(cut, assignment) for place, cut in self.cuts.items()},
         )
 

@@ -66,16 +66,32 @@ def attributes_are_stated(
 
 
 def groups_are_stated(
-    condition: Condition, types: Mapping[str, TensorType], goal: Equation, own: Mapping[str, TensorType]
+    condition: Condition,
+    types: Mapping[str, TensorType],
+    terms: Mapping[str, Term],
+    goal: Equation,
+    own: Mapping[str, TensorType],
 ) -> bool:
     """Whether a clause about groups is one of the rule, up to names of tensors of the same channels.
 
-    ``types`` are those of the names in the clause, ``own`` those of the rule's variables.
+    ``types`` and ``terms`` are those of the names in the clause, ``own`` the types of the rule's variables.
+    Of a tensor that is its own kernel, and of two equal sides, nothing has to be stated.
     """
     wanted = _signature(condition, types)
     if wanted is None or (len(wanted[1]) == 2 and wanted[1][0] == wanted[1][1]):
         return True
+    if _convolves_itself(condition, terms):
+        return True
     return any(_signature(each, own) == wanted for each in goal.conditions)
+
+
+def _convolves_itself(condition: Condition, terms: Mapping[str, Term]) -> bool:
+    """Whether the clause says that a term has one group as the kernel of itself, which is always so."""
+    match condition:
+        case Condition(ConditionCall("groups", (ConditionName(data), ConditionName(weight))), "=", 1):
+            return data in terms and terms[data] == terms.get(weight)
+        case _:
+            return False
 
 
 def windows_are_stated(term: Term, goal: Equation) -> bool:
