@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,36 @@ def test_discovery_finds_and_proves_and_continues_where_it_was(database: Databas
     }
     assert verify_pending(database) == Verification(0, 0, 0, 0, 0)
     assert verify_all(database).verified == 3
+
+
+KILLED_HALF_WAY = """
+import os, signal, sys
+from pathlib import Path
+from substitution_db import open_database
+from substitution_db.discovery import verify_pending
+
+def end(done, total):
+    if done == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    with open_database(sys.argv[1], library=Path("none")) as database:
+        verify_pending(database, jobs=2, progress=end)
+"""
+
+
+def test_verdicts_are_stored_as_they_come(tmp_path: Path) -> None:
+    texts = ("relu(relu(x)) => relu(x)", "transpose(transpose(x)) => x", "relu(x) => x", "add(x, x) => x")
+    url = str(tmp_path / "rules.db")
+    with open_database(url, library=tmp_path / "none") as database:
+        database.rules.add_candidates([Candidate(parse_equation(text), "test") for text in texts])
+        killed = subprocess.run([sys.executable, "-c", KILLED_HALF_WAY, url], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert len(database.rules.undecided(current())) == 2
+        assert verify_pending(database).judged == 2
+        assert {rule.equation: rule.status for rule in database.rules.list()} == dict(
+            zip(texts, ["verified", "verified", "refuted", "refuted"], strict=True)
+        )
 
 
 def test_a_candidate_is_proved_in_its_most_general_form(database: Database) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from superopt.errors import MissingServiceError
 from tests.verifier.culprits import Unpicklable, judge
-from verifier.pool import Allowance, judge_all
+from verifier.pool import Allowance, judge_all, judge_as_they_come
 
 REASONS = {
     "crash": "the process was killed by signal 11 (Segmentation fault)",
@@ -88,6 +88,16 @@ def test_an_executor_that_takes_no_work_is_replaced() -> None:
     executor = ThreadPoolExecutor(1)
     executor.shutdown()
     assert all_of(["a", "b"], 1, executor) == ["A", "B"]
+
+
+def test_an_answer_does_not_wait_for_those_before_it(tmp_path: Path) -> None:
+    pipe, file = tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(pipe)
+    file.write_text("second")
+    answers = judge_as_they_come(Path.read_text, [pipe, file], lost=lost, jobs=2)  # pyright: ignore[reportArgumentType]
+    assert next(answers) == (1, "second")
+    pipe.write_text("first")
+    assert list(answers) == [(0, "first")]
 
 
 def test_the_progress_counts_every_item_once() -> None:
