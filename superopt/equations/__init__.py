@@ -1,12 +1,14 @@
 """Equations as text: parsing, printing, and the one spelling that gives a rule its id."""
 
 from superopt.equations.canonical import canonical, rule_id, spelled, text_id
+from superopt.equations.drawing import drawing
 from superopt.equations.parser import parse_equation, parse_equations, parse_term
 from superopt.equations.picture import picture
 from superopt.equations.printer import format_attribute, format_condition, format_equation, format_term
 
 __all__ = [
     "canonical",
+    "drawing",
     "format_attribute",
     "format_condition",
     "format_equation",

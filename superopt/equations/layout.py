@@ -1,0 +1,302 @@
+"""Layered layout of the graph that a side of an equation is: inputs above, outputs below, edges between.
+
+Layers by longest path, order by barycentres, long edges bent at places kept free in each layer (Sugiyama,
+Tagawa and Toda 1981). Lengths are in pixels.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from superopt.equations.printer import format_attribute
+from superopt.ir.terms import Application, Term, Variable, subterms
+
+CHARACTER = 7.8
+"""Width of a character of an operator's name, in a monospaced font of 13 pixels."""
+
+SMALL_CHARACTER = 6.6
+"""Width of a character of an attribute, at 11 pixels."""
+
+LINE = 17.0
+SMALL_LINE = 14.0
+PADDING = 8.0
+BETWEEN = 18.0
+LAYER_GAP = 30.0
+
+_ATTRIBUTES_WIDTH = 24
+_BEND = 10.0
+_SWEEPS = 8
+
+
+class Kind(enum.StrEnum):
+    """What a box is."""
+
+    INPUT = "input"
+    OPERATOR = "operator"
+    CONSTANT = "constant"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place, from the left upper corner."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node: its name, lines of attributes below, and where its left upper corner is."""
+
+    kind: Kind
+    name: str
+    attributes: tuple[str, ...]
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The way of a tensor from where it is made to where it is used, down through its points."""
+
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Boxes and edges within ``width`` and ``height``."""
+
+    boxes: tuple[Box, ...]
+    edges: tuple[Edge, ...]
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Something that has a place: a term, an output, or a bend of a long edge; ``key`` orders ties."""
+
+    key: int
+    kind: Kind | None
+    name: str
+    attributes: tuple[str, ...]
+    layer: int
+
+    @property
+    def width(self) -> float:
+        if self.kind is None:
+            return _BEND
+        if self.kind is Kind.OUTPUT:
+            return LINE + (len(self.name) - 1) * CHARACTER if self.name else _BEND
+        small = max((len(line) for line in self.attributes), default=0) * SMALL_CHARACTER
+        return max(len(self.name) * CHARACTER, small) + 2 * PADDING
+
+    @property
+    def height(self) -> float:
+        if self.kind in (None, Kind.OUTPUT):
+            return LINE if self.name else 0.0
+        return LINE + len(self.attributes) * SMALL_LINE + PADDING
+
+    def box(self, corner: Point) -> Box:
+        """The node there; one that is no bend."""
+        assert self.kind is not None
+        return Box(self.kind, self.name, self.attributes, corner.x, corner.y, self.width, self.height)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A piece of an edge between neighbouring layers; it enters at place ``port`` of ``ports``."""
+
+    upper: int
+    lower: int
+    port: int = 0
+    ports: int = 1
+
+    @property
+    def shift(self) -> float:
+        """How far from the middle of the lower node it enters."""
+        return (self.port - (self.ports - 1) / 2) * _BEND
+
+
+def layout(side: Sequence[Term]) -> Layout:
+    """One side of an equation: every distinct subterm once, outputs numbered if there are several."""
+    nodes, chains = _graph(side)
+    links = [link for chain in chains for link in chain]
+    rows = _ordered(nodes, links)
+    middles = _placed(rows, nodes, links)
+    tops = _tops(rows, nodes)
+    places = {key: Point(middles[key] - node.width / 2, tops[key]) for key, node in nodes.items()}
+    return Layout(
+        boxes=tuple(node.box(places[key]) for key, node in nodes.items() if node.kind is not None),
+        edges=tuple(Edge(tuple(_points(chain, nodes, places))) for chain in chains),
+        width=max(places[key].x + node.width for key, node in nodes.items()),
+        height=max(places[key].y + node.height for key, node in nodes.items()),
+    )
+
+
+def _graph(side: Sequence[Term]) -> tuple[dict[int, _Node], list[list[_Link]]]:
+    """The nodes by key, and each edge as the chain of its links."""
+    terms = list(subterms(*side))
+    keys = {term: key for key, term in enumerate(terms)}
+    layers = _layers(terms)
+    last = max(layers.values()) + 1
+    nodes = {keys[term]: _term_node(keys[term], term, layers[term]) for term in terms}
+    chains: list[list[_Link]] = []
+
+    def connect(upper: int, lower: int, port: int, ports: int) -> None:
+        above, chain = upper, list[_Link]()
+        for layer in range(nodes[upper].layer + 1, nodes[lower].layer):
+            bend = len(nodes)
+            nodes[bend] = _Node(bend, None, "", (), layer)
+            chain.append(_Link(above, bend))
+            above = bend
+        chains.append([*chain, _Link(above, lower, port, ports)])
+
+    for term in terms:
+        if isinstance(term, Application):
+            for port, child in enumerate(term.inputs):
+                connect(keys[child], keys[term], port, len(term.inputs))
+    for number, term in enumerate(side, 1):
+        output = len(nodes)
+        nodes[output] = _Node(output, Kind.OUTPUT, str(number) if len(side) > 1 else "", (), last)
+        connect(keys[term], output, 0, 1)
+    return nodes, chains
+
+
+def _layers(terms: Sequence[Term]) -> dict[Term, int]:
+    """Longest way from above; what has no inputs is just above the first that uses it."""
+    layers: dict[Term, int] = {}
+    for term in terms:
+        inputs = term.inputs if isinstance(term, Application) else ()
+        layers[term] = 1 + max((layers[child] for child in inputs), default=-1)
+    for term in terms:
+        users = [layers[t] for t in terms if isinstance(t, Application) and term in t.inputs]
+        if users and not (isinstance(term, Application) and term.inputs):
+            layers[term] = min(users) - 1
+    return layers
+
+
+def _term_node(key: int, term: Term, layer: int) -> _Node:
+    if isinstance(term, Variable):
+        return _Node(key, Kind.INPUT, term.name, (), layer)
+    kind = Kind.OPERATOR if term.inputs else Kind.CONSTANT
+    return _Node(key, kind, term.operator, tuple(_attribute_lines(term)), layer)
+
+
+def _attribute_lines(term: Application) -> Iterator[str]:
+    line = ""
+    for text in (format_attribute(name, value) for name, value in term.attributes):
+        if line and len(line) + 2 + len(text) > _ATTRIBUTES_WIDTH:
+            yield f"{line},"
+            line = text
+        else:
+            line = f"{line}, {text}" if line else text
+    if line:
+        yield line
+
+
+def _ordered(nodes: Mapping[int, _Node], links: Sequence[_Link]) -> list[list[int]]:
+    """The nodes of each layer from left to right, with few crossings of links."""
+    rows: list[list[int]] = [[] for _ in range(1 + max(node.layer for node in nodes.values()))]
+    for key, node in sorted(nodes.items()):
+        rows[node.layer].append(key)
+    best, fewest = [list(row) for row in rows], _crossings(rows, links)
+    for sweep in range(_SWEEPS):
+        place = {key: i / max(1, len(row)) for row in rows for i, key in enumerate(row)}
+        for row in rows if sweep % 2 == 0 else reversed(rows):
+            wanted = _wanted(row, links, place, sweep)
+            row.sort(key=lambda key, wanted=wanted: (wanted[key], key))
+            place |= {key: i / len(row) for i, key in enumerate(row)}
+        crossings = _crossings(rows, links)
+        if crossings < fewest:
+            best, fewest = [list(row) for row in rows], crossings
+    return best
+
+
+def _wanted(
+    row: Sequence[int], links: Sequence[_Link], place: Mapping[int, float], sweep: int
+) -> dict[int, float]:
+    """The mean place of what each node is linked to above, or below in every other sweep."""
+    wanted = {key: list[float]() for key in row}
+    for link in links:
+        if sweep % 2 == 0 and link.lower in wanted:
+            wanted[link.lower].append(place[link.upper])
+        elif sweep % 2 == 1 and link.upper in wanted:
+            wanted[link.upper].append(place[link.lower] + link.port / link.ports / 100)
+    return {key: fmean(places) if places else place[key] for key, places in wanted.items()}
+
+
+def _crossings(rows: Sequence[Sequence[int]], links: Sequence[_Link]) -> int:
+    place = {key: (y, x) for y, row in enumerate(rows) for x, key in enumerate(row)}
+    ends = [(*place[link.upper], (place[link.lower][1], link.port)) for link in links]
+    return sum(
+        (first[1] - second[1]) * (1 if first[2] > second[2] else -1 if first[2] < second[2] else 0) < 0
+        for i, first in enumerate(ends)
+        for second in ends[:i]
+        if first[0] == second[0]
+    )
+
+
+def _placed(
+    rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node], links: Sequence[_Link]
+) -> dict[int, float]:
+    """The middle of each node: near the middle of its neighbours, in the order of its layer, from 0 on."""
+    middles: dict[int, float] = {}
+    for row in rows:
+        middles |= dict(zip(row, _apart(row, dict.fromkeys(row, 0.0), nodes), strict=True))
+    for sweep in range(4 * _SWEEPS):
+        for row in rows if sweep % 2 == 0 else reversed(rows):
+            wanted = {key: list[float]() for key in row}
+            for link in links:
+                if link.lower in wanted and sweep % 4 != 3:
+                    wanted[link.lower].append(middles[link.upper] - link.shift)
+                if link.upper in wanted and sweep % 4 != 0:
+                    wanted[link.upper].append(middles[link.lower] + link.shift)
+            targets = {key: fmean(places) if places else middles[key] for key, places in wanted.items()}
+            middles |= dict(zip(row, _apart(row, targets, nodes), strict=True))
+    left = min(middles[key] - nodes[key].width / 2 for key in middles)
+    return {key: middle - left for key, middle in middles.items()}
+
+
+def _apart(row: Sequence[int], targets: Mapping[int, float], nodes: Mapping[int, _Node]) -> list[float]:
+    """Places near the targets that keep the order and the distances: half-way between two such packings."""
+    gaps = [(nodes[a].width + nodes[b].width) / 2 + BETWEEN for a, b in pairwise(row)]
+    rightwards = [targets[row[0]]]
+    for gap, key in zip(gaps, row[1:], strict=True):
+        rightwards.append(max(targets[key], rightwards[-1] + gap))
+    leftwards = [targets[row[-1]]]
+    for gap, key in zip(reversed(gaps), reversed(row[:-1]), strict=True):
+        leftwards.append(min(targets[key], leftwards[-1] - gap))
+    return [(a + b) / 2 for a, b in zip(rightwards, reversed(leftwards), strict=True)]
+
+
+def _tops(rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node]) -> dict[int, float]:
+    """The upper edge of each node; nodes of a layer have a common middle."""
+    tops: dict[int, float] = {}
+    y = 0.0
+    for row in rows:
+        height = max(nodes[key].height for key in row)
+        tops |= {key: y + (height - nodes[key].height) / 2 for key in row}
+        y += height + LAYER_GAP
+    return tops
+
+
+def _points(
+    chain: Sequence[_Link], nodes: Mapping[int, _Node], places: Mapping[int, Point]
+) -> Iterator[Point]:
+    def middle(key: int) -> float:
+        return places[key].x + nodes[key].width / 2
+
+    first, last = chain[0].upper, chain[-1]
+    yield Point(middle(first), places[first].y + nodes[first].height)
+    for link in chain[:-1]:
+        yield Point(middle(link.lower), places[link.lower].y - LINE / 2)
+        yield Point(middle(link.lower), places[link.lower].y + LINE / 2)
+    yield Point(middle(last.lower) + last.shift, places[last.lower].y)
