@@ -6,8 +6,9 @@ from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
-from generator.sampling import Sampler, Shapes, convolutions, kernel_variables
+from generator.sampling import Sampler, Shapes, convolutions, fixed_dimension
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, Equation, Variable, variables
+from superopt.rewriting.conditions import names_in
 
 Clauses: TypeAlias = "tuple[Condition, ...]"
 
@@ -22,9 +23,28 @@ def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
         return None
     for choice in list(choices):
         fewer = [other for other in choices if other is not choice]
-        if _holds(equation, fewer, shapes, sampler):
+        if _may_follow(choice, fewer) and _holds(equation, fewer, shapes, sampler):
             choices = fewer
     return _conditioned(equation, choices)
+
+
+def _may_follow(choice: Clauses, others: list[Clauses]) -> bool:
+    """Whether samples can say that the clauses are not needed: groups that matter are rarely met by chance.
+
+    That a convolution has no groups may follow only from its sharing a tensor with another one without.
+    """
+    if _fixes_sizes(choice):
+        return True
+    names = _names(choice)
+    return any(names & _names(other) for other in others if not _fixes_sizes(other))
+
+
+def _fixes_sizes(choice: Clauses) -> bool:
+    return all(fixed_dimension(clause) is not None for clause in choice)
+
+
+def _names(choice: Clauses) -> frozenset[str]:
+    return frozenset[str]().union(*(names_in(clause) for clause in choice))
 
 
 def _holds(equation: Equation, choices: list[Clauses], shapes: Shapes, sampler: Sampler) -> bool:
@@ -40,7 +60,7 @@ def _pointwise(equation: Equation, shapes: Shapes) -> list[Clauses]:
     """Kernels that were of one position when the equation was found."""
     return [
         tuple(Condition(ConditionCall("dim", (ConditionName(name), axis)), "=", 1) for axis in (2, 3))
-        for name in kernel_variables(equation)
+        for name in variables(*(term.inputs[1] for term in convolutions(equation)))
         if shapes[name][2:] == (1, 1)
     ]
 
