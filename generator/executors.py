@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -31,13 +32,14 @@ class Workers:
     """An executor; ``ahead`` tasks keep all that it runs on busy.
 
     ``apart``: tasks run in processes that do nothing else. ``lost`` are the errors of a task that says
-    nothing about it: its worker is gone.
+    nothing about it: its worker is gone. ``check`` raises MissingServiceError when all of them are, for good.
     """
 
     executor: Executor
     ahead: int
     apart: bool
     lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    check: Callable[[], None] = lambda: None
 
 
 def in_process() -> Workers:
@@ -76,6 +78,7 @@ def dask(address: str) -> Generator[Workers]:
         raise MissingServiceError(
             f"a Dask scheduler needs Dask ({error}): install the extra [distributed]"
         ) from None
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, an error here says
     try:
         socket.create_connection((host, port), _CONNECT_SECONDS).close()
         client = cast(
@@ -84,12 +87,18 @@ def dask(address: str) -> Generator[Workers]:
         )
     except (OSError, ValueError) as error:
         raise MissingServiceError(f"no Dask scheduler answers at {address}: {error}") from None
+
+    def check() -> None:
+        if client.status == "closed":
+            raise MissingServiceError(f"the Dask scheduler at {address} does not answer any more")
+
     try:
         threads = sum(client.nthreads().values())
         if not threads:
             raise MissingServiceError(f"the Dask scheduler at {address} has no workers")
         lost = (BrokenExecutor, distributed.KilledWorker, CommClosedError)
-        yield Workers(client.get_executor(pure=False), _AHEAD_PER_THREAD * threads, apart=True, lost=lost)
+        ahead = _AHEAD_PER_THREAD * threads
+        yield Workers(client.get_executor(pure=False), ahead, apart=True, lost=lost, check=check)
     finally:
         with suppress(OSError):
             client.close()
@@ -97,6 +106,9 @@ def dask(address: str) -> Generator[Workers]:
 
 class _Client(Protocol):
     """What is used of Dask's client."""
+
+    @property
+    def status(self) -> str: ...
 
     def nthreads(self) -> dict[str, int]: ...
 

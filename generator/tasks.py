@@ -7,6 +7,7 @@ import platform
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import metadata, resources
@@ -23,6 +24,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _TRIES = 4
+_CHECK_SECONDS = 5.0
 _ALONE = Lock()
 _PACKAGES = ("egglog", "numpy")
 _ROOMS = (
@@ -103,7 +105,8 @@ class _Map(Generic[Item, Result]):
                     return found
                 self._todo.appendleft(number)
             self._submit()
-            finished, _ = wait(self._pending, return_when=FIRST_COMPLETED)
+            finished, _ = wait(self._pending, _CHECK_SECONDS, FIRST_COMPLETED)
+            self._tasks.workers.check()
             for future in finished:
                 self._take(future, number)
 
@@ -136,9 +139,12 @@ class _Map(Generic[Item, Result]):
     def _leave(self) -> None:
         """Keeps what is finished and gives up the rest."""
         for future, number in self._pending.items():
-            future.cancel()
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._store(number, future.result().value)
+        with suppress(MissingServiceError):
+            self._tasks.workers.check()
+            for future in self._pending:
+                future.cancel()
 
     def _stored(self, name: str) -> bool:
         return self._tasks.checkpoint is not None and self._tasks.checkpoint.has(name)
