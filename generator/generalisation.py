@@ -42,6 +42,8 @@ NUMBERS: tuple[AttributeTerm, ...] = (3, 5, 2)
 FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
 
 _MOST_OCCURRENCES = 4
+_MOST_GROUPS_LEFT_OUT = 5
+"""Up to so many open groups of attributes, forms with one of them closed are proposed as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class Generaliser:
                 largest = largest[:-1]
             if len(largest) > 1:
                 chosen.append(largest)
+            if 2 < len(largest) <= _MOST_GROUPS_LEFT_OUT:
+                chosen += [tuple(g for g in largest if g is not closed) for closed in reversed(largest)]
         chosen += [(group,) for group in groups]
         forms = [_opened(full, selection) for selection in chosen]
         return tuple(
