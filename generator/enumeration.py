@@ -1,31 +1,45 @@
-"""All terms over a preset, level by level, grouped by value: only one term of each class is built upon.
+"""All terms over a stage, level by level, grouped by value: only one term of each class is built upon.
 
-One operator on all tuples of arguments of some types is one call on stacked arrays; the number of operators
-of a term counts shared work once. No loop runs per term.
+The number of operators of a term counts shared work once. The last level is by far the largest: it is made in
+parts, which only give keys, and of its terms only those are recorded that equal another one or whose two
+halves along some axis are known. No loop runs per term.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from generator.classes import ClassTable, Fingerprints, Indices, TypeId, picked
-from generator.joins import tuples_of_size, union
+from generator.applications import Applications
+from generator.classes import ClassTable, Columns, Masks, runs
+from generator.evaluation import Drivers, Evaluation
+from generator.fingerprints import VECTORS, Fingerprints, Keys
+from generator.forms import evaluated
+from generator.joins import Indices, union
+from generator.last_level import LastLevel, Membership, Runs
+from generator.levels import Block, Levels, Piece
 from generator.preset import InputType, Instance, Stage
-from generator.split_trees import AxisFlow, SplitTree, axis_flows, carried, size_of
-from superopt.domains import FieldArray, PrimeFieldDomain
-from superopt.errors import IllTypedError
-from superopt.ir.types import ElementType, TensorType
+from generator.terms import TermTable, joined, padded
+from generator.values import Values
+from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
+from superopt.errors import IllTypedError, UnsupportedError
 from superopt.ops import Operator
 
 SEED = 20261121
-MAX_ARITY = 3
-CHUNK_ELEMENTS = 1 << 20
-"""Elements of an output that one call computes; a FieldArray holds 24 bytes for each."""
+
+PART_PAIRS = 1 << 22
+"""About how many pairs of arguments a part of the last level looks at."""
+
+MEMORY_BYTES = 1 << 30
+"""What values and keys take before they are written to files; indices and what is at work come on top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,298 +51,364 @@ class Level:
     classes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TermTable:
-    """Every term: instance (-1: input or constant), classes of its arguments (-1: none), class, size."""
-
-    instances: Indices
-    arguments: Indices
-    classes: Indices
-    sizes: npt.NDArray[np.int8]
-
-
-@dataclass
-class _Blocks:
-    instances: list[Indices] = field(default_factory=list[Indices])
-    arguments: list[Indices] = field(default_factory=list[Indices])
-    classes: list[Indices] = field(default_factory=list[Indices])
-    sizes: list[npt.NDArray[np.int8]] = field(default_factory=list["npt.NDArray[np.int8]"])
-
-    def add(self, instance: int, arguments: Indices, classes: Indices, size: int) -> None:
-        padded = np.full((len(classes), MAX_ARITY), -1, np.int32)
-        padded[:, : arguments.shape[1]] = arguments
-        self.instances.append(np.full(len(classes), instance, np.int32))
-        self.arguments.append(padded)
-        self.classes.append(classes)
-        self.sizes.append(np.full(len(classes), size, np.int8))
-
-
 class Enumeration:
-    """The classes and terms of a stage. Without ``merges`` the arrays of the last level are not kept."""
+    """The classes and terms of a stage. Made with all levels but the last; ``complete`` adds that one, or
+    ``last_level`` of each of the ``parts``, anywhere, and then ``finish``.
+
+    Equal stages give equal enumerations, in any process. Files of large levels are removed with the object.
+    """
 
     def __init__(
         self,
         stage: Stage,
-        test_vectors: int,
         *,
         merges: bool = True,
         progress: Callable[[Level], None] | None = None,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.stage = stage
-        self._merges = merges
         self.levels: list[Level] = []
-        self.table = ClassTable(stage.max_ops, test_vectors)
-        self.commutative: frozenset[int] = frozenset()
-        self._domain = PrimeFieldDomain()
-        random = np.random.default_rng(SEED)
-        self._fingerprints = Fingerprints(random)
-        self._blocks = _Blocks()
-        self._outputs: dict[tuple[int, tuple[TypeId, ...]], TypeId | None] = {}
-        self._flows: dict[tuple[int, tuple[TypeId, ...]], tuple[AxisFlow, ...]] = {}
-        self._add_leaves(random)
-        for size in range(1, stage.max_ops + 1):
-            terms = self._add_level(size)
-            if size == 1:
-                self.commutative = self._commuting()
-            self.levels.append(Level(size, terms, self.table.count))
-            if progress is not None:
-                progress(self.levels[-1])
+        self.table = ClassTable(stage.max_ops)
+        self._progress = progress
+        self._memory_bytes = memory_bytes
+        folder = tempfile.mkdtemp(prefix="superopt-")
+        self._folder = Path(folder)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._fingerprints = Fingerprints()
+        self._applications = Applications(stage, self.table)
+        self._values = Values(self.table, self._applications, self._folder, memory_bytes // 2)
+        self._pieces = Levels(stage, self.table, self._applications)
+        self._evaluation = Evaluation(self.table, self._pieces, self._values, self._fingerprints)
+        leaves = self._leaves()
+        self.terms = self._add_leaves(leaves)
+        self.commutative = self._commuting(leaves)
+        for size in range(1, stage.max_ops):
+            self._add_level(size)
+        self._parts = self._planned()
+        self._known = Membership(self.table.keys)
+        self._splits = _splits(stage.instances) if merges else ()
 
     @property
-    def terms(self) -> TermTable:
-        """All terms, in the order in which they were found."""
-        blocks = self._blocks
-        return TermTable(
-            np.concatenate(blocks.instances),
-            np.concatenate(blocks.arguments),
-            np.concatenate(blocks.classes),
-            np.concatenate(blocks.sizes),
-        )
+    def parts(self) -> int:
+        """How many parts the last level has; depends on the stage alone."""
+        return len(self._parts)
+
+    def complete(self) -> Enumeration:
+        """Itself, after all parts of the last level were made here."""
+        self.finish(self.last_level(part) for part in range(self.parts))
+        return self
+
+    def last_level(self, part: int) -> LastLevel:
+        """The keys of a part; the same in every process."""
+        keys: list[Keys] = [np.empty(0, np.int64)]
+        halved: list[npt.NDArray[np.bool_]] = [np.empty(0, bool)]
+        for block in self._parts[part]:
+            drivers = self._evaluation.drivers(block)
+            for piece in self._pieces.pieces(block, self.stage.max_ops):
+                keys.append(self._evaluation.keys(piece, drivers, self._evaluation.whole(piece.output)))
+                halved.append(self._halved(piece, drivers))
+        found = np.concatenate(keys)
+        order = np.argsort(found, kind="stable")
+        return LastLevel(part, found[order], order.astype(np.uint32), np.concatenate(halved)[order])
+
+    def finish(self, blocks: Iterable[LastLevel]) -> None:
+        """Adds the last level from all its parts, in order."""
+        size = self.stage.max_ops
+        collected = Runs(self._folder, self._memory_bytes // 2)
+        for block in blocks:
+            collected.add(block)
+        before = self.table.count
+        fresh, recorded = collected.merged(self.table.keys)
+        instances, arguments = self._found_again(recorded.parts, recorded.places)
+        self._record(instances, arguments, recorded.keys, size)
+        self._pieces.close(size)
+        self._report(Level(size, collected.terms, before + fresh))
+
+    def canonical(self, inputs: Masks) -> npt.NDArray[np.bool_]:
+        """Whether the inputs of each type are used from the first on: other terms are renamings."""
+        return self._pieces.canonical(inputs)
 
     def halves(self, instance: Instance, classes: Indices) -> Indices:
         """[n] the class of the half of each given class, -1 where it has none or cannot be cut."""
         found = np.full(len(classes), -1, np.int32)
         columns = self.table.columns
-        roles = {inputs[0] for inputs, _ in instance.signatures}
-        cuttable = np.array([type_.role in roles for type_ in self.table.types])
-        places = np.flatnonzero(cuttable[columns.types[classes]] & (columns.rows[classes] >= 0))
-        classes = classes[places]
+        kinds, inverse = np.unique(
+            np.stack((columns.types[classes], columns.trees[classes]), axis=1), axis=0, return_inverse=True
+        )
         number = self.stage.instances.index(instance)
-        for type_, trees, rows in self._cuttable(instance, classes):
-            cut = self._cut(instance, type_, trees)
-            output = self._output(number, (type_,), cut)
+        for index, (type_, trees) in enumerate(kinds.tolist()):
+            cut = self._applications.cut(instance, type_, trees)
+            output = None if cut is None else self._applications.output(number, (type_,), cut)
             if cut is None or output is None:
                 continue
-            for start in range(0, len(rows), 1 << 14):
-                block = rows[start : start + (1 << 14)]
-                values = self._evaluate(cut, (type_,), classes[block][:, None])
-                found[places[block]] = self.table.find(output, self._fingerprints.of(values, len(block)))
+            places = np.flatnonzero(inverse.reshape(-1) == index)
+            step = self._values.step(type_)
+            for start in range(0, len(places), step):
+                block = places[start : start + step]
+                values = self._values.of_terms(cut, (type_,), classes[block][:, None])
+                keys = self._fingerprints.of(self.table.types[output], values)
+                found[block] = self.table.find(keys)
         return found
 
-    def _add_leaves(self, random: np.random.Generator) -> None:
-        stack = self.table.test_vectors
-        leaves: list[tuple[InputType, FieldArray]] = [
-            (tensor.type, self._domain.random(random, stack, tensor.type.shape))
+    def _leaves(self) -> list[tuple[InputType, SmallArray]]:
+        """Inputs, then constants; they carry what some operator of the stage needs."""
+        random = np.random.default_rng(SEED)
+        full = SmallFieldDomain().rational(0)
+        leaves = [
+            (tensor.type, random_array(random, VECTORS, tensor.type.shape, like=full))
             for tensor in self.stage.inputs
         ]
         for constant in self.stage.constants:
-            (value,) = constant.operator.evaluate(self._domain)
-            value = self._domain.rearrange(lambda a: np.repeat(a, stack, axis=0), value)
-            leaves.append((InputType(constant.role, self._domain.shape(value)), value))
-        for index, (type_, value) in enumerate(leaves):
-            number = self.table.type_id(type_)
-            classes, fresh = self.table.classify(number, self._fingerprints.of(value, 1))
-            if not len(fresh):
-                raise IllTypedError("two constants of the preset are equal")
-            self._blocks.add(-1, np.full((1, 1), index, np.int32), classes, 0)
-            trees = np.array([self.table.trees_id(type_.shape)], np.int32)
-            bit = np.uint32(1 << index if index < len(self.stage.inputs) else 0)
-            self.table.describe(number, trees, 0, np.array([bit]), np.empty((1, 0), np.int32), value)
+            (one,) = constant.operator.evaluate(SmallFieldDomain())
+            value = one.each(lambda part: np.repeat(part, VECTORS, axis=0))
+            leaves.append((InputType(constant.role, value.residue.shape[1:]), value))
+        for carry in (_residues, _with_shadows):
+            reduced = [(type_, carry(value)) for type_, value in leaves]
+            if self._suffices(reduced):
+                return reduced
+        return leaves
 
-    def _add_level(self, size: int) -> int:
-        before = sum(len(block) for block in self._blocks.classes)
-        types = range(len(self.table.types))
+    def _suffices(self, leaves: list[tuple[InputType, SmallArray]]) -> bool:
+        """Whether every operator of the stage can be evaluated on what these carry."""
+        by_role: dict[str, list[tuple[InputType, SmallArray]]] = {}
+        for type_, value in leaves:
+            by_role.setdefault(type_.role, []).append((type_, value))
         for number, instance in enumerate(self.stage.instances):
-            for arguments in self._typed_arguments(instance, types):
-                if instance.operator is None:
-                    self._add_halves(number, instance, arguments[0], size)
-                    continue
-                output = self._output(number, arguments, instance.operator)
-                if output is None:
-                    continue
-                for block in self._tuples(number, arguments, size):
-                    self._add_terms(number, instance.operator, arguments, output, block, size)
-        return sum(len(block) for block in self._blocks.classes) - before
-
-    def _typed_arguments(self, instance: Instance, types: Sequence[TypeId]) -> Iterator[tuple[TypeId, ...]]:
-        for roles, _ in instance.signatures:
-            yield from itertools.product(
-                *([t for t in types if self.table.types[t].role == role] for role in roles)
-            )
-
-    def _output(self, number: int, arguments: tuple[TypeId, ...], operator: Operator | None) -> TypeId | None:
-        """The type of the result, None where the operator does not accept the arguments."""
-        key = (number, arguments)
-        if key in self._outputs and self.stage.instances[number].operator is not None:
-            return self._outputs[key]
-        self._outputs[key] = None
-        types = [self.table.types[argument] for argument in arguments]
-        roles = tuple(type_.role for type_ in types)
-        role = next(output for inputs, output in self.stage.instances[number].signatures if inputs == roles)
-        try:
-            if operator is not None:
-                (result,) = operator.infer(*(TensorType(ElementType.FLOAT, t.shape) for t in types))
-                shape = tuple(d for d in result.shape if isinstance(d, int))
-                self._outputs[key] = self.table.type_id(InputType(role, shape))
-        except IllTypedError:
-            return None
-        return self._outputs[key]
-
-    def _tuples(self, number: int, arguments: tuple[TypeId, ...], size: int) -> Iterator[Indices]:
-        columns = self.table.columns
-        places = [
-            self.table.tuples(np.flatnonzero((columns.types == t) & (columns.levels < size)).astype(np.int32))
-            for t in arguments
-        ]
-        for found in tuples_of_size(places, size - 1):
-            block = found
-            if number in self.commutative and arguments[0] == arguments[1]:
-                block = block[block[:, 0] <= block[:, 1]]
-            if size == self.stage.max_ops:
-                block = block[self.canonical(columns.inputs[block])]
-            if len(block):
-                yield block
-
-    def canonical(self, inputs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-        """Whether the inputs of each type are used from the first on: other terms are renamings."""
-        used = np.bitwise_or.reduce(inputs, axis=1)
-        good = np.ones(len(used), bool)
-        by_type: dict[InputType, list[int]] = {}
-        for index, tensor in enumerate(self.stage.inputs):
-            by_type.setdefault(tensor.type, []).append(index)
-        for indices in by_type.values():
-            for earlier, later in itertools.pairwise(indices):
-                good &= ((used >> np.uint32(earlier)) & 1) >= ((used >> np.uint32(later)) & 1)
-        return good
-
-    def _add_terms(
-        self,
-        number: int,
-        operator: Operator,
-        arguments: tuple[TypeId, ...],
-        output: TypeId,
-        block: Indices,
-        size: int,
-    ) -> None:
-        elements = int(np.prod(self.table.types[output].shape, dtype=np.int64)) * self.table.test_vectors
-        step = max(1, CHUNK_ELEMENTS // max(1, elements))
-        for start in range(0, len(block), step):
-            part = block[start : start + step]
-            values = self._evaluate(operator, arguments, part)
-            classes, fresh = self.table.classify(output, self._fingerprints.of(values, len(part)))
-            self._blocks.add(number, part, classes, size)
-            if not len(fresh):
+            if instance.operator is None:
                 continue
-            columns = self.table.columns
-            new = part[fresh]
-            parts = classes[fresh][:, None]
-            for place in range(new.shape[1]):
-                parts = union(
-                    np.pad(parts, ((0, 0), (0, 1)), constant_values=-1), columns.parts[new[:, place]]
-                )
-            self.table.describe(
-                output,
-                self._trees(number, operator, arguments, columns.trees[new], output),
-                size,
-                np.bitwise_or.reduce(columns.inputs[new], axis=1),
-                parts,
-                picked(values, fresh, self.table.test_vectors)
-                if size < self.stage.max_ops or self._merges
-                else None,
+            tried = False
+            for roles, _ in instance.signatures:
+                for chosen in itertools.product(*(by_role.get(role, []) for role in roles)):
+                    types = tuple(self.table.type_id(type_) for type_, _ in chosen)
+                    if tried or self._applications.output(number, types, instance.operator) is None:
+                        continue
+                    tried = True
+                    try:
+                        evaluated(instance.operator, [value for _, value in chosen])
+                    except UnsupportedError:
+                        return False
+            if not tried and leaves[0][1].exponent is None:
+                return False
+        return True
+
+    def _add_leaves(self, leaves: list[tuple[InputType, SmallArray]]) -> TermTable:
+        keys = [self._fingerprints.of(type_, value) for type_, value in leaves]
+        classes, fresh = self.table.classify(np.concatenate(keys))
+        if len(fresh) < len(leaves):
+            raise IllTypedError("two constants of the preset are equal")
+        types = [self.table.type_id(type_) for type_, _ in leaves]
+        bits = [1 << index if index < len(self.stage.inputs) else 0 for index in range(len(leaves))]
+        count = len(leaves)
+        self.table.describe(
+            Columns(
+                np.array(types, np.int32),
+                np.array([self.table.trees_id(type_.shape) for type_, _ in leaves], np.int32),
+                np.zeros(count, np.int8),
+                np.array(bits, np.uint32),
+                np.empty((count, 0), np.int32),
+                np.arange(count, dtype=np.int32),
             )
+        )
+        for number, (type_, (_, value)) in enumerate(zip(types, leaves, strict=True)):
+            self._values.keep(type_, classes[number : number + 1], value)
+        self._pieces.close(0)
+        indices = np.arange(count, dtype=np.int32)[:, None]
+        return TermTable(np.full(count, -1, np.int32), padded(indices), classes, np.zeros(count, np.int8))
 
-    def _add_halves(self, number: int, instance: Instance, type_: TypeId, size: int) -> None:
-        columns = self.table.columns
-        classes = np.flatnonzero((columns.types == type_) & (columns.levels == size - 1)).astype(np.int32)
-        if size == self.stage.max_ops:
-            classes = classes[self.canonical(columns.inputs[classes][:, None])]
-        for _, trees, rows in self._cuttable(instance, classes):
-            cut = self._cut(instance, type_, trees)
-            output = self._output(number, (type_,), cut)
-            if cut is not None and output is not None:
-                block = classes[rows][:, None]
-                self._add_terms(number, cut, (type_,), output, block, size)
-
-    def _cuttable(
-        self, instance: Instance, classes: Indices
-    ) -> Iterator[tuple[TypeId, int, npt.NDArray[np.intp]]]:
-        """(type, split trees, rows) of the classes that were joined along the axis."""
-        columns = self.table.columns
-        pairs = np.stack((columns.types[classes], columns.trees[classes]), axis=1)
-        distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-        for index, (type_, trees) in enumerate(distinct.tolist()):
-            if self._cut(instance, type_, trees) is not None:
-                yield type_, trees, np.flatnonzero(inverse == index)
-
-    def _cut(self, instance: Instance, type_: TypeId, trees: int) -> Operator | None:
-        rank = len(self.table.types[type_].shape)
-        if not -rank <= instance.axis < rank:
-            return None
-        tree = self.table.trees[trees][instance.axis]
-        return None if isinstance(tree, int) else instance.cut_at(size_of(tree[0]))
-
-    def _trees(
-        self, number: int, operator: Operator, arguments: tuple[TypeId, ...], trees: Indices, output: TypeId
-    ) -> Indices:
-        """[n] the split trees of results, from those of the arguments [n, arity]."""
-        distinct, inverse = np.unique(trees, axis=0, return_inverse=True)
-        found = [self._tree(number, operator, arguments, tuple(row), output) for row in distinct.tolist()]
-        return np.array(found, np.int32)[inverse]
-
-    def _tree(
-        self,
-        number: int,
-        operator: Operator,
-        arguments: tuple[TypeId, ...],
-        trees: tuple[int, ...],
-        output: TypeId,
-    ) -> int:
-        shape = self.table.types[output].shape
-        inputs = [self.table.trees[t] for t in trees]
-        instance = self.stage.instances[number]
-        if instance.operator is None:
-            whole = list(inputs[0])
-            tree = whole[instance.axis]
-            assert not isinstance(tree, int)
-            whole[instance.axis] = tree[int(instance.name == "split1")]
-            return self.table.trees_id(tuple(whole))
-        flows = self._flows.get((number, arguments))
-        if flows is None:
-            flows = axis_flows(operator, [self.table.types[a].shape for a in arguments])
-            self._flows[number, arguments] = flows
-        result: tuple[SplitTree, ...] = carried(flows, shape, inputs)
-        return self.table.trees_id(result)
-
-    def _evaluate(self, operator: Operator, arguments: tuple[TypeId, ...], block: Indices) -> FieldArray:
-        arrays = [self.table.values(t, block[:, place]) for place, t in enumerate(arguments)]
-        (result,) = operator.evaluate(self._domain, *arrays)
-        return result
-
-    def _commuting(self) -> frozenset[int]:
-        """Instances of two arguments whose order never mattered on inputs: from then on one order does."""
+    def _commuting(self, leaves: list[tuple[InputType, SmallArray]]) -> frozenset[int]:
+        """Instances of two arguments whose order does not matter on inputs."""
         found: set[int] = set()
-        terms = self.terms
         for number, instance in enumerate(self.stage.instances):
-            rows = np.flatnonzero(terms.instances == number)
-            if instance.operator is None or any(
-                len(roles) != 2 or roles[0] != roles[1] for roles, _ in instance.signatures
-            ):
+            operator = instance.operator
+            if operator is None or any(len(r) != 2 or r[0] != r[1] for r, _ in instance.signatures):
                 continue
-            classes = {
-                tuple(a): c
-                for a, c in zip(terms.arguments[rows, :2].tolist(), terms.classes[rows].tolist(), strict=True)
-            }
-            swapped = [classes.get((b, a)) == c for (a, b), c in classes.items() if a != b]
-            if swapped and all(swapped):
+            same: list[bool] = []
+            for (a, x), (b, y) in itertools.combinations(leaves, 2):
+                types = (self.table.type_id(a), self.table.type_id(b))
+                there = self._applications.output(number, types, operator)
+                back = self._applications.output(number, types[::-1], operator)
+                if there is not None or back is not None:
+                    same.append(there == back and _commutes(operator, x, y))
+            if same and all(same):
                 found.add(number)
         return frozenset(found)
+
+    def _add_level(self, size: int) -> None:
+        instances: list[Indices] = [np.empty(0, np.int32)]
+        arguments: list[Indices] = [padded(np.empty((0, 1), np.int32))]
+        keys: list[Keys] = [np.empty(0, np.int64)]
+        for block, _ in self._pieces.blocks(size):
+            drivers = self._evaluation.drivers(block)
+            for piece in self._pieces.pieces(block, size):
+                keys.append(self._evaluation.keys(piece, drivers, self._evaluation.whole(piece.output)))
+                arguments.append(padded(piece.arguments(drivers.classes)))
+                instances.append(np.full(len(keys[-1]), piece.number, np.int32))
+        found = np.concatenate(keys)
+        self._record(np.concatenate(instances), np.concatenate(arguments), found, size)
+        self._pieces.close(size)
+        if size < self.stage.max_ops - 1:
+            for type_ in range(len(self.table.types)):
+                members = self._pieces.members(type_, size)
+                if len(members):
+                    self._values.store(type_, members)
+        self._pieces.commutative = self.commutative
+        self._report(Level(size, len(found), self.table.count))
+
+    def _record(self, instances: Indices, arguments: Indices, keys: Keys, size: int) -> None:
+        """Adds terms to the table, and the classes that are new; the first term of a class stands for it.
+
+        Terms come in order of instances, those first whose first argument took fewest operators to make.
+        """
+        ranks = instances.astype(np.int16) * 16 + self.table.columns.levels[arguments[:, 0]]
+        order = np.argsort(ranks, kind="stable")
+        instances, arguments, keys = instances[order], arguments[order], keys[order]
+        classes, fresh = self.table.classify(keys)
+        first = len(self.terms.classes)
+        sizes = np.full(len(keys), size, np.int8)
+        self.terms = joined((self.terms, TermTable(instances, arguments, classes, sizes)))
+        self._values.terms = self.terms
+        columns = self.table.columns
+        types = np.empty(len(fresh), np.int32)
+        trees = np.empty(len(fresh), np.int32)
+        for number, kinds, operator, rows in self._values.grouped_terms(instances[fresh], arguments[fresh]):
+            output = self._applications.output(number, kinds, operator)
+            assert output is not None
+            types[rows] = output
+            given = columns.trees[arguments[fresh[rows], : len(kinds)]]
+            trees[rows] = self._applications.trees(number, kinds, output, given)
+        present = arguments[fresh] >= 0
+        inputs = np.where(present, columns.inputs[arguments[fresh]], 0)
+        parts = classes[fresh][:, None]
+        for place in range(arguments.shape[1]):
+            added = columns.parts[arguments[fresh, place]]
+            added = np.where(present[:, place : place + 1], added, -1)
+            parts = union(np.pad(parts, ((0, 0), (0, 1)), constant_values=-1), added)
+        self.table.describe(
+            Columns(
+                types,
+                trees,
+                np.full(len(fresh), size, np.int8),
+                np.bitwise_or.reduce(inputs, axis=1).astype(np.uint32),
+                parts,
+                (first + fresh).astype(np.int32),
+            )
+        )
+
+    def _planned(self) -> list[list[Block]]:
+        parts: list[list[Block]] = [[]]
+        weight = 0
+        for block, pairs in self._pieces.blocks(self.stage.max_ops):
+            if weight >= PART_PAIRS:
+                parts.append([])
+                weight = 0
+            parts[-1].append(block)
+            weight += pairs
+        return parts
+
+    def _found_again(
+        self, parts: npt.NDArray[np.int32], places: npt.NDArray[np.uint32]
+    ) -> tuple[Indices, Indices]:
+        """The instances and arguments of terms of the last level, given in order of part and place."""
+        instances: list[Indices] = [np.empty(0, np.int32)]
+        arguments: list[Indices] = [padded(np.empty((0, 1), np.int32))]
+        for first, last in runs(parts):
+            wanted = places[first:last].astype(np.int64)
+            start = 0
+            for piece, classes in self._indexed(int(parts[first])):
+                low = int(np.searchsorted(wanted, start))
+                high = int(np.searchsorted(wanted, start + piece.count))
+                if high > low:
+                    arguments.append(padded(piece.arguments(classes)[wanted[low:high] - start]))
+                    instances.append(np.full(high - low, piece.number, np.int32))
+                start += piece.count
+        return np.concatenate(instances), np.concatenate(arguments)
+
+    def _indexed(self, part: int) -> Iterator[tuple[Piece, Indices]]:
+        for block in self._parts[part]:
+            classes = self._pieces.classes(block)
+            for piece in self._pieces.pieces(block, self.stage.max_ops):
+                yield piece, classes
+
+    def _halved(self, piece: Piece, drivers: Drivers) -> npt.NDArray[np.bool_]:
+        """Of each term, whether both its halves along some axis are known classes."""
+        found = np.zeros(piece.count, bool) if piece.kept is None else np.zeros(piece.kept.shape, bool)
+        for first, second, axis in self._splits:
+            if self._applications.joins(piece.operator, piece.types, axis):
+                continue
+            joints = self._joints(piece, drivers.classes, axis)
+            for size in np.unique(joints).tolist():
+                chosen = joints == size
+                for number, start in ((first, 0), (second, size)):
+                    if size and chosen.any():
+                        chosen = self._with_known_part(piece, drivers, chosen, number, axis, start, size)
+                if size:
+                    found |= chosen
+        return found if piece.kept is None else found[piece.kept]
+
+    def _with_known_part(
+        self,
+        piece: Piece,
+        drivers: Drivers,
+        chosen: npt.NDArray[np.bool_],
+        number: int,
+        axis: int,
+        start: int,
+        size: int,
+    ) -> npt.NDArray[np.bool_]:
+        """Those of the chosen terms whose part that begins at ``start`` is a known class."""
+        cut = self.stage.instances[number].cut_at(size)
+        part = self._applications.output(number, (piece.output,), cut)
+        some = piece.those(chosen)
+        if part is None or not some.count:
+            return np.zeros(chosen.shape, bool)
+        functional = self._evaluation.part(piece.output, part, axis, start)
+        known = self._known.contains(self._evaluation.keys(some, drivers, functional))
+        result = chosen if some.kept is None else some.kept
+        result = result.copy()
+        result[result] = known
+        return result
+
+    def _joints(self, piece: Piece, classes: Indices, axis: int) -> npt.NDArray[np.intp]:
+        """Where results were joined along an axis, 0 where not: [count], or [drivers, partners]."""
+        trees = self.table.columns.trees
+        if piece.kept is None or len(piece.types) != 2:
+            return self._joints_of(piece, trees[piece.arguments(classes)], axis)
+        rows, row_of = np.unique(trees[classes], return_inverse=True)
+        columns, column_of = np.unique(trees[piece.partners[:, 0]], return_inverse=True)
+        pairs = [np.repeat(rows, len(columns)), np.tile(columns, len(rows))]
+        joints = self._joints_of(piece, np.stack(pairs[:: 1 if piece.place == 0 else -1], axis=1), axis)
+        return joints.reshape(len(rows), len(columns))[row_of][:, column_of]
+
+    def _joints_of(self, piece: Piece, trees: Indices, axis: int) -> npt.NDArray[np.intp]:
+        distinct, inverse = np.unique(trees, axis=0, return_inverse=True)
+        results = self._applications.trees(piece.number, piece.types, piece.output, distinct)
+        joints = [self._applications.joint(axis, piece.output, t) or 0 for t in results.tolist()]
+        return np.array(joints, np.intp)[inverse.reshape(-1)]
+
+    def _report(self, level: Level) -> None:
+        self.levels.append(level)
+        if self._progress is not None:
+            self._progress(level)
+
+
+def _splits(instances: Sequence[Instance]) -> tuple[tuple[int, int, int], ...]:
+    """(first half, second half, axis) of the splits along each axis."""
+    numbered = [(number, i) for number, i in enumerate(instances) if i.operator is None]
+    return tuple(
+        (m, n, a.axis)
+        for (m, a), (n, b) in itertools.product(numbered, repeat=2)
+        if (a.name, b.name) == ("split0", "split1") and a.axis == b.axis
+    )
+
+
+def _commutes(operator: Operator, x: SmallArray, y: SmallArray) -> bool:
+    there, back = evaluated(operator, (x, y)), evaluated(operator, (y, x))
+    return bool((there.residue == back.residue).all())
+
+
+def _residues(value: SmallArray) -> SmallArray:
+    return SmallArray(value.residue)
+
+
+def _with_shadows(value: SmallArray) -> SmallArray:
+    return SmallArray(value.residue, value.shadow)

@@ -49,7 +49,7 @@ def stage_tasks(preset: Preset, max_ops: int) -> tuple[StageTask, ...]:
 def found_in(task: StageTask) -> Found:
     """Enumerates a stage and pairs its terms; depends on nothing but the task."""
     started = time.process_time()
-    enumeration = Enumeration(task.stage, task.test_vectors, merges=task.merges, progress=_LISTENER.get())
+    enumeration = Enumeration(task.stage, merges=task.merges, progress=_LISTENER.get()).complete()
     enumerated = time.process_time()
     terms = RecordedTerms(enumeration, task.members)
     single = single_outputs(terms, enumeration)

@@ -1,0 +1,217 @@
+"""Keys of pieces: by matrix products where an operator is linear or bilinear, by evaluating it otherwise."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from generator.applications import Types
+from generator.classes import ClassTable, TypeId
+from generator.fingerprints import VECTORS, Fingerprints, Keys, projected
+from generator.forms import (
+    CHUNK_ELEMENTS,
+    Form,
+    Shape,
+    evaluated,
+    form_of,
+    linear_forms,
+    partner_forms,
+)
+from generator.joins import Indices
+from generator.levels import Block, Levels, Piece
+from generator.preset import InputType
+from generator.values import Values, selected
+from superopt.domains.small_field import SmallArray, Wide, exact_matmul, reduced_in_place
+from superopt.ops import Operator
+
+CACHED_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Functional:
+    """A linear form of results, [vectors, elements], and the type that it makes keys of."""
+
+    name: tuple[object, ...]
+    weights: Wide
+    type: InputType
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """The classes of a block with their values, which are computed when they are first asked for."""
+
+    block: Block
+    classes: Indices
+    _values: Values
+
+    @cached_property
+    def values(self) -> SmallArray:
+        """All at the first test vector, then at the next ones."""
+        return self._values.take(self.block.type, self.classes)
+
+    @cached_property
+    def wide(self) -> Wide:
+        """[vectors, classes, elements] their residues."""
+        residue = self.values.residue
+        return residue.reshape(VECTORS, len(self.classes), -1).astype(np.float64)
+
+
+class Evaluation:
+    """Computes keys; remembers what partners make of linear and bilinear operators."""
+
+    def __init__(self, table: ClassTable, levels: Levels, values: Values, fingerprints: Fingerprints) -> None:
+        self._table = table
+        self._levels = levels
+        self._values = values
+        self._fingerprints = fingerprints
+        self._cache: OrderedDict[tuple[object, ...], tuple[Wide, ...]] = OrderedDict()
+        self._cached = 0
+
+    def drivers(self, block: Block) -> Drivers:
+        """The drivers of a block."""
+        return Drivers(block, self._levels.classes(block), self._values)
+
+    def whole(self, type_: TypeId) -> Functional:
+        """The linear form of results of a type."""
+        known = self._table.types[type_]
+        return Functional((), self._fingerprints.weights(known), known)
+
+    def part(self, type_: TypeId, part: TypeId, axis: int, start: int) -> Functional:
+        """The form of that part of results which begins at ``start`` along an axis, cut out."""
+        whole, cut = self._table.types[type_], self._table.types[part]
+        weights = np.zeros((VECTORS, *whole.shape))
+        index: list[slice] = [slice(None)] * (1 + len(whole.shape))
+        along = axis % len(whole.shape)
+        index[1 + along] = slice(start, start + cut.shape[along])
+        weights[tuple(index)] = self._fingerprints.weights(cut).reshape(VECTORS, *cut.shape)
+        return Functional((part, axis, start), weights.reshape(VECTORS, -1), cut)
+
+    def keys(self, piece: Piece, drivers: Drivers, functional: Functional) -> Keys:
+        """The keys of all terms of a piece, in order."""
+        form = form_of(piece.operator, self._shapes(piece.types))
+        if form is Form.LINEAR and piece.place >= 0:
+            forms = self._linear(piece, drivers, functional)
+        elif form is Form.BILINEAR and piece.kept is not None and self._pays(piece, drivers.block):
+            forms = self._bilinear(piece, piece.kept, drivers, functional)
+        else:
+            forms = self._evaluated(piece, drivers, functional)
+        return self._fingerprints.packed(functional.type, forms)
+
+    def evaluated_keys(self, piece: Piece, drivers: Drivers, functional: Functional) -> Keys:
+        """The same, never by matrix products."""
+        return self._fingerprints.packed(functional.type, self._evaluated(piece, drivers, functional))
+
+    def _pays(self, piece: Piece, block: Block) -> bool:
+        """Whether unit tensors are fewer than what they replace."""
+        driver, partner = (
+            int(np.prod(self._table.types[t].shape, dtype=np.int64))
+            for t in (piece.types[piece.place], piece.types[1 - piece.place])
+        )
+        count = len(self._levels.members(block.type, block.level))
+        others = VECTORS * len(piece.partners)
+        return count * others > driver * min(others, partner)
+
+    def _linear(self, piece: Piece, drivers: Drivers, functional: Functional) -> Wide:
+        forms = self._linear_forms(piece.operator, piece.types, functional)
+        own = np.stack(
+            [
+                exact_matmul(v, f[:, np.newaxis])[:, 0]
+                for v, f in zip(drivers.wide, forms[piece.place], strict=True)
+            ]
+        )
+        if len(piece.types) == 1:
+            return own[:, piece.drivers]
+        rows, partners = piece.pairs()
+        if piece.kept is None:
+            return reduced_in_place(own[:, rows] + self._added(piece, drivers, partners, functional))
+        added = self._added(piece, drivers, piece.partners[:, 0], functional)
+        return reduced_in_place(
+            np.stack([np.add.outer(a, b)[piece.kept] for a, b in zip(own, added, strict=True)])
+        )
+
+    def _added(self, piece: Piece, drivers: Drivers, partners: Indices, functional: Functional) -> Wide:
+        """[vectors, n] what each partner adds to the form of a LINEAR operator."""
+        forms = self._linear_forms(piece.operator, piece.types, functional)[1 - piece.place]
+        if piece.kept is None and (drivers.classes[piece.drivers] == partners).all():
+            values = drivers.wide[:, piece.drivers]
+            return np.stack(
+                [exact_matmul(v, f[:, np.newaxis])[:, 0] for v, f in zip(values, forms, strict=True)]
+            )
+        level = int(self._table.columns.levels[partners[0]])
+        type_ = piece.types[1 - piece.place]
+        members = self._levels.members(type_, level)
+        key = ("added", piece.operator, piece.types, piece.place, level, functional.name)
+        found = self._known(key)
+        if found is None:
+            step = self._values.step(type_)
+            blocks = [
+                projected(self._values.take(type_, members[start : start + step]), forms)
+                for start in range(0, len(members), step)
+            ]
+            found = self._remembered(key, (np.concatenate(blocks, axis=1),))
+        return found[0][:, np.searchsorted(members, partners)]
+
+    def _bilinear(
+        self, piece: Piece, kept: npt.NDArray[np.bool_], drivers: Drivers, functional: Functional
+    ) -> Wide:
+        partners = piece.partners[:, 0]
+        key = (
+            *("bilinear", piece.operator, piece.types, piece.place),
+            *(int(partners[0]), int(partners[-1]), functional.name),
+        )
+        found = self._known(key)
+        if found is None:
+            values = self._values.take(piece.types[1 - piece.place], partners)
+            forms = partner_forms(
+                piece.operator, self._shapes(piece.types), piece.place, values, functional.weights
+            )
+            found = self._remembered(key, (forms,))
+        return np.stack([exact_matmul(v, q)[kept] for v, q in zip(drivers.wide, found[0], strict=True)])
+
+    def _evaluated(self, piece: Piece, drivers: Drivers, functional: Functional) -> Wide:
+        step = max(1, CHUNK_ELEMENTS // (functional.weights.shape[1] * VECTORS))
+        rows, partners = piece.pairs()
+        same = piece.place >= 0 and bool((drivers.classes[rows] == partners).all())
+        found = np.empty((VECTORS, piece.count))
+        for start in range(0, piece.count, step):
+            chosen = slice(start, start + step)
+            if piece.place < 0:
+                arrays = [
+                    self._values.take(t, piece.partners[chosen, place]) for place, t in enumerate(piece.types)
+                ]
+            else:
+                own = selected(drivers.values, rows[chosen])
+                arrays = [own] * len(piece.types)
+                if not same:
+                    other = self._values.take(piece.types[1 - piece.place], partners[chosen])
+                    arrays = [own, other] if piece.place == 0 else [other, own]
+            found[:, chosen] = projected(evaluated(piece.operator, arrays), functional.weights)
+        return found
+
+    def _linear_forms(self, operator: Operator, types: Types, functional: Functional) -> tuple[Wide, ...]:
+        key = ("linear", operator, types, functional.name)
+        found = self._known(key)
+        if found is None:
+            forms = linear_forms(operator, self._shapes(types), functional.weights)
+            found = self._remembered(key, forms)
+        return found
+
+    def _shapes(self, types: Types) -> tuple[Shape, ...]:
+        return tuple(self._table.types[t].shape for t in types)
+
+    def _known(self, key: tuple[object, ...]) -> tuple[Wide, ...] | None:
+        if key in self._cache:
+            self._cache.move_to_end(key)
+        return self._cache.get(key)
+
+    def _remembered(self, key: tuple[object, ...], forms: tuple[Wide, ...]) -> tuple[Wide, ...]:
+        self._cache[key] = forms
+        self._cached += sum(form.nbytes for form in forms)
+        while self._cached > CACHED_BYTES and len(self._cache) > 1:
+            _, oldest = self._cache.popitem(last=False)
+            self._cached -= sum(form.nbytes for form in oldest)
+        return forms
