@@ -58,6 +58,7 @@ library: setup ## Discover and prove the shipped library anew
 	$(LIBRARY) generate --preset all
 	$(LIBRARY) verify
 	$(LIBRARY) export substitution_db/library.jsonl
+	$(LIBRARY) document substitution_db/library.jsonl -o docs/library.md
 
 clean: ## Remove .venv, build outputs and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -121,15 +121,6 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleStatistics:
-    """How many rules there are in each state, and verified ones by operator of their source."""
-
-    by_status: Mapping[RuleStatus, int]
-    conditional: int
-    verified_by_operator: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class JobFile:
     """A blob of a job: its role, name (location, for external data), content hash and size."""
 

@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Added, Hashes, Outcome, Proof, Rule, RuleStatistics, RuleStatus
+from substitution_db.records import Added, Hashes, Outcome, Proof, Rule, RuleStatus
 from substitution_db.rows import NewRule, insert_rules, new_rule, proof_of, proof_values, rule_of
+from substitution_db.statistics import Facts, RuleStatistics, statistics_of
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
 
@@ -34,11 +35,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """Which rules to list: in a state, with an operator on either side, with a text in the equation."""
+    """Which rules to list: in a state, with an operator, with a text in the equation, of a preset."""
 
     status: RuleStatus | None = None
     operator: str | None = None
     text: str | None = None
+    preset: str | None = None
 
 
 class RuleRepository:
@@ -172,22 +174,27 @@ class RuleRepository:
             return tuple(proof_of(row) for row in rows)
 
     def statistics(self) -> RuleStatistics:
-        """How many rules there are, by state; verified ones by operator of the source."""
-        verified = RuleRow.status == RuleStatus.VERIFIED
-        operators = (
-            select(RuleOperatorRow.operator, func.count())
-            .join(RuleRow, RuleRow.id == RuleOperatorRow.rule_id)
-            .where(verified, RuleOperatorRow.side == "source")
-            .group_by(RuleOperatorRow.operator)
-        )
+        """Counts of all rules."""
+        sides = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator, RuleOperatorRow.occurrences)
+        rules = select(RuleRow.id, RuleRow.status, RuleRow.conditions, RuleRow.provenance)
+        proofs = rules.add_columns(ProofRow.milliseconds, ProofRow.grade, ProofRow.confirmed_by)
+        operators: dict[str, tuple[str, ...]] = {}
         with self._transactions.read() as session:
-            counts = _status_counts(session)
-            conditional = session.scalar(
-                select(func.count()).select_from(RuleRow).where(verified, RuleRow.conditions != "")
+            for rule, operator, count in session.execute(sides.where(RuleOperatorRow.side == "source")):
+                operators[rule] = operators.get(rule, ()) + (operator,) * count
+            rows = session.execute(proofs.outerjoin(ProofRow, ProofRow.id == _latest_proof())).all()
+        return statistics_of(
+            Facts(
+                status=RuleStatus(status),
+                conditional=conditions != "",
+                provenance=provenance,
+                operators_source=operators.get(rule, ()),
+                milliseconds=milliseconds,
+                grade=grade or "",
+                confirmed_by=confirmed_by or "",
             )
-            by_operator = dict(session.execute(operators).all())
-        by_status = {status: counts.get(status, 0) for status in RuleStatus}
-        return RuleStatistics(by_status, conditional or 0, dict(sorted(by_operator.items())))
+            for rule, status, conditions, provenance, milliseconds, grade, confirmed_by in rows
+        )
 
     def _rules(self, statement: Select[RuleRow, ProofRow]) -> tuple[Rule, ...]:
         ordered = statement.order_by(RuleRow.size, RuleRow.id)
@@ -220,6 +227,8 @@ def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
         statement = statement.where(RuleRow.id.in_(having))
     if chosen.text is not None:
         statement = statement.where(RuleRow.equation.contains(chosen.text, autoescape=True))
+    if chosen.preset is not None:
+        statement = statement.where(RuleRow.provenance.startswith(f"{chosen.preset}, ", autoescape=True))
     return statement
 
 
@@ -270,10 +279,6 @@ def _states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
 def _drop_candidate(session: Session, rule: str) -> None:
     proved = select(ProofRow.id).where(ProofRow.rule_id == rule).exists()
     session.execute(delete(RuleRow).where(RuleRow.id == rule, ~proved))
-
-
-def _status_counts(session: Session) -> dict[str, int]:
-    return dict(session.execute(select(RuleRow.status, func.count()).group_by(RuleRow.status)).all())
 
 
 def _compared_with(session: Session) -> Hashes | None:

@@ -12,17 +12,17 @@ from substitution_db.currency import current
 from substitution_db.exchange import export_rules, import_json_lines, import_text
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
+from superopt.cli import library_views
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
-from superopt.cli.rule_display import print_rule, rule_document
-from superopt.errors import InvalidOptionError
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
 app.command("generate")(generate)
 app.command("coverage")(coverage)
+library_views.register(app)
 
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
 
@@ -58,60 +58,6 @@ def verify(
         f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
         f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition"
     )
-
-
-@app.command("stats")
-def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """Count rules by state and by operator."""
-    output = Output(as_json)
-    with open_database(database) as opened:
-        opened.rules.refresh(current())
-        statistics = opened.rules.statistics()
-    by_status = {str(status): statistics.by_status.get(status, 0) for status in RuleStatus}
-    output.document(
-        {
-            "by_status": by_status,
-            "conditional": statistics.conditional,
-            "verified_by_operator": dict(statistics.verified_by_operator),
-        }
-    )
-    output.pairs(by_status)
-    output.line(f"\n{statistics.conditional} verified rules have a condition\n")
-    ranked = sorted(statistics.verified_by_operator.items(), key=lambda item: (-item[1], item[0]))
-    output.table(("operator", "verified rules"), ranked)
-
-
-@app.command("list")
-def list_rules(
-    status: Annotated[RuleStatus | None, typer.Option(help="Only rules in this state.")] = None,
-    operator: Annotated[str | None, typer.Option(help="Only rules with this operator.")] = None,
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List rules."""
-    output = Output(as_json)
-    with open_database(database) as opened:
-        opened.rules.refresh(current())
-        rules = opened.rules.list(RuleFilter(status=status, operator=operator))
-    output.document([{"id": r.id, "status": str(r.status), "equation": r.equation} for r in rules])
-    output.table(("id", "status", "equation"), [(r.id, str(r.status), r.equation) for r in rules])
-
-
-@app.command("show")
-def show(
-    rule: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")],
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show a rule: equation, picture, proof, axioms used, counterexample."""
-    output = Output(as_json)
-    with open_database(database) as opened:
-        opened.rules.refresh(current())
-        found = opened.rules.get(rule)
-    if found is None:
-        raise InvalidOptionError(f"there is no rule {rule}; `superopt library list` shows all")
-    output.document(rule_document(found))
-    print_rule(found, output)
 
 
 @app.command("import")

@@ -7,6 +7,7 @@ import pytest
 from axioms import axioms_from_text
 from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
 from substitution_db.currency import Currency
+from substitution_db.statistics import Origin
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 from superopt.ir.terms import Equation
@@ -103,6 +104,7 @@ def test_states_follow_the_hashes(database: Database, equations: tuple[Equation,
         (RuleFilter(operator="softmax"), []),
         (RuleFilter(text="relu("), [3]),
         (RuleFilter(text="%"), []),
+        (RuleFilter(preset="test"), []),
         (RuleFilter(status=RuleStatus.VERIFIED), [3]),
         (RuleFilter(status=RuleStatus.CANDIDATE, operator="matmul"), [4, 5]),
     ],
@@ -121,11 +123,35 @@ def test_rules_are_listed_smallest_first(
 def test_statistics(database: Database, equations: tuple[Equation, ...]) -> None:
     proved = stored(database, equations)[1]
     conditional = parse_equation("avgpool[kernel=k, stride=1](x) => x where odd(k), k = 1")
-    database.rules.add_candidates([Candidate(conditional, "test")])
-    database.rules.record_verdicts({proved: PROOF, rule_id(conditional): PROOF})
+    found = [Candidate(conditional, "vision, 3 operators"), Candidate(equations[0], "matrix, 2 operators")]
+    database.rules.add_candidates(found)
+    replayed = replace(PROOF, milliseconds=20.5, grade="replayed", confirmed_by="cvc5 1.4.2")
+    database.rules.record_verdicts({proved: PROOF, rule_id(conditional): replayed})
     statistics = database.rules.statistics()
     assert statistics.by_status == {"candidate": 3, "verified": 2, "refuted": 0, "unproved": 0, "stale": 0}
-    assert (statistics.conditional, statistics.verified_by_operator) == (1, {"avgpool": 1, "matmul": 1})
+    assert statistics.verified_by_operator == {"avgpool": 1, "matmul": 1}
+    assert statistics.verified_by_family == {"matrix": 1, "pooling": 1}
+    assert [(str(c.origin), c.by_size, c.conditional) for c in statistics.by_origin] == [
+        ("test", {2: 1}, 0),
+        ("vision, 3 operators", {1: 1}, 1),
+    ]
+    assert (statistics.conditional, statistics.replayed, statistics.confirmed) == (1, 1, 1)
+    assert statistics.median_milliseconds == 16.5
+
+
+@pytest.mark.parametrize(
+    ("provenance", "preset", "max_ops"),
+    [
+        ("matrix, 3 operators", "matrix", 3),
+        ("my own, bold, 12 operators", "my own, bold", 12),
+        ("import rules.jsonl; matrix, 3 operators", "import rules.jsonl; matrix", 3),
+        ("a test", "a test", None),
+        ("", "", None),
+    ],
+)
+def test_where_rules_come_from(provenance: str, preset: str, max_ops: int | None) -> None:
+    assert Origin.of(provenance) == Origin(preset, max_ops)
+    assert str(Origin.of(provenance)) == provenance
 
 
 def test_mistakes_change_nothing(database: Database, equations: tuple[Equation, ...]) -> None:

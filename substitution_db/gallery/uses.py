@@ -1,0 +1,47 @@
+"""In which networks of the zoo rules apply, and at how many sites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+from superopt import zoo
+from superopt.ir import Graph
+from superopt.onnx_io import lift, load_model
+from superopt.rewriting import Substitution, apply_match, find_matches
+
+NETWORKS = ("squeezenet", "resnext50", "bert-base", "nasrnn", "light-inception_v2", "light-shufflenet")
+_MOST_SITES = 20
+
+
+def sites(rules: Iterable[Substitution], networks: Sequence[str] = NETWORKS) -> Mapping[str, Counter[str]]:
+    """For each rule that applies beside weights alone: how often in each network, counted up to 20."""
+    found: dict[str, Counter[str]] = {}
+    chosen = tuple(rules)
+    for name in networks:
+        graph = _graph(name)
+        for rule in chosen:
+            count = _sites(graph, rule)
+            if count:
+                found.setdefault(rule.rule_id, Counter())[name] += count
+    return found
+
+
+@cache
+def _graph(name: str) -> Graph:
+    return lift(load_model(zoo.build(name))).graph
+
+
+def _sites(graph: Graph, rule: Substitution) -> int:
+    count = 0
+    for match in find_matches(graph, rule):
+        beside_weights = any(value.node not in graph.weight_only for value in match.outputs)
+        if beside_weights and apply_match(graph, match) is not None:
+            count += 1
+            if count == _MOST_SITES:
+                break
+    return count
+
+
+__all__ = ["NETWORKS", "sites"]

@@ -1,0 +1,166 @@
+"""superopt library stats, list, show and document: the rules as they are looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from substitution_db import Rule, RuleFilter, RuleStatus, open_database
+from substitution_db.currency import current
+from substitution_db.library import shipped_library
+from substitution_db.statistics import RuleStatistics
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.rule_display import print_rule, rule_document
+from superopt.equations import drawing, parse_equation
+from superopt.errors import InvalidOptionError
+from superopt.files import write_atomically
+
+
+def register(library: typer.Typer) -> None:
+    """Adds the commands to those of ``superopt library``."""
+    library.command("stats")(stats)
+    library.command("list")(list_rules)
+    library.command("show")(show)
+    library.command("document")(document)
+
+
+def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
+    """Count rules by state, by preset and size, by operator; how the verified ones were proved."""
+    output = Output(as_json)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        statistics = opened.rules.statistics()
+    output.document(_document(statistics))
+    output.pairs({str(status): count for status, count in statistics.by_status.items()})
+    output.line("\nof the verified ones:")
+    milliseconds = statistics.median_milliseconds
+    output.pairs(
+        {
+            "with a condition": statistics.conditional,
+            "with a chain that replays for all sizes": statistics.replayed,
+            "confirmed by a second prover": statistics.confirmed,
+            "median time of a proof": "none" if milliseconds is None else f"{milliseconds:.0f} ms",
+        }
+    )
+    sizes = sorted({size for count in statistics.by_origin for size in count.by_size})
+    output.line("\nverified rules by what found them, and by the number of operators of the source:")
+    output.table(
+        ("found by", *map(str, sizes), "rules", "with a condition"),
+        [
+            (str(c.origin), *(c.by_size.get(size, 0) for size in sizes), c.rules, c.conditional)
+            for c in statistics.by_origin
+        ],
+    )
+    output.line()
+    ranked = sorted(statistics.verified_by_operator.items(), key=lambda item: (-item[1], item[0]))
+    output.table(("operator", "verified rules"), ranked)
+
+
+def _document(statistics: RuleStatistics) -> dict[str, object]:
+    return {
+        "by_status": {str(status): count for status, count in statistics.by_status.items()},
+        "conditional": statistics.conditional,
+        "replayed": statistics.replayed,
+        "confirmed": statistics.confirmed,
+        "median_milliseconds": statistics.median_milliseconds,
+        "verified_by_origin": [
+            {
+                "preset": count.origin.preset,
+                "max_ops": count.origin.max_ops,
+                "by_source_operators": {str(size): rules for size, rules in count.by_size.items()},
+                "rules": count.rules,
+                "conditional": count.conditional,
+            }
+            for count in statistics.by_origin
+        ],
+        "verified_by_operator": dict(statistics.verified_by_operator),
+        "verified_by_family": dict(statistics.verified_by_family),
+    }
+
+
+def list_rules(
+    status: Annotated[RuleStatus | None, typer.Option(help="Only rules in this state.")] = None,
+    operator: Annotated[str | None, typer.Option(help="Only rules with this operator.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only rules with this text in the equation.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Only rules that this preset found.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many rules at most.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only what comes behind the rule of this id.")
+    ] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List rules, smallest first; of those that do not hold, why."""
+    output = Output(as_json)
+    chosen = RuleFilter(status=status, operator=operator, text=text, preset=preset)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        rules = opened.rules.list(chosen, after=after, limit=limit)
+    output.document(
+        [
+            {
+                "id": rule.id,
+                "status": str(rule.status),
+                "equation": rule.equation,
+                "provenance": rule.provenance,
+                "why_not": _why_not(rule),
+            }
+            for rule in rules
+        ]
+    )
+    reasons = tuple(map(_why_not, rules))
+    headings = ("id", "status", "equation", *(("why not",) if any(reasons) else ()))
+    rows = [(r.id, str(r.status), r.equation, why) for r, why in zip(rules, reasons, strict=True)]
+    output.table(headings, [row[: len(headings)] for row in rows])
+    if limit is not None and len(rules) == limit:
+        output.line(f"\nmore: --after {rules[-1].id}")
+
+
+def _why_not(rule: Rule) -> str:
+    """The counterexample or the reason of a rule that is not verified."""
+    if rule.proof is None or rule.status is RuleStatus.VERIFIED:
+        return ""
+    return rule.proof.counterexample or rule.proof.reason
+
+
+def show(
+    rule: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")],
+    svg: Annotated[Path | None, typer.Option(help="Draw the rule into this file, as SVG.")] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a rule: equation, picture, proof, axioms used, counterexample."""
+    output = Output(as_json)
+    with open_database(database) as opened:
+        opened.rules.refresh(current())
+        found = opened.rules.get(rule)
+    if found is None:
+        raise InvalidOptionError(f"there is no rule {rule}; `superopt library list` shows all")
+    if svg is not None:
+        write_atomically(svg, drawing(parse_equation(found.equation)).encode())
+    output.document(rule_document(found))
+    print_rule(found, output)
+    if svg is not None:
+        output.line(f"\ndrawn: {svg}")
+
+
+def document(
+    library: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Exported rules; without, those that are shipped.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("docs/library.md"),
+    as_json: JsonOption = False,
+) -> None:
+    """Write the page about a library: counts, and the rules that gain most, drawn beside it."""
+    from substitution_db.gallery import (  # it loads onnx, which the others do not need
+        library_page,
+        write_page,
+    )
+
+    output = Output(as_json)
+    page = library_page(library or shipped_library(), out.stem)
+    write_page(page, out)
+    output.document({"path": str(out), "pictures": len(page.pictures)})
+    output.line(f"{out}: {len(page.pictures)} rules drawn in {out.with_suffix('')}/")
