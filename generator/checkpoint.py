@@ -11,17 +11,18 @@ import hashlib
 import os
 import pickle
 import shutil
+import struct
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from superopt.errors import InvalidOptionError
-from superopt.files import write_atomically
+from superopt.files import atomic_path
 
 _MAGIC = b"superopt task\n"
-_DIGEST_BYTES = hashlib.sha256().digest_size
+_COUNT = struct.Struct("<Q")
 _LOCK = "lock"
 _SUFFIX = ".result"
 _FORGOTTEN_AFTER_SECONDS = 30 * 24 * 3600
@@ -40,16 +41,37 @@ class Checkpoint:
     def load(self, name: str) -> object | None:
         """The result of a task; None where there is none that is whole."""
         content = self._content(name)
-        return None if content is None else pickle.loads(content)
+        if content is None:
+            return None
+        (count,) = _COUNT.unpack_from(content)
+        start = _COUNT.size * (1 + count)
+        views: list[memoryview] = []
+        for number in range(count):
+            (size,) = _COUNT.unpack_from(content, _COUNT.size * (1 + number))
+            views.append(content[start : start + size])
+            start += size
+        return pickle.loads(views[0], buffers=views[1:])
 
     def has(self, name: str) -> bool:
         """Whether the result of a task is there and whole."""
         return self._content(name) is not None
 
     def store(self, name: str, result: object) -> None:
-        """Keeps the result of a task, for good once this returns."""
-        content = pickle.dumps(result, protocol=5)
-        write_atomically(self._path(name), b"".join((_MAGIC, self._digest(name, content), content)))
+        """Keeps the result of a task, for good once this returns.
+
+        Raises InvalidOptionError where there is no room for it.
+        """
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
+        views = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
+        sizes = b"".join(_COUNT.pack(number) for number in (len(views), *(view.nbytes for view in views)))
+        content = [memoryview(sizes), *views]
+        head = _MAGIC + self._digest(name, content)
+        try:
+            with atomic_path(self._path(name)) as path, path.open("wb") as file:
+                file.writelines((head, *content))
+        except OSError as error:
+            raise _unkept(self.directory, error) from None
 
     def drop(self, *names: str) -> None:
         """Forgets the results of tasks."""
@@ -74,19 +96,24 @@ class Checkpoint:
     def _path(self, name: str) -> Path:
         return self.directory / (name.replace(" ", "-") + _SUFFIX)
 
-    def _digest(self, name: str, content: bytes) -> bytes:
+    def _digest(self, name: str, content: Iterable[memoryview]) -> bytes:
         digest = hashlib.sha256(f"{self.directory.name}\0{name}\0".encode())
-        digest.update(content)
+        for part in content:
+            digest.update(part)
         return digest.digest()
 
-    def _content(self, name: str) -> bytes | None:
+    def _content(self, name: str) -> memoryview | None:
+        """What is behind the digest; None where that is of something else."""
         try:
-            written = self._path(name).read_bytes()
+            with self._path(name).open("rb") as file:
+                written = memoryview(bytearray(os.fstat(file.fileno()).st_size))
+                file.readinto(written)
         except OSError:
             return None
-        start = len(_MAGIC) + _DIGEST_BYTES
+        start = len(_MAGIC) + hashlib.sha256().digest_size
         content = written[start:]
-        return content if written[:start] == _MAGIC + self._digest(name, content) else None
+        head = _MAGIC + self._digest(name, [content])
+        return content if bytes(written[:start]) == head else None
 
 
 @contextmanager
@@ -138,7 +165,7 @@ def _locked(directory: Path) -> BinaryIO:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (directory / _LOCK).open("wb")
     except OSError as error:
-        raise InvalidOptionError(f"{directory}: cannot keep work there: {error.strerror}") from None
+        raise _unkept(directory, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -146,3 +173,7 @@ def _locked(directory: Path) -> BinaryIO:
         raise InvalidOptionError(f"{directory}: another process is at this run") from None
     os.utime(directory / _LOCK)
     return lock
+
+
+def _unkept(directory: Path, error: OSError) -> InvalidOptionError:
+    return InvalidOptionError(f"{directory}: cannot keep work there: {error.strerror}")

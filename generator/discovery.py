@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,7 +13,17 @@ from generator.enumeration import Level
 from generator.executors import Workers, in_process
 from generator.preset import Preset
 from generator.pruning import Candidate, Selection
-from generator.stages import Found, found_in, listening, stage_tasks
+from generator.stages import (
+    Found,
+    Large,
+    Part,
+    PartTask,
+    finished,
+    listening,
+    part_of,
+    stage_tasks,
+    surveyed,
+)
 from generator.tasks import Tasks, sources, task_names
 from generator.usage import peak_memory_bytes, process_name, restart_peak
 from superopt.errors import InvalidOptionError
@@ -54,7 +64,8 @@ class Generation:
 class Progress:
     """Where a run is: what it does now, and the level it has just finished, if any.
 
-    ``done`` of ``total`` stages are enumerated and paired; ``pairs`` of terms are found, ``dropped``
+    ``done`` of ``total`` stages are enumerated and paired, and of the next one so many ``parts`` of how many
+    where there are several; ``pairs`` of terms are found, ``dropped``
     equations are pruned and ``kept`` remain so far. ``memory_bytes`` is this process's peak.
     """
 
@@ -62,6 +73,7 @@ class Progress:
     done: int
     total: int
     level: Level | None = None
+    parts: tuple[int, int] | None = None
     pairs: int = 0
     dropped: int = 0
     kept: int = 0
@@ -80,10 +92,10 @@ def generate(
 ) -> Generation:
     """All candidates over a preset up to ``max_ops`` operators (the preset's own number when None).
 
-    ``operators`` keeps only those of the preset. Stages are tasks for the ``workers`` (this process when
-    None). ``checkpoints`` opens the one for a run by its key: what is in it is not done again, and at the end
-    the result stays there. Equal arguments give equal candidates in one order, wherever and however often
-    interrupted the tasks ran.
+    ``operators`` keeps only those of the preset. Stages, and parts of large ones, are tasks for the
+    ``workers`` (this process when None). ``checkpoints`` opens the one for a run by its key: what is in it is
+    not done again, and at the end the result stays there. Equal arguments give equal candidates in one order,
+    wherever and however often interrupted the tasks ran.
 
     Raises InvalidOptionError for an operator that the preset does not have or a size below 1, and what the
     checkpoints raise; MissingServiceError when workers are lost for good.
@@ -137,7 +149,8 @@ class _Run:
         """Does all of it."""
         self._report("enumerate")
         with listening(lambda level: self._report("enumerate", level)):
-            for found in self._tasks.map(_STAGES, found_in, self._stages):
+            for number, survey in enumerate(self._tasks.map(_STAGES, surveyed, self._stages)):
+                found = self._finished(number, survey) if isinstance(survey, Large) else survey
                 self._found.append(found)
                 self._report("enumerate" if len(self._found) < self.stages else "prune")
         enumerated = time.process_time()
@@ -166,10 +179,28 @@ class _Run:
             self._tasks.kept,
         )
 
+    def _finished(self, number: int, large: Large) -> Found:
+        """A stage with its parts; from then on it is one result."""
+        task, checkpoint = self._stages[number], self._tasks.checkpoint
+        parts = f"{_STAGES} {number} part"
+        tasks = [PartTask(task, part) for part in range(large.parts)]
+        found = finished(task, large, self._counted(self._tasks.map(parts, part_of, tasks), large.parts))
+        if checkpoint is not None:
+            checkpoint.store(task_names(_STAGES, self.stages)[number], found)
+            checkpoint.drop(*task_names(parts, large.parts))
+        return found
+
+    def _counted(self, parts: Iterator[Part], count: int) -> Iterator[Part]:
+        for number, part in enumerate(parts, 1):
+            self._report("enumerate", parts=(number, count))
+            yield part
+
     def _pairs(self) -> int:
         return sum(found.single.raw + found.merges.raw for found in self._found)
 
-    def _report(self, activity: str, level: Level | None = None) -> None:
+    def _report(
+        self, activity: str, level: Level | None = None, parts: tuple[int, int] | None = None
+    ) -> None:
         if self._tell is not None:
             self._tell(
                 Progress(
@@ -177,6 +208,7 @@ class _Run:
                     len(self._found),
                     self.stages,
                     level,
+                    parts,
                     self._pairs(),
                     sum(self._selection.dropped.values()),
                     len(self._selection.candidates),

@@ -86,6 +86,8 @@ class _Map(Generic[Item, Result]):
         self._ready: dict[int, Result] = {}
         self._tries = dict.fromkeys(range(len(names)), 0)
         tasks.kept += len(names) - len(self._todo)
+        if tasks.workers.apart:
+            self._submit()
 
     def results(self) -> Iterator[Result]:
         """The results in order."""

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from generator import enumeration
 from substitution_db import open_database
 from superopt.cli.main import run
-from tests.generator.runs import kill_half_way, preset
+from tests.generator.runs import PART_PAIRS, kill_half_way, preset
 
 GENERATE = ["library", "generate", "--max-ops", "2"]
 
@@ -55,11 +56,14 @@ def test_several_presets_end_with_a_table(capsys: pytest.CaptureFixture[str]) ->
     assert [one["preset"] for one in document["presets"]] == ["matrix", "elementwise"]
 
 
-def test_a_killed_run_is_taken_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_killed_run_is_taken_up(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enumeration, "PART_PAIRS", PART_PAIRS)
     arguments = [*GENERATE, "--preset", preset().name, "--work", str(tmp_path / "work"), "--json"]
     assert kill_half_way(tmp_path / "work", 1) == signal.SIGKILL
     assert run([*arguments, "--resume", "--database", str(tmp_path / "resumed.db")]) == 0
-    assert json.loads(capsys.readouterr().out)["resumed_tasks"] == 2
+    assert json.loads(capsys.readouterr().out)["resumed_tasks"] == 4
     assert run([*arguments, "--resume"]) == 0
     assert json.loads(capsys.readouterr().out)["resumed_tasks"] == 0
     assert _equations(str(tmp_path / "resumed.db")) == _equations(str(tmp_path / "rules.db")) != []

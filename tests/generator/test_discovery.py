@@ -10,18 +10,31 @@ from pathlib import Path
 
 import pytest
 
-from generator import Checkpoint, Generation, dask, fresh_work, generate, in_process, processes, resumed_work
+from generator import (
+    Checkpoint,
+    Generation,
+    dask,
+    enumeration,
+    fresh_work,
+    generate,
+    in_process,
+    processes,
+    resumed_work,
+)
 from generator.tasks import Tasks
 from superopt.errors import InvalidOptionError, MissingServiceError
-from tests.generator.runs import deadly, essence, fail, kill_half_way, preset
+from tests.generator.runs import PART_PAIRS, deadly, essence, fail, in_small_parts, kill_half_way, preset
 
-STAGES = 3
+TASKS = 11
+"""Three stages, and their parts."""
 
 
 @cache
 def here() -> Generation:
-    """The generation of one process."""
-    return generate(preset(), max_ops=2)
+    """The generation of one process, in large parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enumeration, "PART_PAIRS", 1 << 22)
+        return generate(preset(), max_ops=2)
 
 
 @pytest.fixture(scope="module")
@@ -39,26 +52,38 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield started.scheduler_address
 
 
-def test_two_processes_find_the_same_although_one_is_killed(tmp_path: Path) -> None:
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stage has several parts."""
+    monkeypatch.setattr(enumeration, "PART_PAIRS", PART_PAIRS)
+
+
+@pytest.mark.parametrize("dying", [1, 4])
+@pytest.mark.usefixtures("small_parts")
+def test_two_processes_find_the_same_although_one_is_killed(tmp_path: Path, dying: int) -> None:
     with processes(2) as workers:
-        made = generate(preset(), max_ops=2, workers=deadly(workers, tmp_path / "dead", 1))
+        small = deadly(in_small_parts(workers), tmp_path / "dead", dying)
+        made = generate(preset(), max_ops=2, workers=small)
     assert (tmp_path / "dead").exists()
     assert essence(made) == essence(here())
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_a_dask_cluster_finds_the_same_although_a_worker_is_killed(cluster: str, tmp_path: Path) -> None:
     with dask(cluster) as workers:
-        made = generate(preset(), max_ops=2, workers=deadly(workers, tmp_path / "dead", 1))
+        small = deadly(in_small_parts(workers), tmp_path / "dead", 4)
+        made = generate(preset(), max_ops=2, workers=small)
     assert (tmp_path / "dead").exists()
     assert essence(made) == essence(here())
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.usefixtures("small_parts")
 def test_a_killed_run_is_taken_up(tmp_path: Path, jobs: int) -> None:
     assert kill_half_way(tmp_path, jobs) == signal.SIGKILL
     with resumed_work(tmp_path) as checkpoints:
         made = generate(preset(), max_ops=2, checkpoints=checkpoints)
-        assert 1 <= made.resumed < STAGES
+        assert 4 <= made.resumed < TASKS
         assert essence(made) == essence(here())
     assert not list(tmp_path.iterdir())
 
@@ -120,13 +145,14 @@ def test_a_result_of_another_run_is_none(tmp_path: Path) -> None:
     other.close()
 
 
+@pytest.mark.usefixtures("small_parts")
 def test_spoilt_results_are_computed_again(tmp_path: Path) -> None:
     kill_half_way(tmp_path, 1)
-    (first,) = tmp_path.glob("*/stage-0.result")
-    cut_short(first)
+    (part,) = tmp_path.glob("*/stage-1-part-1.result")
+    cut_short(part)
     with resumed_work(tmp_path) as checkpoints:
         made = generate(preset(), max_ops=2, checkpoints=checkpoints)
-    assert made.resumed == 1
+    assert made.resumed == 3
     assert essence(made) == essence(here())
 
 
