@@ -6,12 +6,14 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Generator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -139,6 +141,7 @@ class _Processes(Executor):
         ended, alive = get_context("spawn").Pipe(duplex=False)
         self._ended = cast("Connection", ended)
         self._alive = alive
+        self._folder = TemporaryDirectory(prefix="superopt-", ignore_cleanup_errors=True)
         self._pool = self._started()
 
     def submit(
@@ -165,15 +168,20 @@ class _Processes(Executor):
         self._alive.close()
         self._pool.shutdown(cancel_futures=True)
         self._ended.close()
+        self._folder.cleanup()
 
     def _started(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            self._jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._ended,)
+            self._jobs,
+            mp_context=get_context("spawn"),
+            initializer=_begin,
+            initargs=(self._ended, self._folder.name),
         )
 
 
-def _begin(ended: Connection) -> None:
-    """The start of a worker process."""
+def _begin(ended: Connection, folder: str) -> None:
+    """The start of a worker process, whose files are removed by who started it."""
+    tempfile.tempdir = folder
     Thread(target=_end_with, args=(ended,), daemon=True).start()
 
 

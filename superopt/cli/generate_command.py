@@ -105,7 +105,8 @@ def _line(progress: generator.Progress) -> str:
     level = progress.level
     parts = [
         progress.activity,
-        f"stage {min(progress.done + 1, progress.total)} of {progress.total}",
+        f"stage {progress.done + 1} of {progress.total}" if progress.done < progress.total else "",
+        "part {} of {}".format(*progress.parts) if progress.parts else "",
         "" if level is None else f"{level.ops} operators: {level.terms:,} terms, {level.classes:,} classes",
         f"{progress.pairs:,} pairs" if progress.pairs else "",
         f"{progress.dropped:,} pruned, {progress.kept:,} kept" if progress.dropped else "",
