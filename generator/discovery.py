@@ -154,9 +154,9 @@ class _Run:
                 self._found.append(found)
                 self._report("enumerate" if len(self._found) < self.stages else "prune")
         enumerated = time.process_time()
-        distinct = self._selection.take(s for found in self._found for s in found.single.sides)
+        distinct = self._selection.take([found.single for found in self._found])
         self._report("prune merges")
-        distinct += self._selection.take(s for found in self._found for s in found.merges.sides)
+        distinct += self._selection.take([f.merges for f in self._found if f.merges is not None])
         pruning_seconds = time.process_time() - enumerated
         peaks = self._tasks.usage.peaks
         peaks[process_name()] = max(peaks.get(process_name(), 0), peak_memory_bytes())
@@ -196,7 +196,8 @@ class _Run:
             yield part
 
     def _pairs(self) -> int:
-        return sum(found.single.raw + found.merges.raw for found in self._found)
+        pairings = [p for found in self._found for p in (found.single, found.merges) if p is not None]
+        return sum(pairing.raw for pairing in pairings)
 
     def _report(
         self, activity: str, level: Level | None = None, parts: tuple[int, int] | None = None

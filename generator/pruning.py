@@ -1,18 +1,22 @@
 """From all equations found to the candidates worth proving: renamings, instances and the derivable go.
 
-Equations are taken smallest first, so that larger ones are derived from smaller ones. What is dropped is
-counted by the reason; every dropped equation but the false ones follows from what is kept.
+Equations are taken smallest first and in batches, so that larger ones are derived from smaller ones (the
+minimal rest of a batch is kept, as in Ruler, OOPSLA 2021). What is dropped is counted by the reason; every
+dropped equation but the false ones follows from what is kept.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from generator.derivation import Outputs, Theory, tree_size
 from generator.generalisation import Generaliser, explicit, on_terms
-from generator.pairing import Sides
+from generator.pairing import ALWAYS, Pairing
+from generator.rows import TermBuilder
 from generator.sampling import Sampler, Shapes
 from superopt.equations import canonical, format_equation, rule_id
 from superopt.ir.terms import Direction, Equation, Term, Variable, operator_count, subterms, variables
@@ -23,6 +27,8 @@ SMALL = 2
 
 A search gets there at once, and does not have to pass through graphs that cost more than both ends.
 """
+
+_UNKNOWN, _TRUE, _OTHER = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -41,49 +47,169 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """An equation that is not kept, and why."""
+
+    equation: Equation
+    reason: str
+
+
+class Audit:
+    """A seeded sample of at most ``most`` dropped equations, each as likely to be in it as any other."""
+
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self._most = most
+        self._random = np.random.default_rng(seed)
+        self._seen = 0
+        self._sample: list[Dropped] = []
+
+    @property
+    def sample(self) -> tuple[Dropped, ...]:
+        """The equations chosen so far."""
+        return tuple(self._sample)
+
+    def place(self) -> int | None:
+        """Where the next equation belongs in the sample, None where it does not (Vitter's algorithm R)."""
+        self._seen += 1
+        if len(self._sample) < self._most:
+            return len(self._sample)
+        chosen = int(self._random.integers(self._seen))
+        return chosen if chosen < self._most else None
+
+    def put(self, place: int, dropped: Dropped) -> None:
+        """Puts an equation there."""
+        self._sample[place : place + 1] = [dropped]
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     equation: Equation
     shapes: Shapes
-    order: tuple[int, int, int, str]
+    text: str
+
+
+@dataclass
+class _Source:
+    """A pairing while it is gone through, with what is known of each pair."""
+
+    pairing: Pairing
+    builder: TermBuilder
+    state: np.ndarray[tuple[int], np.dtype[np.int8]] = field(init=False)
+    starts: np.ndarray[tuple[int], np.dtype[np.intp]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = np.zeros(len(self.pairing), np.int8)
+        self.starts = np.searchsorted(self.pairing.reductions.instances, np.arange(len(self.pairing) + 1))
+
+    def is_instance(self, number: int) -> bool:
+        """Whether the pairs of which it is an instance are known to be true."""
+        reductions = self.pairing.reductions
+        return any(
+            self._is_true(int(reductions.first[at])) and self._is_true(int(reductions.second[at]))
+            for at in range(int(self.starts[number]), int(self.starts[number + 1]))
+        )
+
+    def sides(self, number: int) -> tuple[Outputs, Outputs]:
+        """The terms of a pair."""
+        rows = (self.pairing.left[number].tolist(), self.pairing.right[number].tolist())
+        left, right = (tuple([self.builder.term(row) for row in side]) for side in rows)
+        return left, right
+
+    def _is_true(self, number: int) -> bool:
+        return number == ALWAYS or bool(self.state[number] == _TRUE)
 
 
 class Selection:
     """Takes equations smallest first and keeps those that the kept ones do not give."""
 
-    def __init__(self, shapes: Shapes, provenance: str) -> None:
+    def __init__(self, shapes: Shapes, provenance: str, audit: Audit | None = None) -> None:
         self.dropped: Counter[str] = Counter()
         self.candidates: list[Candidate] = []
         self._shapes = shapes
         self._provenance = provenance
+        self._audit = audit
         self._sampler = Sampler()
         self._generaliser = Generaliser(self._sampler)
         self._theory = Theory()
         self._conditional = Theory()
-        self._seen: set[str] = set()
-        self._true: set[str] = set()
+        self._states: dict[str, int] = {}
         self._ids: set[str] = set()
 
-    def take(self, sides: Iterable[Sides]) -> int:
+    def take(self, pairings: Sequence[Pairing]) -> int:
         """Goes through the equations of one kind; the number that were left after renaming."""
-        distinct = self._distinct(sides)
-        for found in distinct:
-            self._consider(found)
-        return len(distinct)
+        sources = [_Source(pairing, TermBuilder(pairing.terms)) for pairing in pairings]
+        for pairing in pairings:
+            self.dropped.update(pairing.dropped)
+        for batch in _batches(pairings):
+            self._take_batch([(sources[source], number) for source, number in batch])
+        return sum(pairing.distinct for pairing in pairings)
 
-    def _distinct(self, sides: Iterable[Sides]) -> list[_Found]:
+    def _take_batch(self, batch: Sequence[tuple[_Source, int]]) -> None:
+        """Equations of one size, none of which is an instance of another."""
         found: list[_Found] = []
-        for left, right in sides:
-            oriented = self._oriented(left, right, self._shapes)
-            if oriented is not None and oriented.order[-1] not in self._seen:
-                self._seen.add(oriented.order[-1])
+        places: list[tuple[_Source, int, str]] = []
+        for source, number in batch:
+            if source.is_instance(number):
+                source.state[number] = _TRUE
+                self._drop_pair("instance", source, number)
+                continue
+            oriented = self._oriented(*source.sides(number), self._shapes)
+            if oriented is None:
+                source.state[number] = _OTHER
+                self._drop_pair("unusable", source, number)
+                continue
+            places.append((source, number, oriented.text))
+            if oriented.text not in self._states:
+                self._states[oriented.text] = _UNKNOWN
                 found.append(oriented)
-        return sorted(found, key=lambda f: f.order)
+        self._select(sorted(found, key=lambda f: f.text))
+        for source, number, text in places:
+            source.state[number] = self._states[text]
+
+    def _select(self, found: Sequence[_Found]) -> None:
+        """Drops what the kept ones derive, and keeps the minimal rest."""
+        waiting = deque(found)
+        while waiting:
+            one = waiting.popleft()
+            general = self._considered(one)
+            if general is not None and general.text not in self._states:
+                self._states[general.text] = _UNKNOWN
+                waiting.appendleft(general)
+
+    def _considered(self, found: _Found) -> _Found | None:
+        """Keeps or drops an equation; a more general one that should be looked at in its place."""
+        equation, shapes = found.equation, found.shapes
+        self._states[found.text] = _OTHER
+        if self._derivable_in_general(self._theory, equation, shapes):
+            self._states[found.text] = _TRUE
+            return self._drop("derivable", equation)
+        if not self._sampler.types_in_general(equation, shapes):
+            return self._drop("ill-typed in general", equation)
+        if self._sampler.equates_sizes(equation, shapes):
+            return self._drop("only at equal sizes", equation)
+        true = self._generaliser.true_form(equation, shapes)
+        if true is None:
+            return self._drop("false in general", equation)
+        if not true.conditions:
+            self._states[found.text] = _TRUE
+        elif self._derivable_in_general(self._conditional, equation, shapes):
+            return self._drop("derivable under conditions", equation)
+        for reason, wider in (
+            ("common subterm", self._generaliser.without_common_subterms),
+            ("fewer variables", self._generaliser.with_more_variables),
+        ):
+            general = wider(equation, shapes)
+            if general is not None:
+                self._drop(reason, equation)
+                left, right = general[0].left, general[0].right
+                return self._oriented(left, right, general[1])
+        self._keep(true, shapes)
+        return None
 
     def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
         """The equation with its source on the left, variables renamed; None where it cannot be used."""
         forward, backward = _usable(left, right), len(left) == 1 and _usable(right, left)
         if not forward and not backward:
-            self.dropped["unusable"] += 1
             return None
         if forward and backward:
             one, other = (self._named(left, right, shapes), self._named(right, left, shapes))
@@ -92,8 +218,7 @@ class Selection:
         else:
             source, target = (left, right) if forward else (right, left)
             equation, named = self._named(source, target, shapes)
-        sizes = tree_size(*equation.left), tree_size(*equation.right)
-        return _Found(equation, named, (sum(sizes), max(sizes), -len(named), format_equation(equation)))
+        return _Found(equation, named, format_equation(equation))
 
     def _named(self, left: Outputs, right: Outputs, shapes: Shapes) -> tuple[Equation, Shapes]:
         written = Equation(tuple(left), tuple(right), Direction.FORWARD)
@@ -101,60 +226,11 @@ class Selection:
         old, new = variables(*left, *right), variables(*equation.left, *equation.right)
         return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
 
-    def _consider(self, found: _Found) -> None:
-        equation, shapes = found.equation, found.shapes
-        if self._is_instance(equation, shapes):
-            self.dropped["common subterm"] += 1
-            return
-        if self._derivable_in_general(self._theory, equation, shapes):
-            self._true.add(found.order[-1])
-            self.dropped["derivable"] += 1
-            return
-        if not self._sampler.types_in_general(equation, shapes):
-            self.dropped["ill-typed in general"] += 1
-            return
-        if self._sampler.equates_sizes(equation, shapes):
-            self.dropped["only at equal sizes"] += 1
-            return
-        true = self._generaliser.true_form(equation, shapes)
-        if true is None:
-            self.dropped["false in general"] += 1
-            return
-        if true.conditions and self._derivable_in_general(self._conditional, equation, shapes):
-            self.dropped["derivable under conditions"] += 1
-            return
-        for reason, wider in (
-            ("common subterm", self._generaliser.without_common_subterms),
-            ("fewer variables", self._generaliser.with_more_variables),
-        ):
-            general = wider(equation, shapes)
-            if general is not None:
-                self.dropped[reason] += 1
-                self._consider_instead(*general)
-                return
-        if not true.conditions:
-            self._true.add(found.order[-1])
-        self._keep(true, shapes)
-
-    def _is_instance(self, equation: Equation, shapes: Shapes) -> bool:
-        """Whether it has a subterm on both sides without which it is known already."""
-        for shorter, wider in self._generaliser.shorter_forms(equation, shapes):
-            oriented = self._oriented(shorter.left, shorter.right, wider)
-            if oriented is not None and oriented.order[-1] in self._true:
-                return True
-        return False
-
-    def _consider_instead(self, equation: Equation, shapes: Shapes) -> None:
-        oriented = self._oriented(equation.left, equation.right, shapes)
-        if oriented is not None and oriented.order[-1] not in self._seen:
-            self._seen.add(oriented.order[-1])
-            self._consider(oriented)
-
     def _keep(self, equation: Equation, shapes: Shapes) -> None:
         forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
         identity = rule_id(forms[0])
         if identity in self._ids:
-            self.dropped["same when general"] += 1
+            self._drop("same when general", equation)
             return
         self._ids.add(identity)
         general = _explicit(forms[0])
@@ -172,6 +248,37 @@ class Selection:
             return True
         forms = self._generaliser.open_forms(equation, shapes)
         return all(_derivable(theory, form) or not holds() for form, holds in forms)
+
+    def _drop(self, reason: str, equation: Equation) -> None:
+        self.dropped[reason] += 1
+        if self._audit is not None:
+            place = self._audit.place()
+            if place is not None:
+                self._audit.put(place, Dropped(equation, reason))
+
+    def _drop_pair(self, reason: str, source: _Source, number: int) -> None:
+        """As ``_drop``; its terms are built only for the sample."""
+        self.dropped[reason] += 1
+        if self._audit is not None:
+            place = self._audit.place()
+            if place is not None:
+                self._audit.put(place, Dropped(Equation(*source.sides(number)), reason))
+
+
+def _batches(pairings: Sequence[Pairing]) -> Iterator[list[tuple[int, int]]]:
+    """(pairing, pair) of all pairs, those of one size at a time, smallest first."""
+    orders = [pairing.orders for pairing in pairings]
+    sizes = sorted({(int(a), int(b)) for order in orders for a, b in np.unique(order, axis=0)})
+    at = [0] * len(orders)
+    for size in sizes:
+        batch: list[tuple[int, int]] = []
+        for source, order in enumerate(orders):
+            stop = at[source]
+            while stop < len(order) and tuple(order[stop]) == size:
+                stop += 1
+            batch += [(source, number) for number in range(at[source], stop)]
+            at[source] = stop
+        yield batch
 
 
 def _derivable(theory: Theory, equation: Equation) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
-import numpy as np
-
-from superopt.domains import FieldArray, PrimeFieldDomain
+from generator.shared_values import SharedValues, ValueId
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol
 from superopt.ir.terms import (
@@ -23,17 +23,18 @@ from superopt.ir.terms import (
     Term,
     Variable,
     applications,
+    subterms,
     variables,
 )
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attributes_of, operator_from_attributes
-from superopt.rewriting import Typing, evaluate_terms, holds, infer_terms, type_equation
+from superopt.rewriting import Typing, holds, infer_terms, type_equation
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
 Types = Mapping[str, TensorType]
 
-TEST_VECTORS = 4
+_MOST_GENERAL = 1 << 14
 _EVEN_STEPS = (-2, 0, 0, 2, 4)
 _STEPS = (-1, 0, 1, 2, 3)
 _GROUPED_SIZES = (2, 4)
@@ -41,25 +42,34 @@ _PATIENCE = 16
 _NO_ATTRIBUTES: Attributes = {}
 
 
+@dataclass(frozen=True, slots=True)
+class _General:
+    """The most general types of variables: where each side is typed, and where both are as one."""
+
+    apart: Types
+    together: Types | None
+    typing: Typing | None
+
+
 class Sampler:
     """Random evaluation of equations; every equation is tested on numbers that depend on its text alone."""
 
     def __init__(self) -> None:
-        self._domain = PrimeFieldDomain()
+        self._values = SharedValues()
+        self._known: dict[tuple[object, ...], _General] = {}
 
     def types_in_general(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether both sides have a type for variables of these ranks."""
-        return _general_types(equation, shapes, attributes) is not None
+        return self._general(equation, shapes, attributes).together is not None
 
     def equates_sizes(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether the sides have one type only where sizes are equal that neither side asks to be."""
-        apart = _typed_apart(equation, shapes, attributes)
-        together = _general_types(equation, shapes, attributes)
-        return together is not None and len(_free(together)) < len(_free(apart))
+        general = self._general(equation, shapes, attributes)
+        return general.together is not None and len(_free(general.together)) < len(_free(general.apart))
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut."""
@@ -74,42 +84,71 @@ class Sampler:
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None: none is typed."""
-        types = _general_types(equation, shapes, attributes)
+        general = self._general(equation, shapes, attributes)
+        types = general.together
         if types is None:
             return None
+        self._values.forget_much()
         known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
         free = sorted(_free(types))
         kernels = kernel_variables(equation)
         channels = {
             s for t in types.values() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
         }
-        random = np.random.default_rng(zlib.crc32(repr((equation.left, equation.right)).encode()))
-        tested, wanted = 0, samples // 2 if kernels else 0
+        found, tested, wanted = False, 0, samples // 2 if kernels else 0
         for attempt in range(8 + 6 * samples):
             grouped = bool(kernels) and attempt % 2 == 1
             steps = _STEPS if attempt & 2 else _EVEN_STEPS
             sizes = {
-                name: int(random.choice(_GROUPED_SIZES))
+                name: _drawn(_GROUPED_SIZES, name, attempt)
                 if grouped and name in channels
-                else max(1, known.get(name, 3) + int(random.choice(steps)))
+                else max(1, known.get(name, 3) + _drawn(steps, name, attempt))
                 for name in free
             }
             concrete = {name: type_.substitute(sizes) for name, type_ in types.items()}
             if grouped:
-                everything = random.random() < 0.75
-                chosen = [name for name in kernels if everything or random.random() < 0.5]
+                everything = _drawn((True, True, True, False), "", attempt)
+                chosen = [n for n in kernels if everything or _drawn((True, False), n, attempt)]
                 concrete = {n: _divided(t) if n in chosen else t for n, t in concrete.items()}
-            agrees = self._agrees(equation, concrete, attributes, random)
+            typing = None if grouped else general.typing
+            agrees = self._agrees(equation, concrete, attributes, attempt, typing, sizes)
             if agrees is False:
                 return False
             tested += agrees is True and not grouped
             wanted -= agrees is True and grouped
+            found = found or agrees is True
             if tested >= samples and (wanted <= 0 or attempt >= _PATIENCE):
                 break
-        return True if tested else None
+        return True if found else None
+
+    def _general(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _General:
+        """The most general types of the variables; each side is typed first, where it can be.
+
+        Unification cannot look into a rounded division, but the other side may say that two sizes are equal.
+        """
+        ranks = tuple((name, len(shape)) for name, shape in sorted(shapes.items()))
+        fixed = tuple(c for c in equation.conditions if fixed_dimension(c) is not None)
+        key = (equation.left, equation.right, fixed, ranks, tuple(sorted(attributes.items())))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_GENERAL:
+                self._known.clear()
+            apart = _typed_apart(equation, shapes, attributes)
+            together, typing = None, None
+            with suppress(IllTypedError):
+                typing = type_equation(equation, apart, attributes)
+                together = _unified(apart, typing)
+            known = self._known[key] = _General(apart, together, typing)
+        return known
 
     def _agrees(
-        self, equation: Equation, types: Types, attributes: Attributes, random: np.random.Generator
+        self,
+        equation: Equation,
+        types: Types,
+        attributes: Attributes,
+        sample: int,
+        general: Typing | None,
+        sizes: Mapping[str, Dimension],
     ) -> bool | None:
         if any(not isinstance(d, int) or d < 1 for type_ in types.values() for d in type_.shape):
             return None
@@ -118,21 +157,25 @@ class Sampler:
         terms = (*equation.left, *equation.right)
         outputs = len(equation.left)
         try:
-            apart = infer_terms(terms, types, attributes)
-            found = [apart.types[term] for term in terms]
-            if not apart.unresolved and found[:outputs] != found[outputs:]:
-                return False
-            typing = _resolved(type_equation(equation, types, attributes), random)
-            arrays = {
-                name: self._domain.random(
-                    random, TEST_VECTORS, tuple(d for d in type_.shape if isinstance(d, int))
-                )
-                for name, type_ in sorted(types.items())
-            }
-            values = evaluate_terms(terms, typing, self._domain, arrays)
+            if general is None:
+                apart = infer_terms(terms, types, attributes)
+                found = [apart.types[term] for term in terms]
+                if not apart.unresolved and found[:outputs] != found[outputs:]:
+                    return False
+                general = type_equation(equation, types, attributes)
+            typing = _resolved(general, types, sizes, sample)
+            values: dict[Term, ValueId] = {}
+            for term in subterms(*terms):
+                if isinstance(term, Variable):
+                    shape = tuple(d for d in types[term.name].shape if isinstance(d, int))
+                    values[term] = self._values.variable(term.name, shape, sample)
+                else:
+                    inputs = tuple([values[child] for child in term.inputs])
+                    values[term] = self._values.applied(typing.operators[term], inputs)
         except IllTypedError:
             return None
-        return all(_equal(a, b) for a, b in zip(values[:outputs], values[outputs:], strict=True))
+        sides = zip(terms[:outputs], terms[outputs:], strict=True)
+        return all(self._values.equal(values[a], values[b]) for a, b in sides)
 
 
 def convolutions(equation: Equation) -> tuple[Application, ...]:
@@ -166,18 +209,6 @@ def _symbolic(equation: Equation, shapes: Shapes) -> dict[str, TensorType]:
         )
         for name, shape in shapes.items()
     }
-
-
-def _general_types(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types | None:
-    """The most general types of the variables; each side is typed first, where it can be.
-
-    Unification cannot look into a rounded division, but the other side may say that two sizes are equal.
-    """
-    types = _typed_apart(equation, shapes, attributes)
-    try:
-        return _unified(types, type_equation(equation, types, attributes))
-    except IllTypedError:
-        return None
 
 
 def _typed_apart(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types:
@@ -214,30 +245,29 @@ def _divided(type_: TensorType) -> TensorType:
     return type_.with_shape((outputs, channels // 2, *rest))
 
 
-def _resolved(typing: Typing, random: np.random.Generator) -> Typing:
-    """The typing with sizes that nothing determines drawn at random; IllTypedError if they do not fit."""
-    if not typing.unresolved:
-        return typing
-    open_sizes: dict[str, Dimension] = {
-        name: int(random.integers(1, 5)) for name in sorted(typing.unresolved)
+def _drawn(choices: tuple[int, ...], name: str, sample: int) -> int:
+    return choices[zlib.crc32(f"{name} {sample}".encode()) % len(choices)]
+
+
+def _resolved(general: Typing, types: Types, sizes: Mapping[str, Dimension], sample: int) -> Typing:
+    """The typing at these sizes, those that nothing determines drawn; IllTypedError if they do not fit."""
+    drawn: dict[str, Dimension] = {
+        name: 1 + _drawn((0, 1, 2, 3), name, sample) for name in sorted(general.unresolved)
     }
-    types: dict[Term, TensorType] = {
-        term: type_ for term, type_ in typing.types.items() if isinstance(term, Variable)
-    }
+    chosen = {**drawn, **sizes}
+    found: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in types.items()}
     operators: dict[Application, Operator] = {}
-    for term in applications(*typing.operators):
-        operator = typing.operators[term]
-        attributes = {name: _closed(value, open_sizes) for name, value in attributes_of(operator).items()}
-        operators[term] = operator_from_attributes(operator.name, attributes)
-        (types[term],) = operators[term].infer(*(types[child] for child in term.inputs))
-    return Typing(types, operators, typing.assignment)
+    for term, open_operator in general.operators.items():
+        operator = open_operator
+        if operator.implicit:
+            attributes = {name: _closed(value, chosen) for name, value in attributes_of(operator).items()}
+            operator = operator_from_attributes(operator.name, attributes)
+        (found[term],) = operator.infer(*(found[child] for child in term.inputs))
+        operators[term] = operator
+    return Typing(found, operators, general.assignment)
 
 
 def _closed(value: object, sizes: Mapping[str, Dimension]) -> object:
     if isinstance(value, tuple):
         return tuple(_closed(part, sizes) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return substitute(value, sizes) if hasattr(value, "symbols") else value  # pyright: ignore[reportArgumentType]
-
-
-def _equal(left: FieldArray, right: FieldArray) -> bool:
-    return left.residue.shape == right.residue.shape and bool((left.residue == right.residue).all())

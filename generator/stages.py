@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from generator.enumeration import Enumeration, Level
 from generator.last_level import LastLevel
-from generator.pairing import Pairing, RecordedTerms, merges, single_outputs
+from generator.merging import merges
+from generator.pairing import Pairing, single_outputs
 from generator.preset import Preset, Stage
+from generator.recorded import RecordedTerms
 
 LevelProgress = Callable[[Level], None]
 
@@ -41,7 +43,7 @@ class Found:
 
     levels: tuple[Level, ...]
     single: Pairing
-    merges: Pairing
+    merges: Pairing | None
     enumeration_seconds: float
     pairing_seconds: float
 
@@ -150,8 +152,8 @@ _BUILT = _Built()
 
 def _paired(task: StageTask, enumeration: Enumeration, enumeration_seconds: float) -> Found:
     started = time.process_time()
-    terms = RecordedTerms(enumeration, task.members)
+    terms = RecordedTerms(enumeration)
     single = single_outputs(terms, enumeration)
-    double = merges(terms, enumeration) if task.merges else Pairing((), 0)
+    double = merges(terms, enumeration) if task.merges else None
     seconds = time.process_time() - started
     return Found(tuple(enumeration.levels), single, double, enumeration_seconds, seconds)

@@ -8,7 +8,8 @@ import numpy as np
 
 from generator import parse_preset
 from generator.enumeration import Enumeration
-from generator.pairing import RecordedTerms
+from generator.recorded import RecordedTerms
+from generator.rows import TermBuilder
 from superopt.domains import PrimeFieldDomain
 from superopt.equations import format_term
 from superopt.ir.terms import Term, Variable, operator_count
@@ -65,8 +66,9 @@ def _values(terms: list[Term]) -> dict[Term, bytes]:
 
 def test_every_value_is_found_and_equal_terms_share_a_class() -> None:
     (stage,) = PRESET.stages_to(3)
-    recorded = RecordedTerms(Enumeration(stage).complete(), most=1000)
-    rows = {recorded.term(row): int(recorded.classes[row]) for row in range(len(recorded.classes))}
+    recorded = RecordedTerms(Enumeration(stage).complete())
+    terms = TermBuilder(recorded.rows())
+    rows = {terms.term(row): int(recorded.classes[row]) for row in range(len(recorded.classes))}
     values = _values([*rows, *(term for term in _all_terms(2) if term not in rows)])
     by_class: dict[int, set[bytes]] = {}
     for term, number in rows.items():
@@ -88,8 +90,9 @@ def test_commutativity_is_noticed_and_used() -> None:
     (stage,) = PRESET.stages_to(3)
     enumeration = Enumeration(stage).complete()
     assert [stage.instances[number].name for number in enumeration.commutative] == ["add"]
-    recorded = RecordedTerms(enumeration, most=1000)
-    texts = {format_term(recorded.term(row)) for row in range(len(recorded.classes))}
+    recorded = RecordedTerms(enumeration)
+    terms = TermBuilder(recorded.rows())
+    texts = {format_term(terms.term(row)) for row in range(len(recorded.classes))}
     assert ("add(x, relu(x))" in texts) != ("add(relu(x), x)" in texts)
 
 
