@@ -23,20 +23,28 @@ def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
         return None
     for choice in list(choices):
         fewer = [other for other in choices if other is not choice]
-        if _may_follow(choice, fewer) and _holds(equation, fewer, shapes, sampler):
+        if not _is_needed(equation, choice, fewer, shapes, sampler):
             choices = fewer
     return _conditioned(equation, choices)
 
 
-def _may_follow(choice: Clauses, others: list[Clauses]) -> bool:
-    """Whether samples can say that the clauses are not needed: groups that matter are rarely met by chance.
+def _is_needed(
+    equation: Equation, choice: Clauses, others: list[Clauses], shapes: Shapes, sampler: Sampler
+) -> bool:
+    """Whether the clauses have to stay beside the others.
 
-    That a convolution has no groups may follow only from its sharing a tensor with another one without.
+    That a convolution has no groups is not needed where samples with groups are met and agree, or where it
+    shares a tensor with another one without: groups that matter are rarely met by chance.
     """
-    if _fixes_sizes(choice):
+    if not _holds(equation, others, shapes, sampler):
         return True
+    if _fixes_sizes(choice):
+        return False
     names = _names(choice)
-    return any(names & _names(other) for other in others if not _fixes_sizes(other))
+    if any(names & _names(other) for other in others if not _fixes_sizes(other)):
+        return False
+    grouped = tuple(replace(clause, relation="!=") for clause in choice)
+    return not _holds(equation, [*others, grouped], shapes, sampler)
 
 
 def _fixes_sizes(choice: Clauses) -> bool:
