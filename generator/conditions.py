@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from typing import TypeAlias
 
 from generator.sampling import Sampler, Shapes, convolutions, fixed_dimension
@@ -20,12 +20,34 @@ def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
     """The equation with as few conditions as make it hold; None where those known here do not help."""
     choices = [*_pointwise(equation, shapes), *_ungrouped(equation, shapes)]
     if not choices or not _holds(equation, choices, shapes, sampler):
-        return None
+        return _with_groups_alike(equation, shapes, sampler)
     for choice in list(choices):
         fewer = [other for other in choices if other is not choice]
         if not _is_needed(equation, choice, fewer, shapes, sampler):
             choices = fewer
     return _conditioned(equation, choices)
+
+
+def _with_groups_alike(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation | None:
+    """The equation where two convolutions of variables have as many outputs in a group, if that is it."""
+    calls = [ConditionCall("outputs_per_group", names) for names in _direct(equation)]
+    for one, other in combinations(calls, 2):
+        alike = replace(equation, conditions=(Condition(one, "=", other),))
+        if sampler.holds(alike, shapes) is True:
+            return alike
+    return None
+
+
+def _direct(equation: Equation) -> list[tuple[ConditionName, ConditionName]]:
+    """The variables of each convolution of a variable by a variable."""
+    pairs: dict[tuple[ConditionName, ConditionName], None] = {}
+    for term in convolutions(equation):
+        match term.inputs:
+            case (Variable(data), Variable(kernel)):
+                pairs[ConditionName(data), ConditionName(kernel)] = None
+            case _:
+                continue
+    return list(pairs)
 
 
 def _is_needed(

@@ -98,8 +98,6 @@ class Generaliser:
     def true_form(self, equation: Equation, shapes: Shapes) -> Equation | None:
         """The equation, with conditions where it needs them; None where it is false."""
         held = self._sampler.holds(equation, shapes, samples=SAMPLES)
-        if held is None:
-            return None
         return equation if held else under_conditions(equation, shapes, self._sampler)
 
     def without_common_subterms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:

@@ -39,6 +39,7 @@ _EVEN_STEPS = (-2, 0, 0, 2, 4)
 _STEPS = (-1, 0, 1, 2, 3)
 _GROUPED_SIZES = (2, 4)
 _PATIENCE = 16
+_GROUPED_ATTEMPTS, _GROUPED_SAMPLES = 600, 8
 _NO_ATTRIBUTES: Attributes = {}
 
 
@@ -68,6 +69,8 @@ class Sampler:
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether the sides have one type only where sizes are equal that neither side asks to be."""
+        if compares_groups(equation):
+            return False
         general = self._general(equation, shapes, attributes)
         return general.together is not None and len(_free(general.together)) < len(_free(general.apart))
 
@@ -84,6 +87,8 @@ class Sampler:
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None: none is typed."""
+        if compares_groups(equation):
+            return self._holds_in_groups(equation, shapes, attributes)
         general = self._general(equation, shapes, attributes)
         types = general.together
         if types is None:
@@ -120,6 +125,31 @@ class Sampler:
             if tested >= samples and (wanted <= 0 or attempt >= _PATIENCE):
                 break
         return True if found else None
+
+    def _holds_in_groups(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> bool | None:
+        """``holds`` at types drawn at random: unification does not find groups."""
+        kernels = kernel_variables(equation)
+        agreed = 0
+        for attempt in range(_GROUPED_ATTEMPTS):
+            drawn = {
+                name: (_drawn((1, 2, 4), name, attempt), _drawn((1, 2), f"{name}.1", attempt), *shape[2:])
+                if name in kernels
+                else (
+                    _drawn((1, 2), "batch", attempt),
+                    _drawn((1, 2, 4), name, attempt),
+                    *(size + _drawn(_STEPS, f"{axis}", attempt) for axis, size in enumerate(shape[2:])),
+                )
+                for name, shape in shapes.items()
+                if len(shape) == 4
+            }
+            types = {name: TensorType(ElementType.FLOAT, drawn.get(name, s)) for name, s in shapes.items()}
+            agrees = self._agrees(equation, types, attributes, attempt, None, {})
+            if agrees is False:
+                return False
+            agreed += agrees is True
+            if agreed == _GROUPED_SAMPLES:
+                break
+        return True if agreed else None
 
     def _general(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _General:
         """The most general types of the variables; each side is typed first, where it can be.
@@ -176,6 +206,14 @@ class Sampler:
             return None
         sides = zip(terms[:outputs], terms[outputs:], strict=True)
         return all(self._values.equal(values[a], values[b]) for a, b in sides)
+
+
+def compares_groups(equation: Equation) -> bool:
+    """Whether a condition says that two convolutions have groups alike."""
+    return any(
+        isinstance(clause.left, ConditionCall) and clause.left.function == "outputs_per_group"
+        for clause in equation.conditions
+    )
 
 
 def convolutions(equation: Equation) -> tuple[Application, ...]:
