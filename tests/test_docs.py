@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from substitution_db.gallery import library_page
+from substitution_db.library import SHIPPED_LIBRARY
 from superopt.cli.main import run
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +52,17 @@ def test_an_example_prints_what_the_page_says(
     monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
     run(words[1:])
     assert _without_times(capsys.readouterr().out) == _without_times(output)
+
+
+def test_the_page_about_the_library_is_that_of_the_library() -> None:
+    """Both are written by ``make library``; the page alone by ``superopt library document``."""
+    path = ROOT / "docs" / "library.md"
+    page = library_page(SHIPPED_LIBRARY, path.stem)
+    assert path.read_text(encoding="utf-8") == page.text, "run superopt library document"
+    pictures = {
+        picture.name: picture.read_text(encoding="utf-8") for picture in path.with_suffix("").iterdir()
+    }
+    assert pictures == dict(page.pictures)
 
 
 def test_the_pages_have_examples() -> None:

@@ -7,7 +7,7 @@ networks in which that direction of it applies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from substitution_db.gallery.gains import Gain, best_gain
@@ -47,8 +47,8 @@ class Chosen:
     counts: Mapping[Kind, int]
 
 
-def chosen(equations: Mapping[str, Equation]) -> Chosen:
-    """The rules to show, of those given by their ids."""
+def chosen(equations: Mapping[str, Equation], tried: Sequence[str]) -> Chosen:
+    """The rules to show, of those given by their ids; ``tried`` are names of networks."""
     found = {rule: best_gain(equation) for rule, equation in equations.items()}
     gains = {rule: gain for rule, gain in found.items() if gain is not None and gain.saved >= LEAST_SAVED}
     ways = (
@@ -57,7 +57,7 @@ def chosen(equations: Mapping[str, Equation]) -> Chosen:
         for way in substitutions_of(equations[rule], rule)
         if way.backwards == gain.backwards
     )
-    networks = sites(ways)
+    networks = sites(ways, tried)
     choices = (
         Choice(rule, equations[rule], gain, kind_of(equations[rule], gain), networks.get(rule, {}))
         for rule, gain in gains.items()

@@ -34,7 +34,7 @@ SKEWED = (4, 1024)
 has instead.
 """
 
-MOST_DIMENSIONS = 4
+USUAL_DIMENSIONS = (2, 3, 4)
 _SCHEMES = 3
 _KERNEL_INPUT = {"conv": 1, "enlarge": 0, "kernel_response": 0}
 _PARAMETERS = _KERNEL_INPUT | {"scale": 1}
@@ -61,16 +61,18 @@ class Gain:
 
 def gains(equation: Equation) -> tuple[Gain, ...]:
     """The gain of an equation under each assumption; empty where no instance has such sizes."""
-    schemes = tuple(InstanceSampler(equation, seed=0).schemes(_SCHEMES))
-    for scheme in sorted(schemes, key=_has_many_dimensions):  # stable: else in their order
-        found = tuple(_gains(equation, scheme))
-        if found:
+    unusual: list[Scheme] = []
+    for scheme in InstanceSampler(equation, seed=0).schemes(_SCHEMES):
+        if _is_unusual(scheme):
+            unusual.append(scheme)
+        elif found := tuple(_gains(equation, scheme)):
             return found
-    return ()
+    return next(filter(None, (tuple(_gains(equation, scheme)) for scheme in unusual)), ())
 
 
-def _has_many_dimensions(scheme: Scheme) -> bool:
-    return any(type_.rank > MOST_DIMENSIONS for type_ in scheme.types.values())
+def _is_unusual(scheme: Scheme) -> bool:
+    most = max((type_.rank for type_ in scheme.types.values()), default=0)
+    return most not in USUAL_DIMENSIONS
 
 
 def _gains(equation: Equation, scheme: Scheme) -> Iterator[Gain]:
@@ -108,11 +110,12 @@ def _is_known(term: Term, known: frozenset[str]) -> bool:
 def _weights(ordered: Sequence[Application]) -> Iterator[frozenset[str]]:
     """What may be known beforehand: parameters always, and all operands of products but one."""
     parameters = frozenset(variables(*(term for user in ordered for term in _parameters(user))))
-    operands = variables(*(term for user in ordered if user.operator == "matmul" for term in user.inputs))
+    products = [term for term in ordered if term.operator == "matmul"]
+    operands = frozenset(variables(*(child for term in products for child in term.inputs))) - parameters
     yield parameters
     if operands:
-        yield parameters.union(operands)
-        yield from (parameters.union(operands) - {unknown} for unknown in operands)
+        yield parameters | operands
+        yield from (parameters | operands - {unknown} for unknown in sorted(operands))
 
 
 def _parameters(term: Application) -> tuple[Term, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -40,8 +40,9 @@ class Page:
     pictures: Mapping[str, str]
 
 
-def library_page(library: Path, pictures: str) -> Page:
-    """The page about the verified rules of a file; ``pictures`` is where it finds its pictures.
+def library_page(library: Path, pictures: str, networks: Sequence[str] = NETWORKS) -> Page:
+    """The page about the verified rules of a file; ``pictures`` is where it finds its pictures,
+    ``networks`` are those of the zoo in which rules are tried.
 
     The same for the same file and the same operators, networks and verifier. Raises InvalidFileError.
     """
@@ -51,9 +52,11 @@ def library_page(library: Path, pictures: str) -> Page:
         for identity, (rule, proof) in rules.items()
         if proof is not None and proof.verdict is Outcome.VERIFIED
     }
-    shown = chosen({identity: parse_equation(rule.equation) for identity, (rule, _) in verified.items()})
+    shown = chosen(
+        {identity: parse_equation(rule.equation) for identity, (rule, _) in verified.items()}, networks
+    )
     statistics = statistics_of(_facts(rule, proof) for rule, proof in rules.values())
-    parts = [*_introduction(statistics), *_counts(statistics), *_criterion(shown)]
+    parts = [*_introduction(statistics), *_counts(statistics), *_criterion(shown, networks)]
     drawings: dict[str, str] = {}
     for kind in Kind:
         choices = shown.choices[kind]
@@ -136,7 +139,7 @@ def _counts(statistics: RuleStatistics) -> Iterator[str]:
     yield ""
 
 
-def _criterion(shown: Chosen) -> Iterator[str]:
+def _criterion(shown: Chosen, tried: Sequence[str]) -> Iterator[str]:
     gigaflops, gigabytes = FLOPS_PER_MICROSECOND // 1000, BYTES_PER_MICROSECOND // 1000
     yield from ("## The most useful ones", "")
     yield from _paragraph(
@@ -146,7 +149,7 @@ def _criterion(shown: Chosen) -> Iterator[str]:
         {SKEWED[0]} or {SKEWED[1]}. Kernels, scales and shifts are known beforehand, operands of products
         also where that gains more; what depends on them alone is computed once and costs nothing. A rule's
         score is the share of the cost that it saves where it saves most, times one more than the number of
-        networks ({", ".join(NETWORKS)}) in which that direction of it applies. Of each sort the best
+        networks ({", ".join(tried)}) in which that direction of it applies. Of each sort the best
         {SHOWN} are shown that consist of different operators."""
     )
     yield from _paragraph(
@@ -184,7 +187,7 @@ def _entry(choice: Choice, rule: NewRule, proof: Proof | None, pictures: str) ->
 def _gained(choice: Choice) -> str:
     gain = choice.gain
     way = "right to left" if gain.backwards else "left to right"
-    sizes = ", ".join(f"{name}: {type_}" for name, type_ in sorted(gain.types.items()))
+    sizes = ", ".join(f"{name}: {type_}" for name, type_ in gain.types.items())
     known = f"; {', '.join(gain.known)} known beforehand" if gain.known else ""
     times = f"{gain.ratio:.1f} times less" if gain.ratio < 1000 else "next to nothing left"
     return f"saves {gain.saved:.0%}, {way}: {times} for `{sizes}`{known}"

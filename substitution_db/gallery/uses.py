@@ -12,17 +12,19 @@ from superopt.onnx_io import lift, load_model
 from superopt.rewriting import Substitution, apply_match, find_matches
 
 NETWORKS = ("squeezenet", "resnext50", "bert-base", "nasrnn", "light-inception_v2", "light-shufflenet")
+HALVES = ("split0", "split1")
 _MOST_SITES = 20
 
 
-def sites(rules: Iterable[Substitution], networks: Sequence[str] = NETWORKS) -> Mapping[str, Counter[str]]:
+def sites(rules: Iterable[Substitution], networks: Sequence[str]) -> Mapping[str, Counter[str]]:
     """For each rule that applies beside weights alone: how often in each network, counted up to 20."""
     found: dict[str, Counter[str]] = {}
     chosen = tuple(rules)
     for name in networks:
         graph = _graph(name)
+        present = frozenset(node.operator.name for node in graph)
         for rule in chosen:
-            count = _sites(graph, rule)
+            count = _sites(graph, rule) if _needed(rule) <= present else 0
             if count:
                 found.setdefault(rule.rule_id, Counter())[name] += count
     return found
@@ -31,6 +33,11 @@ def sites(rules: Iterable[Substitution], networks: Sequence[str] = NETWORKS) -> 
 @cache
 def _graph(name: str) -> Graph:
     return lift(load_model(zoo.build(name))).graph
+
+
+def _needed(rule: Substitution) -> frozenset[str]:
+    """The operators that a graph must have for the rule to match: halves are read into splits."""
+    return frozenset(term.operator for term in rule.source_applications if term.inputs).difference(HALVES)
 
 
 def _sites(graph: Graph, rule: Substitution) -> int:
