@@ -35,7 +35,7 @@ from superopt.ops import Operator
 
 SEED = 20261121
 
-PART_PAIRS = 1 << 22
+PART_PAIRS = 1 << 20
 """About how many pairs of arguments a part of the last level looks at."""
 
 MEMORY_BYTES = 1 << 30
@@ -72,13 +72,13 @@ class Enumeration:
         self._progress = progress
         self._memory_bytes = memory_bytes
         folder = tempfile.mkdtemp(prefix="superopt-")
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._fingerprints = Fingerprints()
         self._applications = Applications(stage, self.table)
-        self._values = Values(self.table, self._applications, self._folder, memory_bytes // 2)
+        self._values = Values(self.table, self._applications, self.folder, memory_bytes // 2)
         self._pieces = Levels(stage, self.table, self._applications)
-        self._evaluation = Evaluation(self.table, self._pieces, self._values, self._fingerprints)
+        self.evaluation = Evaluation(self.table, self._pieces, self._values, self._fingerprints)
         leaves = self._leaves()
         self.terms = self._add_leaves(leaves)
         self.commutative = self._commuting(leaves)
@@ -102,19 +102,24 @@ class Enumeration:
         """The keys of a part; the same in every process."""
         keys: list[Keys] = [np.empty(0, np.int64)]
         halved: list[npt.NDArray[np.bool_]] = [np.empty(0, bool)]
-        for block in self._parts[part]:
-            drivers = self._evaluation.drivers(block)
-            for piece in self._pieces.pieces(block, self.stage.max_ops):
-                keys.append(self._evaluation.keys(piece, drivers, self._evaluation.whole(piece.output)))
-                halved.append(self._halved(piece, drivers))
+        for drivers, piece in self.last_pieces(part):
+            keys.append(self.evaluation.keys(piece, drivers, self.evaluation.whole(piece.output)))
+            halved.append(self._halved(piece, drivers))
         found = np.concatenate(keys)
         order = np.argsort(found, kind="stable")
         return LastLevel(part, found[order], order.astype(np.uint32), np.concatenate(halved)[order])
 
+    def last_pieces(self, part: int) -> Iterator[tuple[Drivers, Piece]]:
+        """The terms of a part, in the order in which they are numbered."""
+        for block in self._parts[part]:
+            drivers = self.evaluation.drivers(block)
+            for piece in self._pieces.pieces(block, self.stage.max_ops):
+                yield drivers, piece
+
     def finish(self, blocks: Iterable[LastLevel]) -> None:
         """Adds the last level from all its parts, in order."""
         size = self.stage.max_ops
-        collected = Runs(self._folder, self._memory_bytes // 2)
+        collected = Runs(self.folder, self._memory_bytes // 2)
         for block in blocks:
             collected.add(block)
         before = self.table.count
@@ -238,9 +243,9 @@ class Enumeration:
         arguments: list[Indices] = [padded(np.empty((0, 1), np.int32))]
         keys: list[Keys] = [np.empty(0, np.int64)]
         for block, _ in self._pieces.blocks(size):
-            drivers = self._evaluation.drivers(block)
+            drivers = self.evaluation.drivers(block)
             for piece in self._pieces.pieces(block, size):
-                keys.append(self._evaluation.keys(piece, drivers, self._evaluation.whole(piece.output)))
+                keys.append(self.evaluation.keys(piece, drivers, self.evaluation.whole(piece.output)))
                 arguments.append(padded(piece.arguments(drivers.classes)))
                 instances.append(np.full(len(keys[-1]), piece.number, np.int32))
         found = np.concatenate(keys)
@@ -314,20 +319,14 @@ class Enumeration:
         for first, last in runs(parts):
             wanted = places[first:last].astype(np.int64)
             start = 0
-            for piece, classes in self._indexed(int(parts[first])):
+            for drivers, piece in self.last_pieces(int(parts[first])):
                 low = int(np.searchsorted(wanted, start))
                 high = int(np.searchsorted(wanted, start + piece.count))
                 if high > low:
-                    arguments.append(padded(piece.arguments(classes)[wanted[low:high] - start]))
+                    arguments.append(padded(piece.arguments(drivers.classes)[wanted[low:high] - start]))
                     instances.append(np.full(high - low, piece.number, np.int32))
                 start += piece.count
         return np.concatenate(instances), np.concatenate(arguments)
-
-    def _indexed(self, part: int) -> Iterator[tuple[Piece, Indices]]:
-        for block in self._parts[part]:
-            classes = self._pieces.classes(block)
-            for piece in self._pieces.pieces(block, self.stage.max_ops):
-                yield piece, classes
 
     def _halved(self, piece: Piece, drivers: Drivers) -> npt.NDArray[np.bool_]:
         """Of each term, whether both its halves along some axis are known classes."""
@@ -361,8 +360,8 @@ class Enumeration:
         some = piece.those(chosen)
         if part is None or not some.count:
             return np.zeros(chosen.shape, bool)
-        functional = self._evaluation.part(piece.output, part, axis, start)
-        known = self._known.contains(self._evaluation.keys(some, drivers, functional))
+        functional = self.evaluation.part(piece.output, part, axis, start)
+        known = self._known.contains(self.evaluation.keys(some, drivers, functional))
         result = chosen if some.kept is None else some.kept
         result = result.copy()
         result[result] = known

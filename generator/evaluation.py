@@ -30,6 +30,9 @@ from superopt.ops import Operator
 
 CACHED_BYTES = 1 << 28
 
+PROBES = 4
+"""Evaluations for each unit tensor that a bilinear operator costs once, about."""
+
 
 @dataclass(frozen=True)
 class Functional:
@@ -93,7 +96,7 @@ class Evaluation:
     def keys(self, piece: Piece, drivers: Drivers, functional: Functional) -> Keys:
         """The keys of all terms of a piece, in order."""
         form = form_of(piece.operator, self._shapes(piece.types))
-        if form is Form.LINEAR and piece.place >= 0:
+        if form is Form.LINEAR and piece.place >= 0 and self._repays(piece, functional):
             forms = self._linear(piece, drivers, functional)
         elif form is Form.BILINEAR and piece.kept is not None and self._pays(piece, drivers.block):
             forms = self._bilinear(piece, piece.kept, drivers, functional)
@@ -106,14 +109,16 @@ class Evaluation:
         return self._fingerprints.packed(functional.type, self._evaluated(piece, drivers, functional))
 
     def _pays(self, piece: Piece, block: Block) -> bool:
-        """Whether unit tensors are fewer than what they replace."""
-        driver, partner = (
-            int(np.prod(self._table.types[t].shape, dtype=np.int64))
-            for t in (piece.types[piece.place], piece.types[1 - piece.place])
-        )
-        count = len(self._levels.members(block.type, block.level))
-        others = VECTORS * len(piece.partners)
-        return count * others > driver * min(others, partner)
+        """Whether there are more terms than unit tensors that tell what the operator does."""
+        units = min(int(np.prod(self._table.types[t].shape, dtype=np.int64)) for t in piece.types)
+        drivers = len(self._levels.members(block.type, block.level))
+        return drivers * len(piece.partners) * VECTORS > PROBES * units
+
+    def _repays(self, piece: Piece, functional: Functional) -> bool:
+        """Whether a linear form is known, or a piece has more terms than it takes unit tensors to know it."""
+        units = sum(int(np.prod(self._table.types[t].shape, dtype=np.int64)) for t in piece.types)
+        known = ("linear", piece.operator, piece.types, functional.name) in self._cache
+        return known or piece.count * VECTORS > units
 
     def _linear(self, piece: Piece, drivers: Drivers, functional: Functional) -> Wide:
         forms = self._linear_forms(piece.operator, piece.types, functional)
@@ -166,9 +171,8 @@ class Evaluation:
         found = self._known(key)
         if found is None:
             values = self._values.take(piece.types[1 - piece.place], partners)
-            forms = partner_forms(
-                piece.operator, self._shapes(piece.types), piece.place, values, functional.weights
-            )
+            shapes = self._shapes(piece.types)
+            forms = partner_forms(piece.operator, shapes, piece.place, values, functional.weights)
             found = self._remembered(key, (forms,))
         return np.stack([exact_matmul(v, q)[kept] for v, q in zip(drivers.wide, found[0], strict=True)])
 

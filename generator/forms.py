@@ -9,17 +9,29 @@ comes from evaluating f on unit tensors, so that results themselves are never ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from generator.fingerprints import VECTORS, projected
-from superopt.domains.small_field import SmallArray, SmallFieldDomain, Wide, exact_matmul, random_array
+from generator.fingerprints import projected
+from superopt.domains.small_field import (
+    Residues,
+    SmallArray,
+    SmallFieldDomain,
+    Wide,
+    exact_matmul,
+    random_array,
+    reduced_in_place,
+)
 from superopt.errors import UnsupportedError
 from superopt.ops import Operator
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = "tuple[int, ...]"
+Places: TypeAlias = "npt.NDArray[np.int32]"
 
 CHUNK_ELEMENTS = 1 << 18
 """Elements of results that one call computes."""
@@ -80,51 +92,89 @@ def linear_forms(operator: Operator, shapes: Sequence[Shape], weights: Wide) -> 
 
 
 def partner_forms(
-    operator: Operator, shapes: Sequence[Shape], place: int, partners: SmallArray, weights: Wide
+    operator: Operator, shapes: tuple[Shape, ...], place: int, partners: SmallArray, weights: Wide
 ) -> Wide:
     """[vectors, elements, n]: ``weights`` of the results of a BILINEAR operator, as forms of its argument at
     ``place``, for each of n values of the other one."""
-    count = len(partners.residue) // VECTORS
-    elements = int(np.prod(shapes[1 - place], dtype=np.int64))
-    values = partners.residue.reshape(VECTORS, count, elements)
-    if count > elements:
-        units = _units(np.arange(elements), shapes[1 - place])
-        matrices = _against_units(operator, shapes[place], place, units, weights)
-        return np.stack(
-            [exact_matmul(m, v.T.astype(np.float64)) for m, v in zip(matrices, values, strict=True)]
-        )
-    found = [
-        _against_units(
-            operator, shapes[place], place, SmallArray(v.reshape(-1, *shapes[1 - place])), weights[m : m + 1]
-        )[0]
-        for m, v in enumerate(values)
-    ]
-    return np.stack(found)
+    matrices = bilinear_forms(operator, shapes, weights)
+    matrices = matrices if place == 0 else matrices.transpose(0, 2, 1)
+    values = partners.residue.reshape(len(weights), -1, matrices.shape[2])
+    return np.stack([exact_matmul(m, v.T.astype(np.float64)) for m, v in zip(matrices, values, strict=True)])
 
 
-def _against_units(operator: Operator, shape: Shape, place: int, others: SmallArray, weights: Wide) -> Wide:
-    """[vectors, elements, n] forms of the results for unit tensors at ``place`` and n others."""
-    elements = int(np.prod(shape, dtype=np.int64))
-    count = len(others.residue)
-    found = np.empty((len(weights), elements, count))
-    step = max(1, CHUNK_ELEMENTS // (weights.shape[1] * elements))
-    for start in range(0, count, step):
-        block = others.residue[start : start + step]
-        rows = max(1, min(elements, CHUNK_ELEMENTS // (weights.shape[1] * len(block))))
-        for first in range(0, elements, rows):
-            chosen = np.arange(first, min(first + rows, elements))
-            units = SmallArray(np.repeat(_units(chosen, shape).residue, len(block), axis=0))
-            partners = SmallArray(np.tile(block, (len(chosen), *(1,) * (block.ndim - 1))))
-            pair = (units, partners) if place == 0 else (partners, units)
-            forms = _forms(evaluated(operator, pair), weights)
-            found[:, chosen, start : start + len(block)] = forms.reshape(
-                len(weights), len(chosen), len(block)
-            )
-    return found
+def bilinear_forms(operator: Operator, shapes: tuple[Shape, ...], weights: Wide) -> Wide:
+    """[vectors, elements, elements]: ``weights`` of the results of a BILINEAR operator, for unit tensors."""
+    sizes = [_elements(shape) for shape in shapes]
+    products = products_of(operator, shapes)
+    if products is None:
+        return _every_unit(operator, shapes, weights)
+    cells = products.first.astype(np.int64) * sizes[1] + products.second
+    found = np.zeros((len(weights), sizes[0] * sizes[1]))
+    for row, sums in zip(weights, found, strict=True):
+        np.add.at(sums, cells, reduced_in_place(products.coefficients * row[products.results]))
+    return reduced_in_place(found).reshape(len(weights), *sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """A bilinear map: result ``results`` adds ``coefficients`` times element ``first`` times ``second``."""
+
+    first: Places
+    second: Places
+    results: Places
+    coefficients: Residues
+
+
+@cache
+def products_of(operator: Operator, shapes: tuple[Shape, ...]) -> Products | None:
+    """The products that a BILINEAR operator is a sum of, where no result takes an element of one argument
+    twice; None for others.
+
+    Each unit tensor of the smaller argument meets ones, which shows the coefficients, a ramp, which shows the
+    partners, and random residues, which must confirm both.
+    """
+    sizes = [_elements(shape) for shape in shapes]
+    place = 0 if sizes[0] <= sizes[1] else 1
+    size, other = sizes[place], sizes[1 - place]
+    random = random_array(np.random.default_rng(size), 1, (other,), like=_RESIDUES_ONLY).residue[0]
+    probes = np.stack((np.ones(other, np.float32), np.arange(1, other + 1, dtype=np.float32), random))
+    answers: list[npt.NDArray[np.float32]] = []
+    step = max(1, CHUNK_ELEMENTS // (3 * max(other, size)))
+    for start in range(0, size, step):
+        chosen = np.arange(start, min(start + step, size))
+        units = SmallArray(np.repeat(_units(chosen, shapes[place]).residue, 3, axis=0))
+        others = SmallArray(np.tile(probes, (len(chosen), 1)).reshape(-1, *shapes[1 - place]))
+        pair = (units, others) if place == 0 else (others, units)
+        answers.append(evaluated(operator, pair).residue.reshape(len(chosen), 3, -1))
+    ones, ramps, confirmed = np.concatenate(answers).transpose(1, 0, 2)
+    mine, results = np.nonzero(ones)
+    coefficients = ones[mine, results]
+    steps = _DOMAIN.divide(SmallArray(ramps[mine, results]), SmallArray(coefficients)).residue
+    theirs = steps.astype(np.int64) - 1
+    if len(theirs) and not 0 <= theirs.min() <= theirs.max() < other:
+        return None
+    expected = np.zeros_like(confirmed)
+    expected[mine, results] = _DOMAIN.multiply(SmallArray(coefficients), SmallArray(random[theirs])).residue
+    if not (expected == confirmed).all():
+        return None
+    first, second = (mine, theirs) if place == 0 else (theirs, mine)
+    return Products(first.astype(np.int32), second.astype(np.int32), results.astype(np.int32), coefficients)
+
+
+def _every_unit(operator: Operator, shapes: tuple[Shape, ...], weights: Wide) -> Wide:
+    """``bilinear_forms`` from all pairs of unit tensors."""
+    sizes = [_elements(shape) for shape in shapes]
+    found = np.empty((len(weights), sizes[0] * sizes[1]))
+    step = max(1, CHUNK_ELEMENTS // max(weights.shape[1], *sizes))
+    for start in range(0, sizes[0] * sizes[1], step):
+        cells = np.arange(start, min(start + step, sizes[0] * sizes[1]))
+        pair = (_units(cells // sizes[1], shapes[0]), _units(cells % sizes[1], shapes[1]))
+        found[:, cells] = _forms(evaluated(operator, pair), weights)
+    return found.reshape(len(weights), *sizes)
 
 
 def _on_units(function: Callable[[SmallArray], SmallArray], shape: Shape, weights: Wide) -> Wide:
-    elements = int(np.prod(shape, dtype=np.int64))
+    elements = _elements(shape)
     step = max(1, CHUNK_ELEMENTS // max(weights.shape[1], elements))
     return np.concatenate(
         [
@@ -145,11 +195,14 @@ def _adds_up(whole: SmallArray, first: SmallArray, second: SmallArray) -> bool:
     return bool((whole.residue == _DOMAIN.add(first, second).residue).all())
 
 
-def _units(places: np.ndarray[tuple[int], np.dtype[np.intp]], shape: Shape) -> SmallArray:
-    elements = int(np.prod(shape, dtype=np.int64))
-    units = np.zeros((len(places), elements), np.float32)
+def _units(places: npt.NDArray[np.intp], shape: Shape) -> SmallArray:
+    units = np.zeros((len(places), _elements(shape)), np.float32)
     units[np.arange(len(places)), places] = 1
     return SmallArray(units.reshape(len(places), *shape))
+
+
+def _elements(shape: Shape) -> int:
+    return int(np.prod(shape, dtype=np.int64))
 
 
 def _zeros(count: int, shape: Shape) -> SmallArray:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import numpy as np
 
-from generator import parse_preset
+from generator import load_preset, parse_preset
 from generator.enumeration import Enumeration
-from generator.recorded import RecordedTerms
-from generator.rows import TermBuilder
+from generator.pairing import RecordedTerms
 from superopt.domains import PrimeFieldDomain
 from superopt.equations import format_term
 from superopt.ir.terms import Term, Variable, operator_count
@@ -66,9 +66,8 @@ def _values(terms: list[Term]) -> dict[Term, bytes]:
 
 def test_every_value_is_found_and_equal_terms_share_a_class() -> None:
     (stage,) = PRESET.stages_to(3)
-    recorded = RecordedTerms(Enumeration(stage).complete())
-    terms = TermBuilder(recorded.rows())
-    rows = {terms.term(row): int(recorded.classes[row]) for row in range(len(recorded.classes))}
+    recorded = RecordedTerms(Enumeration(stage).complete(), most=1000)
+    rows = {recorded.term(row): int(recorded.classes[row]) for row in range(len(recorded.classes))}
     values = _values([*rows, *(term for term in _all_terms(2) if term not in rows)])
     by_class: dict[int, set[bytes]] = {}
     for term, number in rows.items():
@@ -90,9 +89,8 @@ def test_commutativity_is_noticed_and_used() -> None:
     (stage,) = PRESET.stages_to(3)
     enumeration = Enumeration(stage).complete()
     assert [stage.instances[number].name for number in enumeration.commutative] == ["add"]
-    recorded = RecordedTerms(enumeration)
-    terms = TermBuilder(recorded.rows())
-    texts = {format_term(terms.term(row)) for row in range(len(recorded.classes))}
+    recorded = RecordedTerms(enumeration, most=1000)
+    texts = {format_term(recorded.term(row)) for row in range(len(recorded.classes))}
     assert ("add(x, relu(x))" in texts) != ("add(relu(x), x)" in texts)
 
 
@@ -101,3 +99,52 @@ def test_levels_count_terms_and_classes() -> None:
     first, second = Enumeration(stage).complete().levels
     assert (first.ops, first.terms, first.classes) == (1, 10, 11)
     assert second.terms > second.classes - first.classes > 0
+
+
+DIFFERENT = (
+    ("relu(scale(x, s))", "scale(relu(x), s)"),
+    ("relu(scale(relu(x), s))", "scale(relu(x), s)"),
+    ("relu(scale(x, s))", "scale(x, s)"),
+    ("matmul(x, y)", "matmul(y, x)"),
+    ("add(x, y)", "add(x, relu(y))"),
+    ("relu(add(x, y))", "add(relu(x), relu(y))"),
+    ("matmul(transpose(x), y)", "matmul(x, transpose(y))"),
+    ("relu(mul(x, y))", "mul(relu(x), relu(y))"),
+)
+
+
+def test_what_differs_is_told_apart_and_what_is_equal_is_not() -> None:
+    (stage,) = load_preset("matrix").stages_to(4)
+    enumeration = Enumeration(stage)
+    recorded = RecordedTerms(enumeration, most=1000)
+    classes = {format_term(recorded.term(row)): int(c) for row, c in enumerate(recorded.classes)}
+    assert all(classes[left] != classes[right] for left, right in DIFFERENT)
+    assert classes["relu(relu(x))"] == classes["relu(x)"]
+    assert classes["scale(transpose(x), s)"] == classes["transpose(scale(x, s))"]
+
+
+def test_neither_parts_nor_files_change_what_is_found() -> None:
+    (stage,) = (
+        load_preset("matrix").restricted_to(["matmul", "add", "concat", "split0", "split1"]).stages_to(4)
+    )
+    whole = Enumeration(stage).complete()
+    spilled = Enumeration(stage, memory_bytes=0)
+    elsewhere = Enumeration(stage)
+    blocks = [pickle.loads(pickle.dumps(elsewhere.last_level(part))) for part in range(spilled.parts)]
+    assert len(blocks) > 1
+    spilled.finish(blocks)
+    assert spilled.levels == whole.levels
+    assert all(
+        (getattr(spilled.terms, name) == getattr(whole.terms, name)).all()
+        for name in ("instances", "arguments", "classes", "sizes")
+    )
+    assert (spilled.table.columns.parts == whole.table.columns.parts).all()
+
+
+def test_files_are_removed() -> None:
+    (stage,) = PRESET.stages_to(4)
+    enumeration = Enumeration(stage, memory_bytes=0).complete()
+    folder = enumeration.folder
+    assert any(folder.iterdir())
+    del enumeration
+    assert not folder.exists()
