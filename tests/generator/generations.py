@@ -6,6 +6,7 @@ from functools import cache
 
 from generator import Candidate, Generation, generate, load_preset
 from superopt.equations import parse_equation, rule_id
+from superopt.ir.terms import Equation
 
 
 @cache
@@ -18,3 +19,11 @@ def candidate_of(made: Generation, rule: str) -> Candidate | None:
     """The candidate that has this rule among its generalisations, whatever its variables are called."""
     wanted = rule_id(parse_equation(rule))
     return next((c for c in made.candidates if wanted in {rule_id(form) for form in c.generalizations}), None)
+
+
+def form_of(made: Generation, rule: str) -> Equation | None:
+    """This rule as a candidate has it among its generalisations, its variables called as there."""
+    wanted = rule_id(parse_equation(rule))
+    return next(
+        (form for c in made.candidates for form in c.generalizations if rule_id(form) == wanted), None
+    )
