@@ -1,0 +1,98 @@
+"""Types of an equation at sizes that are equal only where the equation asks for it.
+
+What is derived at such sizes is derived at all: no step could use that two sizes happen to be the same. They
+are the same few numbers for all equations, so that what is known of one type serves many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension, substitute, symbol, symbols_of
+from superopt.ir.terms import Application, Equation, Term, Variable, applications
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops import Operator, attributes_of, operator_from_attributes
+from superopt.rewriting import Typing, holds, type_equation
+
+_SIZES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197)
+_CUTS = (17, 19, 23, 29, 31, 37, 41, 43, 47)
+_KERNEL = 3
+"""Kernels are not larger than this, which some operators ask for, where all sizes cannot be generic."""
+
+
+def generic_typing(
+    equation: Equation, shapes: Mapping[str, tuple[int, ...]], attributes: Mapping[str, object]
+) -> Typing | None:
+    """The equation typed for variables of the ranks of ``shapes``; None where no such sizes are found.
+
+    Kernels keep their own size, or all variables their shapes, where the equation has no type otherwise.
+    """
+    for kept in (0, _KERNEL, max((size for shape in shapes.values() for size in shape), default=0)):
+        types = {
+            name: TensorType(
+                ElementType.FLOAT,
+                tuple(
+                    size if size <= kept and (axis >= 2 or kept > _KERNEL) else symbol(f"{name}.{axis}")
+                    for axis, size in enumerate(shape)
+                ),
+            )
+            for name, shape in shapes.items()
+        }
+        try:
+            typing = type_equation(equation, types, attributes)
+            return _closed(equation, types, typing, attributes, _sizes(types, typing))
+        except IllTypedError:
+            continue
+    return None
+
+
+def _sizes(types: Mapping[str, TensorType], typing: Typing) -> dict[str, Dimension]:
+    names = dict.fromkeys(
+        name
+        for type_ in types.values()
+        for size in type_.shape
+        for name in sorted(symbols_of(substitute(size, typing.assignment)))
+    )
+    names |= dict.fromkeys(sorted(typing.unresolved))
+    cuts = [name for name in names if name in typing.unresolved]
+    sizes = [name for name in names if name not in typing.unresolved]
+    return _numbered(sizes, _SIZES) | _numbered(cuts, _CUTS)
+
+
+def _numbered(names: Sequence[str], numbers: Sequence[int]) -> dict[str, Dimension]:
+    """The numbers in order; more than there are of them are spread above the largest."""
+    more = range(numbers[-1] + 2, numbers[-1] + 2 + 2 * len(names), 2)
+    return dict(zip(names, (*numbers, *more), strict=False))
+
+
+def _closed(
+    equation: Equation,
+    types: Mapping[str, TensorType],
+    typing: Typing,
+    attributes: Mapping[str, object],
+    sizes: Mapping[str, Dimension],
+) -> Typing:
+    """The typing with numbers for symbols; IllTypedError where they do not fit."""
+    variables = {name: type_.substitute(typing.assignment).substitute(sizes) for name, type_ in types.items()}
+    if any(not isinstance(size, int) or size < 1 for type_ in variables.values() for size in type_.shape):
+        raise IllTypedError("sizes are not positive")
+    if not all(holds(condition, variables, attributes) for condition in equation.conditions):
+        raise IllTypedError("the conditions do not hold")
+    found: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in variables.items()}
+    operators: dict[Application, Operator] = {}
+    for term in applications(*equation.left, *equation.right):
+        operator = typing.operators[term]
+        if operator.implicit:
+            given = {name: _number(value, sizes) for name, value in attributes_of(operator).items()}
+            operator = operator_from_attributes(operator.name, given)
+        operators[term] = operator
+        (found[term],) = operator.infer(*(found[child] for child in term.inputs))
+    return Typing(found, operators, {})
+
+
+def _number(value: object, sizes: Mapping[str, Dimension]) -> object:
+    if isinstance(value, tuple):
+        return tuple(_number(part, sizes) for part in cast("tuple[object, ...]", value))
+    return substitute(cast("Dimension", value), sizes) if hasattr(value, "symbols") else value

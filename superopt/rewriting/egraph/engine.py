@@ -1,0 +1,76 @@
+"""The e-graph itself: egglog's bindings behind text commands; the only module that imports egglog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from superopt.errors import MissingServiceError
+
+if TYPE_CHECKING:
+    from egglog.bindings import EGraph
+
+_CHUNK = 8
+"""Commands parsed at once: the parser takes time quadratic in the length of its text."""
+
+
+class Engine:
+    """Sorts, functions, rules and facts given as egglog text (Zhang et al., PLDI 2023).
+
+    Raises MissingServiceError where egglog is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._graph = _new_graph()
+
+    def execute(self, commands: Sequence[str]) -> None:
+        """Runs commands in order."""
+        for start in range(0, len(commands), _CHUNK):
+            text = "\n".join(commands[start : start + _CHUNK])
+            self._graph.run_program(*self._graph.parse_program(text))
+
+    def run(self, ruleset: str) -> None:
+        """Applies every rule of a ruleset once, wherever it matches."""
+        self.execute((f"(run-schedule (run {ruleset}))",))
+
+    def saturate(self, ruleset: str) -> None:
+        """Applies the rules of a ruleset until nothing changes."""
+        self.execute((f"(run-schedule (saturate (run {ruleset})))",))
+
+    def sizes(self) -> dict[str, int]:
+        """How many rows every function and relation has."""
+        from egglog.bindings import PrintAllFunctionsSize
+
+        (output,) = self._graph.run_program(*self._graph.parse_program("(print-size)"))
+        assert isinstance(output, PrintAllFunctionsSize)
+        return dict(output.sizes)
+
+    def rows(self, relation: str, count: int) -> Iterable[tuple[int, ...]]:
+        """The rows of a relation between numbers, of which there are ``count``."""
+        from egglog.bindings import Int, PrintFunctionOutput, TermApp, TermLit
+
+        (output,) = self._graph.run_program(
+            *self._graph.parse_program(f"(print-function {relation} {count})")
+        )
+        assert isinstance(output, PrintFunctionOutput)
+        get = output.termdag.get
+        for row, _ in output.terms:
+            term = get(row)
+            assert isinstance(term, TermApp)
+            values: list[int] = []
+            for argument in term.args:
+                literal = get(argument)
+                assert isinstance(literal, TermLit)
+                assert isinstance(literal.value, Int)
+                values.append(literal.value.value)
+            yield tuple(values)
+
+
+def _new_graph() -> EGraph:
+    try:
+        from egglog.bindings import EGraph
+    except ImportError as error:
+        raise MissingServiceError(
+            "equality saturation needs egglog, which is not installed: pip install 'superopt[discovery]'"
+        ) from error
+    return EGraph()
