@@ -20,6 +20,8 @@ import z3
 from superopt.domains.base import Array
 from superopt.domains.objects import ObjectDomain
 
+_MOST_FACTORS = 6
+
 
 class SymbolicDomain(ObjectDomain):
     """Z3 real expressions. One instance belongs to one Z3 context and one question."""
@@ -61,10 +63,28 @@ class SymbolicDomain(ObjectDomain):
         return result
 
     def exp(self, array: Array) -> Array:
-        """An uninterpreted function with positive values."""
-        result = self._uninterpreted("exp", array)
-        self.facts.extend(value > 0 for value in result.flat)
+        """An uninterpreted function with positive values, of sums of a few linear terms the product of those
+        of the terms: then exp(x + y) = exp(x) exp(y) and exp(-x) = 1 / exp(x) hold.
+        """
+        return self._each(array, self._exponential)
+
+    def _exponential(self, value: z3.ArithRef) -> z3.ArithRef:
+        polynomial = self._normal(value)
+        terms = _linear_terms(polynomial)
+        if terms is None or len(terms) > _MOST_FACTORS:
+            return self._positive(polynomial)
+        result: z3.ArithRef = z3.RealVal(1, self._context)
+        for coefficient, term in terms:
+            factor = self._positive(term)
+            for _ in range(abs(coefficient)):
+                result = _number(result * factor if coefficient > 0 else result / factor)
         return result
+
+    def _positive(self, argument: z3.ArithRef) -> z3.ArithRef:
+        real = z3.RealSort(self._context)
+        value = _number(z3.Function("exp", real, real)(argument))
+        self.facts.append(value > 0)
+        return value
 
     def sqrt(self, array: Array) -> Array:
         """An uninterpreted function."""
@@ -112,6 +132,25 @@ def _is_product(expression: z3.ExprRef) -> bool:
         return False
     parts = cast("list[z3.ExprRef]", expression.children())
     return sum(not z3.is_rational_value(part) for part in parts) > 1
+
+
+def _linear_terms(polynomial: z3.ArithRef) -> list[tuple[int, z3.ArithRef]] | None:
+    """(coefficient, term) of a sum of terms that are no products, with small whole coefficients, or None."""
+    summands = cast("list[z3.ArithRef]", polynomial.children()) if z3.is_add(polynomial) else [polynomial]
+    found: list[tuple[int, z3.ArithRef]] = []
+    for summand in summands:
+        coefficient, term = Fraction(1), summand
+        if z3.is_mul(summand):
+            parts = cast("list[z3.ArithRef]", summand.children())
+            if len(parts) != 2 or not z3.is_rational_value(parts[0]):
+                return None
+            coefficient, term = cast("z3.RatNumRef", parts[0]).as_fraction(), parts[1]
+        if z3.is_rational_value(summand) and cast("z3.RatNumRef", summand).as_fraction() == 0:
+            continue
+        if coefficient.denominator != 1 or abs(coefficient) > _MOST_FACTORS:
+            return None
+        found.append((int(coefficient), term))
+    return found
 
 
 def _number(expression: object) -> z3.ArithRef:

@@ -10,6 +10,7 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, NamedTuple, NewType, Protocol, runtime_checkable
 
@@ -47,11 +48,15 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor whose content is known before the model runs; the content itself stays outside the graph."""
+    """A tensor whose content is known before the model runs; the content itself stays outside the graph.
+
+    ``number`` is the content of a tensor of one element, where it is known.
+    """
 
     name: ClassVar[str] = "weight"
     label: str
     type: TensorType
+    number: Fraction | int | None = None
 
     def infer(self, *types: ValueType) -> tuple[ValueType, ...]:
         """The type of the stored tensor."""

@@ -19,7 +19,7 @@ from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
-from superopt.onnx_io.site import NotLiftedError, Site, number_array
+from superopt.onnx_io.site import NotLiftedError, Site, known_number, number_array
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import OPERATORS, Opaque
 
@@ -180,7 +180,8 @@ class _Lifting:
             return None
         type_ = TensorType(element_type(tensor.dtype.value), tuple(tensor.shape.numpy()))
         origin = self._constant_nodes.get(name)
-        node = self._editor.add(Weight(name, type_), origin=origin)
+        number = known_number(tensor.numpy()) if type_.elements == 1 and type_.element.is_float else None
+        node = self._editor.add(Weight(name, type_, number), origin=origin)
         self._values[name] = node.value
         self._weight_only.add(node.id)
         if origin is not None:

@@ -123,7 +123,8 @@ class Site:
 
     def number(self, value: float | Fraction, element: ElementType) -> Value:
         """A 0-d weight that the model does not have, for instance the -1 of a negation."""
-        return self.add(Weight(self._register_number(value, element), TensorType(element, ())))
+        number = known_number(number_array(value, element))
+        return self.add(Weight(self._register_number(value, element), TensorType(element, ()), number))
 
     def require_unused(self, output: int) -> None:
         """Not lifted when that output is named and something may read it."""
@@ -179,3 +180,9 @@ def finite_fraction(value: float, where: str) -> Fraction | int:
 def number_array(value: float | Fraction, element: ElementType) -> Array:
     """A 0-d array of the element type."""
     return np.asarray(float(value)).astype(dtype_of(element))
+
+
+def known_number(content: Array) -> Fraction | int | None:
+    """The one number of a tensor as a person would have written it; None where no float32 is that number."""
+    value = float(content.reshape(()))
+    return simplest_fraction(value) if np.isfinite(value) and np.float32(value) == value else None

@@ -2,24 +2,29 @@
 
 Operands of commutative operators match in both orders. A concat of many tensors matches the binary concat of
 a rule at every cut, and as a window of neighbouring operands; the halves of a rule match the first and the
-last output of a split. Paddings that are written differently but mean the same match.
+last output of a split. Paddings that are written differently but mean the same match. Constants of a rule
+match every tensor that is known to repeat their number, weights of one element too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from superopt.ir.dimensions import Dimension, sum_of
-from superopt.ir.graph import Graph, NodeId, Value
+from superopt.ir.graph import Graph, NodeId, Value, Weight
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv
+from superopt.ops.elementwise import Identity
 from superopt.ops.matrix import Transpose
 from superopt.ops.pooling import Pool
-from superopt.ops.shape import Concat, Split
+from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 from superopt.ops.windows import Padding, padding_spellings
 from superopt.rewriting.binding import (
     NOTHING,
@@ -32,6 +37,8 @@ from superopt.rewriting.binding import (
     patterns,
 )
 from superopt.rewriting.substitution import Substitution
+
+NUMBERS = ("full", "ones")
 
 
 class Window(NamedTuple):
@@ -157,6 +164,11 @@ class _Finder:
             if known == binding:
                 yield state
             return
+        if term.operator in NUMBERS:
+            numbered = self._match_number(term, binding, state)
+            if numbered is not None:
+                yield numbered
+            return
         node = self._nodes[binding.node]
         operator = node.operator
         if operator.name != _graph_name(term.operator) or not isinstance(operator, Operator) or node.after:
@@ -198,6 +210,23 @@ class _Finder:
             return
         for operands in _cuts(bundle.axis, bundle.values):
             yield from self._match_all(term.inputs, operands, matched)
+
+    def _match_number(self, term: Application, value: Value, state: State) -> State | None:
+        """A constant of a rule against a tensor known to repeat that number, as float32 holds it."""
+        number, type_ = repeated_number(self._graph, value), self._graph.type_of(value)
+        if number is None or not isinstance(type_, TensorType):
+            return None
+        shape = term.attribute("shape")
+        if shape is not None:
+            bound = bind(state, "shape", shape, type_.shape, -1)
+            if bound is None:
+                return None
+            state = bound
+        wanted = 1 if term.operator == "ones" else term.attribute("value")
+        if isinstance(wanted, int | Fraction) and np.float32(float(wanted)) == np.float32(float(number)):
+            return state.with_term(term, value)
+        numbered = bind(state, "value", wanted, number, -1)
+        return None if numbered is None else numbered.with_term(term, value)
 
     def _match_half(self, term: Application, value: Value, split: Split, state: State) -> State | None:
         is_first = term.operator == "split0"
@@ -297,6 +326,23 @@ class _Finder:
         for _ in range(distance):
             frontier = {user for node in frontier for user in self._graph.users(node)}
         return sorted(node for node in frontier if self._nodes[node].operator.name == name)
+
+
+def repeated_number(graph: Graph, value: Value) -> Fraction | int | None:
+    """The number that a tensor has everywhere, where that is known without its content."""
+    operator = graph[value.node].operator
+    while isinstance(operator, Broadcast | Reshape | Identity):
+        value = graph[value.node].inputs[0]
+        operator = graph[value.node].operator
+    match operator:
+        case Full():
+            return operator.value
+        case Ones():
+            return 1
+        case Weight():
+            return operator.number
+        case _:
+            return None
 
 
 def _nearest_bound(root: Application, state: State) -> tuple[Value, int] | None:
