@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from generator.checkpoint import Checkpoint
@@ -37,8 +37,8 @@ class Generation:
     """What a run found. ``pairs`` of terms had equal values; ``distinct`` of them are no renamings.
 
     ``cpu_seconds`` are those of all processes in this run, ``phases`` those for each kind of work, also where
-    an earlier run did it; ``resumed`` tasks were done by one. ``peak_memory_bytes`` is the sum over all
-    processes of the peak of each.
+    an earlier run did it; ``resumed`` tasks were done by one (all stages, where all was done).
+    ``peak_memory_bytes`` is the sum over all processes of the peak of each.
     """
 
     preset: str
@@ -108,7 +108,7 @@ def generate(
     checkpoint = None if checkpoints is None else checkpoints(run_key(preset, size))
     known = None if checkpoint is None else cast("Generation | None", checkpoint.load(_RESULT))
     if known is not None:
-        return known
+        return replace(known, resumed=len(stage_tasks(preset, size)))
     run = _Run(preset, size, Tasks(workers or in_process(), checkpoint), progress)
     generation = run.generation()
     if checkpoint is not None:

@@ -18,6 +18,7 @@ from threading import Thread
 from typing import ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
+from generator.usage import count_start
 from superopt.errors import InvalidOptionError, MissingServiceError
 
 Parameters = ParamSpec("Parameters")
@@ -182,6 +183,7 @@ class _Processes(Executor):
 def _begin(ended: Connection, folder: str) -> None:
     """The start of a worker process, whose files are removed by who started it."""
     tempfile.tempdir = folder
+    count_start()
     Thread(target=_end_with, args=(ended,), daemon=True).start()
 
 

@@ -99,7 +99,9 @@ def test_a_finished_generation_waits_for_the_others_of_its_command(tmp_path: Pat
         generate(preset(), max_ops=2, checkpoints=checkpoints)
         raise KeyboardInterrupt
     with resumed_work(tmp_path) as checkpoints:
-        assert generate(preset(), max_ops=2, checkpoints=checkpoints).candidates == here().candidates
+        made = generate(preset(), max_ops=2, checkpoints=checkpoints)
+    assert made.resumed == 3
+    assert essence(made) == essence(here())
 
 
 def cut_short(path: Path) -> None:
