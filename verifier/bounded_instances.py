@@ -33,6 +33,8 @@ from verifier.requirements import impose
 from verifier.small_typings import typings_of
 
 RANKS = (0, 1, 2, 3, 4)
+MOST_DECISIONS = 30
+"""How many open decisions are looked at for each instance asked for; most need ten, dead ends included."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class BoundedInstances:
         self._images = frozenset(self._names) - self._kernels if windowed else frozenset[str]()
         self._root: _Node | None = _Node(_State(self._declared(), {}))
         self._seen: set[object] = set()
+        self._decisions = 0
         self._variables_of = {term: frozenset(variables(term)) for term in self._applications}
         self._skeletons = {term: _skeleton(term) for term in self._applications}
 
@@ -129,11 +132,11 @@ class BoundedInstances:
         return self._root is None
 
     def draw(self, count: int) -> Iterator[BoundedInstance]:
-        """Up to ``count`` further instances; fewer when there are no more, or 30 times as many dead ends."""
-        drawn = 0
-        for _ in range(30 * count):
-            if drawn == count or self._root is None:
-                return
+        """Up to ``count`` further instances; fewer when there are no more, or when finding them takes more
+        than ``MOST_DECISIONS`` decisions each.
+        """
+        drawn, until = 0, self._decisions + MOST_DECISIONS * count
+        while drawn < count and self._root is not None and self._decisions < until:
             instance = self._dive(self._root)
             if instance is not None:
                 drawn += 1
@@ -144,6 +147,7 @@ class BoundedInstances:
         while True:
             node = path[-1]
             if node.children is None:
+                self._decisions += 1
                 node.children = list(self._choices(node.current()))
             if node.children:
                 path.append(self._random.choice(node.children))
@@ -260,19 +264,19 @@ class BoundedInstances:
     def _channels(self, data: TensorType, weight: TensorType) -> tuple[str, Sequence[int]]:
         """One symbol in the channels of a convolution with the sizes to try; no name when there is none.
 
-        Channels of the weight divide those of the data into groups, outputs are divided by their number.
+        Channels of the weight divide those of the data into groups, outputs are divided by their number. What
+        a constant's types leave open is no decision here.
         """
         channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
         for dimension in (channels, per_group, outputs):
-            names = sorted(symbols_of(dimension))
+            names = sorted(name for name in symbols_of(dimension) if not name.startswith(FRESH))
             if not names:
                 continue
             if not isinstance(channels, int) or as_symbol(dimension) is None:
                 return names[0], self._sizes.plain
             if dimension is per_group:
                 return names[0], [size for size in self._sizes.plain if channels % size == 0]
-            assert isinstance(per_group, int)
-            groups = channels // max(1, per_group)
+            groups = channels // max(1, per_group) if isinstance(per_group, int) else 1
             return names[0], [size for size in self._sizes.outputs if size % max(1, groups) == 0]
         return "", ()
 

@@ -41,14 +41,14 @@ def _enumeration(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> 
 
 
 _ATTEMPTS: Sequence[tuple[int, Question, str, int]] = (
-    (0, _patterns, PROVER, 1_000_000),
-    (1, _patterns, PROVER, 2_000_000),
-    (2, _patterns, PROVER, 4_000_000),
+    (0, _patterns, PROVER, 400_000),
+    (1, _patterns, PROVER, 600_000),
+    (2, _patterns, PROVER, 800_000),
     (1, _enumeration, cvc5_prover.PROVER, 4_000_000),
-    (1, _models, PROVER, 2_000_000),
+    (1, _models, PROVER, 600_000),
 )
 """How far from the goal's operators axioms may lead, how they are used, by whom, and the resources in Z3's
-unit: a search that succeeds takes a tenth of them, one that diverges would take any.
+unit: patterns succeed with 70,000 of them at most, a search that diverges would take any.
 """
 
 CONFIRMATION = Limits(resources=1_000_000)

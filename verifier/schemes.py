@@ -209,7 +209,8 @@ class SchemeSearch:
         typing: Typing,
         place: tuple[Term, int] | None,
     ) -> _State:
-        if typing.unresolved and any(map(_shapeless, applications(skeleton.term))):
+        constants = [own for own in applications(skeleton.term) if _shapeless(own)]
+        if constants and (typing.unresolved or any(typing.types[own].rank == 0 for own in constants)):
             return state
         named = {name: symbol(f"cut{next(self._counter)}") for name in typing.unresolved}
         assignment = {

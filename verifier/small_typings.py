@@ -17,14 +17,16 @@ MAX_ELEMENTS = 1500
 MAX_IMPLICIT = 8
 """How many choices of what the types leave open (cuts of halves, shapes of constants) make one instance."""
 
+_MOST_CHOICES = 512
+
 
 def typings_of(
     equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
 ) -> tuple[Typing, ...]:
     """The typings of both sides for types without symbols, one for each choice of what these leave open.
 
-    Outputs have equal types where that can be; where it cannot, the one typing shows how they differ. Empty
-    when a side is ill-typed, or a tensor has no elements or too many.
+    Outputs have equal types where that can be; where it cannot, the typings show how they differ. Empty when
+    a side is ill-typed, or a tensor has no elements or too many.
     """
     terms = (*equation.left, *equation.right)
     pairs = list(zip(equation.left, equation.right, strict=True))
@@ -35,14 +37,12 @@ def typings_of(
             typing = infer_terms(terms, types, attributes)
         except IllTypedError:
             return ()
-        if typing.unresolved:
-            return ()
     ordered = tuple(applications(*terms))
     implicit = sorted(typing.unresolved)
     largest = max((d for t in types.values() for d in t.shape if isinstance(d, int)), default=1)
     numbers = itertools.product(range(1, largest + 1), repeat=len(implicit))
     found: list[Typing] = []
-    for chosen in numbers:
+    for chosen in itertools.islice(numbers, _MOST_CHOICES):
         resolved = _resolved(typing, ordered, dict(zip(implicit, chosen, strict=True)))
         if resolved is not None:
             found.append(resolved)

@@ -26,6 +26,7 @@ concat[axis=1](maxpool[kernel=k, stride=s, padding=p](x), maxpool[kernel=k, stri
 maxpool[kernel=2, stride=2](relu(x)) => relu(maxpool[kernel=2, stride=2](x))
 avgpool[kernel=2, stride=2](conv(x, w)) => conv(avgpool[kernel=2, stride=2](x), w) where dim(w, 2) = 1, dim(w, 3) = 1
 conv[padding=same](conv[padding=same](x, y), identity_kernel[kernel=3]) => conv[padding=same](x, y)
+conv[padding=same](x, scale(identity_kernel[kernel=3], y)) => mul(x, scale(ones(), y))
 conv[padding=same](concat[axis=1](x, y), concat[axis=1](x, y)) => conv[padding=same](concat[axis=1](y, x), concat[axis=1](y, x))
 conv(conv(x, y), z) => conv(x, conv(z, transpose[perm=(1, 0, 2, 3)](y))) where channels(x) = channels(y), channels(z) = dim(y, 0), dim(y, 2) = 1, dim(y, 3) = 1
 """.strip().splitlines()

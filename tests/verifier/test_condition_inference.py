@@ -293,6 +293,16 @@ def test_a_condition_that_the_equation_has_is_kept() -> None:
     assert [format_condition(c) for c in found.equation.conditions] == ["dim(w, 2) = 3", "odd(dim(w, 3))"]
 
 
+def test_kernels_of_one_constant_need_as_many_channels() -> None:
+    """The constant has one shape, and nothing but the convolutions says which."""
+    pools = "avgpool[kernel=3, padding=same, includes_padding=1]"
+    convs = "conv[padding=same](x, avgpool_kernel[kernel=3]), conv[padding=same](y, avgpool_kernel[kernel=3])"
+    found = infer_condition(parse_equation(f"({pools}(x), {pools}(y)) => ({convs})"), load_axioms())
+    assert found is not None
+    assert found.proved
+    assert [format_condition(c) for c in found.conditions] == ["channels(x) = channels(y)"]
+
+
 def test_it_is_the_same_every_time() -> None:
     equation = parse_equation(CASES["odd kernels"].text)
     first, second = (infer_condition(equation, load_axioms(), options=QUICK) for _ in range(2))
