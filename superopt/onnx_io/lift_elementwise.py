@@ -8,12 +8,12 @@ from fractions import Fraction
 
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.site import NotLiftedError, Site, finite_fraction
 from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
-from superopt.ops.shape import Broadcast, Reshape
+from superopt.ops.shape import Broadcast, Full, Ones, Reshape
 
 Lifter = Callable[[Site], tuple[Value | None, ...]]
 
@@ -88,7 +88,21 @@ def _per_channel(site: Site, operator: type[BiasAdd] | type[ChannelScale]) -> Va
     return site.add(operator(axis=axis), site.value(data), _vector(site, site.value(weight)))
 
 
+def _number_of(site: Site, slot: int, numbers: tuple[Fraction | int, ...]) -> Fraction | int | None:
+    """Which of the numbers, of which rules speak, a constant of single precision is; None for another."""
+    content = site.constant(slot)
+    if content is None or content.size != 1 or site.type(slot).element is not ElementType.FLOAT:
+        return None
+    value = float(content.reshape(()))
+    return next((number for number in numbers if number == value), None)
+
+
 def _add(site: Site) -> tuple[Value, ...]:
+    slots = _data_and_weight(site)
+    if slots is not None and _is_one_number(site.type(slots[1]), site.type(slots[0])):
+        data, number = slots
+        if _number_of(site, number, (1,)) is not None:
+            return (site.add(Add(), site.value(data), site.add(Ones(site.type(data).shape))),)
     biased = _per_channel(site, BiasAdd)
     return (biased if biased is not None else _pointwise(site, Add(), site.value(0), site.value(1)),)
 
@@ -96,7 +110,11 @@ def _add(site: Site) -> tuple[Value, ...]:
 def _multiply(site: Site) -> tuple[Value, ...]:
     slots = _data_and_weight(site)
     if slots is not None and _is_one_number(site.type(slots[1]), site.type(slots[0])):
-        return (site.add(Scale(), site.value(slots[0]), _scalar(site, site.value(slots[1]))),)
+        data, factor = slots
+        number = _number_of(site, factor, (Fraction(1, 2), 2))
+        if number is None:
+            return (site.add(Scale(), site.value(data), _scalar(site, site.value(factor))),)
+        return (site.add(Scale(), site.value(data), site.add(Full(number, ()))),)
     scaled = _per_channel(site, ChannelScale)
     return (scaled if scaled is not None else _pointwise(site, Multiply(), site.value(0), site.value(1)),)
 

@@ -247,7 +247,7 @@ SHAPES = (
     ),
     Case(
         "a constant",
-        [node("Constant", "", "k", value_float=0.5), node("Mul", "x k", "y")],
+        [node("Constant", "", "k", value_float=0.25), node("Mul", "x k", "y")],
         [value("x", ["n", 4, 9, 9])],
         lifted="""
             x = input: f32[n, 4, 9, 9]
@@ -259,6 +259,32 @@ SHAPES = (
             k = Constant()
             y = Mul(x, k)
         """,
+    ),
+    Case(
+        "numbers of which rules speak",
+        [node("Mul", "x h", "a"), node("Tanh", "a", "b"), node("Add", "b o", "c"), node("Mul", "t c", "y")],
+        [value("x", ["n", 4])],
+        lifted="""
+            x = input: f32[n, 4]
+            h = weight: f32[]
+            %2 = full[value=1/2, shape=()](): f32[]
+            %3 = scale(x, %2): f32[n, 4]
+            %4 = tanh(%3): f32[n, 4]
+            o = weight: f32[1]
+            %6 = ones[shape=(n, 4)](): f32[n, 4]
+            %7 = add(%4, %6): f32[n, 4]
+            t = weight: f32[]
+            %9 = full[value=2, shape=()](): f32[]
+            %10 = scale(%7, %9): f32[n, 4]
+            return %10
+        """,
+        written="""
+            a = Mul(x, superopt/weight_0)
+            b = Tanh(a)
+            c = Add(b, superopt/number_1)
+            y = Mul(c, superopt/weight_2)
+        """,
+        weights=[tensor("h", 0.5), tensor("o", [1.0]), tensor("t", 2.0)],
     ),
     Case(
         "unknown dimensions",
