@@ -42,6 +42,11 @@ MEMORY_BYTES = 1 << 30
 """What values and keys take before they are written to files; indices and what is at work come on top."""
 
 
+REUSED_BYTES = 31 << 20
+"""One array of this size, made and freed, tells the allocator of glibc to keep arrays up to it for reuse:
+otherwise page faults of temporary arrays take longer than what is computed in them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """Counts after all terms of ``ops`` operators: terms of exactly that size, classes in all."""
@@ -71,6 +76,7 @@ class Enumeration:
         self.table = ClassTable(stage.max_ops)
         self._progress = progress
         self._memory_bytes = memory_bytes
+        np.empty(REUSED_BYTES, np.uint8)
         folder = tempfile.mkdtemp(prefix="superopt-")
         self.folder = Path(folder)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -113,7 +119,7 @@ class Enumeration:
         """The terms of a part, in the order in which they are numbered."""
         for block in self._parts[part]:
             drivers = self.evaluation.drivers(block)
-            for piece in self._pieces.pieces(block, self.stage.max_ops):
+            for piece in self._pieces.pieces(block):
                 yield drivers, piece
 
     def finish(self, blocks: Iterable[LastLevel]) -> None:
@@ -244,7 +250,7 @@ class Enumeration:
         keys: list[Keys] = [np.empty(0, np.int64)]
         for block, _ in self._pieces.blocks(size):
             drivers = self.evaluation.drivers(block)
-            for piece in self._pieces.pieces(block, size):
+            for piece in self._pieces.pieces(block):
                 keys.append(self.evaluation.keys(piece, drivers, self.evaluation.whole(piece.output)))
                 arguments.append(padded(piece.arguments(drivers.classes)))
                 instances.append(np.full(len(keys[-1]), piece.number, np.int32))

@@ -27,10 +27,11 @@ PIECE_PAIRS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Drivers: classes ``start`` to ``stop`` of a type and level; or all tuples of an instance."""
+    """Drivers of terms of ``size`` operators: some classes of a type and level; or tuples of an instance."""
 
     type: TypeId
     level: int
+    size: int
     start: int
     stop: int
     number: int = -1
@@ -90,6 +91,7 @@ class Levels:
         self._table = table
         self._applications = applications
         self._members: dict[tuple[TypeId, int], Indices] = {}
+        self._largest: dict[tuple[TypeId, int], Indices] = {}
         self._types: list[TypeId] = []
         self._parts: dict[tuple[TypeId, int], tuple[Indices, npt.NDArray[np.intp]]] = {}
         self.commutative: frozenset[int] = frozenset()
@@ -109,25 +111,27 @@ class Levels:
 
     def classes(self, block: Block) -> Indices:
         """The drivers of a block."""
-        return self.members(block.type, block.level)[block.start : block.stop]
+        return self._drivers(block.type, block.level, block.size)[block.start : block.stop]
 
     def blocks(self, size: int) -> Iterator[tuple[Block, int]]:
         """The blocks of the level of terms of ``size`` operators, each with about how many pairs it has."""
-        for (type_, level), classes in sorted(self._members.items()):
+        for type_, level in sorted(self._members):
+            classes = self._drivers(type_, level, size)
             weight = self._weight(type_, level, size)
             elements = int(np.prod(self._table.types[type_].shape, dtype=np.int64))
             step = max(16, min(BLOCK_ELEMENTS // elements, PIECE_PAIRS * 4 // max(weight, 1)))
             if weight:
                 for start in range(0, len(classes), step):
                     stop = min(start + step, len(classes))
-                    yield Block(type_, level, start, stop), weight * (stop - start)
+                    yield Block(type_, level, size, start, stop), weight * (stop - start)
         for number, instance in enumerate(self._stage.instances):
             if max(len(roles) for roles, _ in instance.signatures) > 2:
                 for arguments in self._applications.arguments(number, self._types):
-                    yield Block(-1, -1, 0, 0, number, arguments), PIECE_PAIRS
+                    yield Block(-1, -1, size, 0, 0, number, arguments), PIECE_PAIRS
 
-    def pieces(self, block: Block, size: int) -> Iterator[Piece]:
-        """All terms of ``size`` operators whose driver is in the block."""
+    def pieces(self, block: Block) -> Iterator[Piece]:
+        """All terms whose driver is in the block."""
+        size = block.size
         if block.number >= 0:
             yield from self._tuples(block, size)
             return
@@ -145,6 +149,21 @@ class Levels:
                 for level in range(block.level + 1):
                     for drivers, partners, kept in self._partners(number, block, place, types, level, size):
                         yield Piece(number, operator, types, output, place, drivers, partners, kept)
+
+    def _drivers(self, type_: TypeId, level: int, size: int) -> Indices:
+        """The classes of a type and level; of the largest ones before the last level those alone that use
+        inputs in order but for one, which a partner without operators may add."""
+        members = self.members(type_, level)
+        if level < size - 1 or size < self._stage.max_ops:
+            return members
+        if (type_, level) not in self._largest:
+            masks, mask_of = np.unique(self._table.columns.inputs[members], return_inverse=True)
+            bits = np.array([0, *(1 << index for index in range(len(self._stage.inputs)))], np.uint32)
+            used = (masks[:, None] | bits).reshape(-1, 1)
+            reach = self.canonical(used).reshape(-1, len(bits))
+            in_reach = np.count_nonzero(reach, axis=1) > 0
+            self._largest[type_, level] = members[in_reach[mask_of]]
+        return self._largest[type_, level]
 
     def _weight(self, type_: TypeId, level: int, size: int) -> int:
         """About how many terms each class of a type and level drives."""

@@ -145,17 +145,24 @@ class SmallFieldDomain(Domain[SmallArray]):
         """
         if left.shadow is None or right.shadow is None:
             raise UnsupportedError("order is asked of residues without shadows")
-        larger = _FLOATS.subtract(left.shadow, right.shadow) >= 0
+        rank = max(left.shadow.ndim, right.shadow.ndim)
+        first, second = _of_rank(left.shadow, rank), _of_rank(right.shadow, rank)
+        with np.errstate(invalid="ignore"):
+            larger = np.greater_equal(first, second)
 
         def chosen(a: Array, b: Array) -> Array:
-            zero = np.zeros((1,) * larger.ndim, a.dtype)
-            return np.where(larger, _FLOATS.add(a, zero), _FLOATS.add(b, zero))
+            return np.where(larger, _of_rank(a, rank), _of_rank(b, rank))
 
         return SmallArray(
             chosen(left.residue, right.residue),
-            _FLOATS.maximum(left.shadow, right.shadow),
+            _FLOATS.maximum(first, second),
             _both(chosen, left.exponent, right.exponent),
         )
+
+    def _element(self, array: SmallArray, axis: int, index: int) -> SmallArray:
+        """A view: nobody writes into it."""
+        place = (slice(None),) * (axis + 1) + (index,)
+        return array.each(lambda part: part[place])
 
     def exp(self, array: SmallArray) -> SmallArray:
         """g to the power of the exponent."""
@@ -254,6 +261,10 @@ def _short(values: Array, modulus: int) -> Residues:
     quotient = np.rint(values * np.float32(1.0 / modulus))
     quotient *= np.float32(modulus)
     return values - quotient
+
+
+def _of_rank(array: Array, rank: int) -> Array:
+    return array.reshape((array.shape[0], *(1,) * (rank - array.ndim), *array.shape[1:]))
 
 
 def _both(function: Callable[[Array, Array], Array], left: Array | None, right: Array | None) -> Array | None:
