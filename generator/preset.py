@@ -1,4 +1,13 @@
-"""Presets: which inputs, constants and operators discovery enumerates, read from data files and checked."""
+"""Presets: which inputs, constants and operators discovery enumerates, read from data files and checked.
+
+What holds at square shapes alone is no rule, and what square shapes do not allow is not found at them. A
+stage therefore may give inputs other shapes than their types do, of the same rank, to enumerate its operators
+at several assignments:
+
+    [[stages]]
+    inputs = ["x", "y"]
+    shapes = { x = [2, 3], y = [3, 4] }
+"""
 
 from __future__ import annotations
 
@@ -205,12 +214,40 @@ def _stage(entry: Mapping[str, object], where: str, whole: Stage) -> Stage:
         "operators": {instance.name for instance in whole.instances},
     }
     chosen = {key: _chosen(entry, key, names, where) for key, names in known.items()}
+    shapes = _shapes(entry, where)
+    inputs = {tensor.name: tensor for tensor in whole.inputs if tensor.name in chosen["inputs"]}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise InvalidFileError(
+                f"{where}, shapes: {name} is no input of the stage; its inputs: {', '.join(inputs)}"
+            )
+        type_ = inputs[name].type
+        if len(shape) != len(type_.shape):
+            raise InvalidFileError(
+                f"{where}, shapes: expected a shape of rank {len(type_.shape)} for {name}, got {list(shape)}"
+            )
+        inputs[name] = InputTensor(name, replace(type_, shape=shape))
     return Stage(
         _positive(entry, "max_ops", where, whole.max_ops),
-        tuple(tensor for tensor in whole.inputs if tensor.name in chosen["inputs"]),
+        tuple(inputs.values()),
         tuple(constant for constant in whole.constants if constant.term.operator in chosen["constants"]),
         tuple(instance for instance in whole.instances if instance.name in chosen["operators"]),
     )
+
+
+def _shapes(entry: Mapping[str, object], where: str) -> dict[str, tuple[int, ...]]:
+    table = entry.get("shapes", {})
+    if not isinstance(table, dict):
+        raise InvalidFileError(f"{where}: expected shapes = {{ name = [sizes] }}, got {table!r}")
+    shapes = cast("Mapping[str, object]", table)
+    return {name: _shape(value, f"{where}, shapes, {name}") for name, value in shapes.items()}
+
+
+def _shape(value: object, where: str) -> tuple[int, ...]:
+    sizes = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+        raise InvalidFileError(f"{where}: expected a shape of positive sizes, got {value!r}")
+    return tuple(cast("list[int]", sizes))
 
 
 def _chosen(entry: Mapping[str, object], key: str, known: set[str], where: str) -> set[str]:
@@ -272,11 +309,8 @@ def _types(table: Mapping[str, object], where: str) -> dict[str, InputType]:
         if not isinstance(value, dict):
             raise InvalidFileError(f"{where}, {name}: expected {{role = ..., shape = [...]}}, got {value!r}")
         entry = cast("Mapping[str, object]", value)
-        shape = entry.get("shape")
-        sizes = cast("list[object]", shape) if isinstance(shape, list) else [None]
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
-            raise InvalidFileError(f"{where}, {name}: expected a shape of positive sizes, got {shape!r}")
-        types[name] = InputType(_text(entry, "role", f"{where}, {name}"), tuple(cast("list[int]", sizes)))
+        shape = _shape(entry.get("shape"), f"{where}, {name}")
+        types[name] = InputType(_text(entry, "role", f"{where}, {name}"), shape)
     return types
 
 

@@ -42,9 +42,21 @@ BAD = {
     "no operators": (GOOD[: GOOD.index("[[operators]]")], "expected at least one of"),
     "a size that is no number": (f'max_ops = "two"\n{GOOD}', "expected a positive whole number for max_ops"),
     "a stage of unknown inputs": (f'{GOOD}\n[[stages]]\ninputs = ["z"]', "unknown inputs z; known: x, y"),
+    "a shape of an unknown input": (
+        f"{GOOD}\n[[stages]]\nshapes = {{ z = [1, 2] }}",
+        "z is no input of the stage",
+    ),
+    "a shape of another rank": (
+        f"{GOOD}\n[[stages]]\nshapes = {{ x = [2] }}",
+        r"stages 1, shapes: expected a shape of rank 2 for x, got \[2\]",
+    ),
+    "a shape that is none": (
+        f"{GOOD}\n[[stages]]\nshapes = {{ x = [2, 0] }}",
+        "stages 1, shapes, x: expected a shape of positive sizes",
+    ),
     "an implicit attribute of none": (
         f'{GOOD}\n[[constants]]\noperator = "ones"\nrole = "tensor"\nimplicit = {{ size = 1 }}',
-        "ones has no attribute size",
+        "ones: size is no implicit attribute; attributes: shape",
     ),
 }
 
@@ -82,3 +94,11 @@ def test_stages_move_with_the_size_asked_for() -> None:
     preset = load_preset("convolution")
     assert [stage.max_ops for stage in preset.stages_to(3)] == [2, 3, 3]
     assert [stage.max_ops for stage in preset.stages_to(2)] == [1, 2, 2]
+
+
+def test_a_stage_may_give_inputs_other_shapes() -> None:
+    stages = "[[stages]]\n[[stages]]\nshapes = { y = [3, 4] }"
+    square, other = parse_preset(f"{GOOD}\n{stages}", "tiny.toml").stages
+    assert [tensor.type.shape for tensor in square.inputs] == [(2, 3), (2, 3)]
+    assert [tensor.type.shape for tensor in other.inputs] == [(2, 3), (3, 4)]
+    assert {tensor.type.role for tensor in other.inputs} == {"tensor"}
