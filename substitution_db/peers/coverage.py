@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from axioms import load_axioms
 from substitution_db.peers.derivation import Bounds, Library, derive
-from substitution_db.peers.reading import Claim, Inexpressible, Malformed, PeerRule
+from substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.ir.terms import Direction, Equation
 from verifier import Status, verify
@@ -60,20 +60,41 @@ def coverage(
 ) -> tuple[Covered, ...]:
     """The answers in the order of the rules; ``library`` are the equations of verified rules.
 
-    First all are judged as they are, then conditions are looked for under which the false ones hold; rules
-    that say the same are judged once. A rule whose judgement fails or takes too long is undecided; one whose
-    condition does so stays refuted. With ``jobs`` 0 all is done in this process.
+    First the general forms are judged, then those as written of rules that do not hold in general, then
+    conditions are looked for under which the false ones hold; forms that say the same are judged once. A form
+    whose judgement fails or takes too long is undecided; one whose condition does so stays refuted. With
+    ``jobs`` 0 all is done in this process.
     """
     own, limits = tuple(library), bounds or Bounds()
-    distinct = {rule.reading: rule for rule in reversed(rules)}
-    first = [*reversed(distinct.values())]
-    judge, condition = partial(_judged, own, limits), partial(_conditioned, own, limits)
-    judged = dict(zip(first, judge_all(judge, first, lost=_lost, jobs=jobs, progress=progress), strict=True))
-    refuted = [item for item in judged.items() if item[1].verdict is Answer.REFUTED]
-    found = judge_all(condition, refuted, lost=_kept, jobs=jobs, progress=progress, allowance=PATIENCE)
-    judged.update(zip((rule for rule, _ in refuted), found, strict=True))
-    answers = ((rule, judged[distinct[rule.reading]]) for rule in rules)
-    return tuple(replace(answer, index=rule.index, name=rule.name) for rule, answer in answers)
+    claims = {index: rule.reading for index, rule in enumerate(rules) if isinstance(rule.reading, Claim)}
+    judged: dict[str, Covered] = {}
+
+    def judge(forms: Iterable[Equation]) -> None:
+        new = {rule_id(form): form for form in forms}
+        waiting = {identity: form for identity, form in new.items() if identity not in judged}
+        function = partial(_judged, own, limits)
+        answers = judge_all(function, [*waiting.values()], lost=_lost, jobs=jobs, progress=progress)
+        judged.update(zip(waiting, answers, strict=True))
+
+    judge(claim.general for claim in claims.values())
+    false = [claim for claim in claims.values() if not _is_proved(judged[rule_id(claim.general)])]
+    judge(claim.written for claim in false)
+    answers = {index: _judgement(claim, judged) for index, claim in claims.items()}
+    refuted = {
+        _identity(claims[index]): (claims[index], answer)
+        for index, answer in answers.items()
+        if answer.verdict is Answer.REFUTED
+    }
+    condition = partial(_conditioned, own, limits)
+    found = judge_all(
+        condition, [*refuted.values()], lost=_kept, jobs=jobs, progress=progress, allowance=PATIENCE
+    )
+    conditional = dict(zip(refuted, found, strict=True))
+    answers = {index: conditional.get(_identity(claims[index]), answer) for index, answer in answers.items()}
+    every = (answers.get(position) or _unreadable(rule.reading) for position, rule in enumerate(rules))
+    return tuple(
+        replace(answer, index=rule.index, name=rule.name) for rule, answer in zip(rules, every, strict=True)
+    )
 
 
 def counts(answers: Iterable[Covered]) -> dict[str, int]:
@@ -88,39 +109,44 @@ def counts(answers: Iterable[Covered]) -> dict[str, int]:
     }
 
 
-def _judged(library: tuple[str, ...], bounds: Bounds, rule: PeerRule) -> Covered:
-    match rule.reading:
-        case Malformed(reason):
-            return Covered(rule.index, rule.name, "", Answer.MALFORMED, reason=reason)
-        case Inexpressible(reason):
-            return Covered(rule.index, rule.name, "", Answer.UNDECIDED, reason=reason)
-        case Claim() as claim:
-            verdict, form, reason = _answer(claim)
-            covered = Covered(rule.index, rule.name, format_equation(_rule(form)), verdict, reason=reason)
-            return covered if verdict is Answer.REFUTED else _compared(covered, form, library, bounds)
+def _unreadable(reading: Reading) -> Covered:
+    """The answer about what is no equation."""
+    assert not isinstance(reading, Claim)
+    verdict = Answer.MALFORMED if isinstance(reading, Malformed) else Answer.UNDECIDED
+    return Covered(-1, "", "", verdict, reason=reading.reason)
 
 
-def _answer(claim: Claim) -> tuple[Answer, Equation, str]:
-    """The general form if it holds, else the one as written."""
-    verdict = None
-    for form in _forms(claim):
-        verdict = verify(form, load_axioms())
-        if verdict.status is Status.VERIFIED:
-            return (
-                Answer.PROVED,
-                form,
-                f"from {', '.join(verdict.axioms_used) or 'nothing: the sides are alike'}",
-            )
-    assert verdict is not None
-    if verdict.status is Status.REFUTED:
-        return Answer.REFUTED, claim.written, verdict.counterexample or verdict.reason
-    return Answer.UNDECIDED, claim.written, verdict.reason
+def _identity(claim: Claim) -> tuple[str, str]:
+    return rule_id(claim.general), rule_id(claim.written)
 
 
-def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[PeerRule, Covered]) -> Covered:
+def _is_proved(answer: Covered) -> bool:
+    return answer.verdict is Answer.PROVED
+
+
+def _judgement(claim: Claim, judged: Mapping[str, Covered]) -> Covered:
+    """That of the general form if it holds, else that of the one as written."""
+    general, written = _identity(claim)
+    return judged[general] if _is_proved(judged[general]) else judged[written]
+
+
+def _judged(library: tuple[str, ...], bounds: Bounds, form: Equation) -> Covered:
+    verdict = verify(form, load_axioms())
+    answer = partial(Covered, -1, "", format_equation(_rule(form)))
+    match verdict.status:
+        case Status.VERIFIED:
+            used = ", ".join(verdict.axioms_used) or "nothing: the sides are alike"
+            return _compared(answer(Answer.PROVED, reason=f"from {used}"), form, library, bounds)
+        case Status.REFUTED:
+            return answer(Answer.REFUTED, reason=verdict.counterexample or verdict.reason)
+        case Status.UNPROVED:
+            return _compared(answer(Answer.UNDECIDED, reason=verdict.reason), form, library, bounds)
+
+
+def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[Claim, Covered]) -> Covered:
     """A refuted rule with a condition under which it holds; as it was where none is found."""
-    rule, refuted = item
-    for form in _forms(rule.reading) if isinstance(rule.reading, Claim) else ():
+    claim, refuted = item
+    for form in _forms(claim):
         found = infer_condition(form, load_axioms())
         if found is not None and found.proved:
             text, reason = format_equation(_rule(found.equation)), _condition(found)
@@ -162,12 +188,11 @@ def _rule(equation: Equation) -> Equation:
     return replace(equation, direction=Direction.BOTH) if equation.direction is Direction.EQUAL else equation
 
 
-def _lost(rule: PeerRule, reason: str) -> Covered:
-    text = format_equation(_rule(rule.reading.written)) if isinstance(rule.reading, Claim) else ""
-    return Covered(rule.index, rule.name, text, Answer.UNDECIDED, reason=reason)
+def _lost(form: Equation, reason: str) -> Covered:
+    return Covered(-1, "", format_equation(_rule(form)), Answer.UNDECIDED, reason=reason)
 
 
-def _kept(item: tuple[PeerRule, Covered], reason: str) -> Covered:
+def _kept(item: tuple[Claim, Covered], reason: str) -> Covered:
     _, refuted = item
     return replace(refuted, reason=f"{refuted.reason}; looking for a condition failed: {reason}")
 

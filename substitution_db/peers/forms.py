@@ -29,18 +29,20 @@ Form = tuple[int, ...]
 def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorType]) -> Graph:
     """The graph that computes the terms from inputs of these types; equal terms are one node.
 
-    Raises IllTypedError where an operator does not accept its inputs.
+    What is joined only to be joined again along the same axis is joined at once, so that a rule may take the
+    parts together as it needs them. Raises IllTypedError where an operator does not accept its inputs.
     """
     editor = Graph.empty().edit()
     values: dict[Term, Value] = {
         Variable(name): editor.add(Input(name, type_)).value for name, type_ in types.items()
     }
     splits: dict[tuple[Value, Split], NodeId] = {}
+    inner = _inner_concats(terms, typing)
     for term in subterms(*terms):
-        if not isinstance(term, Application):
+        if not isinstance(term, Application) or term in inner:
             continue
         operator = typing.operators[term]
-        inputs = [values[child] for child in term.inputs]
+        inputs = [values[child] for child in _joined(term, inner)]
         if isinstance(operator, Half):
             whole = typing.types[term.inputs[0]]
             rest = whole.shape[operator.axis % whole.rank] - operator.size
@@ -53,6 +55,27 @@ def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorTy
             values[term] = editor.add(operator, inputs).value
     editor.set_outputs(values[term] for term in terms)
     return editor.build()
+
+
+def _inner_concats(terms: Sequence[Term], typing: Typing) -> frozenset[Term]:
+    """The concats that are used by nothing but concats along the same axis."""
+    axes: dict[Term, int] = {
+        term: operator.axis % typing.types[term].rank
+        for term, operator in typing.operators.items()
+        if isinstance(operator, Concat)
+    }
+    users = [term for term in subterms(*terms) if isinstance(term, Application)]
+    otherwise = {child for term in users for child in term.inputs if axes.get(term) != axes.get(child)}
+    return frozenset(term for term in axes if term not in terms and term not in otherwise)
+
+
+def _joined(term: Term, inner: frozenset[Term]) -> Iterator[Term]:
+    """The inputs of a term, with the inputs of inner concats in their place."""
+    for child in term.inputs if isinstance(term, Application) else ():
+        if child in inner:
+            yield from _joined(child, inner)
+        else:
+            yield child
 
 
 class Forms:

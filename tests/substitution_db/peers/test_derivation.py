@@ -55,6 +55,10 @@ DERIVATIONS = {
     "relu(concat[axis=1](conv(x, y), conv(x, z))) => conv[activation=relu](x, concat[axis=0](y, z)) where groups(x, y) = 1": Derivation(
         2, instance=False
     ),
+    # operands of concats are taken together as a rule needs them
+    "relu(concat[axis=0](x, concat[axis=0](y, z))) => concat[axis=0](relu(concat[axis=0](x, y)), relu(z))": Derivation(
+        1, instance=True
+    ),
     # true, but nothing in the library says so
     "transpose(transpose(x)) => x": NOT_AT_ALL,
     "mul(x, y) => mul(y, mul(x, ones()))": NOT_AT_ALL,
