@@ -25,10 +25,13 @@ from verifier.seeds import seed_of
 from verifier.solver import Limits
 
 SMALL_ELEMENTS = 40
+FEWEST_ELEMENTS = 8
 LARGER_ELEMENTS = 200
 SCHEMES = 24
 LIMITS = Limits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
+UNDECIDED = "undecided"
+_TRIES = 3
 Expression = Any  # z3 has no types
 
 
@@ -51,8 +54,10 @@ def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
     validated: list[str] = []
     undecided: str | None = None
     small = tuple(small_instances(sampler, instances)) or small_instances(sampler, 1, LARGER_ELEMENTS)
-    for instance in small:
-        outcome = check_symbolically(equation, instance)
+    for chosen in small:
+        instance, outcome = chosen, check_symbolically(equation, chosen)
+        if outcome.startswith(UNDECIDED):
+            instance, outcome = _smaller(sampler) or (instance, outcome)
         if outcome == "equal":
             validated.append(str(instance))
         else:
@@ -60,6 +65,15 @@ def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
     if undecided is None and not validated:
         undecided = "no small well-typed instance"
     return Validation(tuple(validated), undecided)
+
+
+def _smaller(sampler: InstanceSampler) -> tuple[Instance, str] | None:
+    """An instance of few elements that the solver decides, in place of one that was too much for it."""
+    for instance in small_instances(sampler, _TRIES, FEWEST_ELEMENTS):
+        outcome = check_symbolically(sampler.equation, instance)
+        if not outcome.startswith(UNDECIDED):
+            return instance, outcome
+    return None
 
 
 def small_instances(
@@ -134,7 +148,7 @@ def _ask(differences: list[Expression], facts: list[Expression], context: Expres
         return f"the solver failed: {error}"
     if answer == z3.unsat:
         return "equal"
-    return "not shown equal" if answer == z3.sat else f"undecided: {solver.reason_unknown()}"
+    return "not shown equal" if answer == z3.sat else f"{UNDECIDED}: {solver.reason_unknown()}"
 
 
 def _real(value: object, context: Expression) -> Expression:
