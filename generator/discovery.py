@@ -133,9 +133,7 @@ class _Run:
         self._tell = progress
         self._stages = stage_tasks(preset, size)
         self._found: list[Found] = []
-        self._selection = Selection(
-            {t.name: t.type.shape for t in preset.inputs}, f"{preset.name}, {size} operators"
-        )
+        self._selection = Selection(f"{preset.name}, {size} operators")
         self._started = time.perf_counter()
         self._cpu_started = time.process_time()
         restart_peak()

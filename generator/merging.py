@@ -65,7 +65,17 @@ def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
         for column, half in enumerate(pair):
             table, targets[chosen, column] = table.with_applied(half, whole[chosen])
     orders = np.stack((sizes[rank], -used[rank]), axis=1)
-    return Pairing(table, raw, len(keys), {}, np.stack((left, right), axis=1), targets, orders, reductions)
+    return Pairing(
+        table,
+        terms.input_shapes,
+        raw,
+        len(keys),
+        {},
+        np.stack((left, right), axis=1),
+        targets,
+        orders,
+        reductions,
+    )
 
 
 def _split_pairs(instances: tuple[Instance, ...]) -> Iterator[tuple[int, int]]:

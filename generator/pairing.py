@@ -56,11 +56,12 @@ class Pairing:
     """Equations found, sources and targets not yet told apart, smallest first.
 
     ``raw`` pairs had equal values, ``distinct`` are left after renaming; ``dropped`` of those cannot be
-    used. ``left`` and ``right`` [n, outputs] are rows of ``terms``; ``orders`` [n, 2] are the operators of
-    both sides as trees, and minus the number of inputs.
+    used. ``shapes`` are those of the inputs. ``left`` and ``right`` [n, outputs] are rows of ``terms``;
+    ``orders`` [n, 2] are the operators of both sides as trees, and minus the number of inputs.
     """
 
     terms: TermRows
+    shapes: Mapping[str, tuple[int, ...]]
     raw: int
     distinct: int
     dropped: Mapping[str, int]
@@ -97,6 +98,7 @@ def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     table, rows = terms.rows().only(np.concatenate((left, right)))
     return Pairing(
         table,
+        terms.input_shapes,
         raw,
         len(keys) + free,
         {"unusable": free} if free else {},

@@ -7,26 +7,30 @@ dropped equation but the false ones follows from what is kept.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from generator.derivation import Outputs, Theory, tree_size
-from generator.generalisation import Generaliser, explicit, on_terms
+from generator.derivation import Outputs
+from generator.generalisation import Generaliser
 from generator.pairing import ALWAYS, Pairing
+from generator.questions import Known, Question
 from generator.rows import TermBuilder
 from generator.sampling import Sampler, Shapes
 from superopt.equations import canonical, format_equation, rule_id
-from superopt.ir.terms import Direction, Equation, Term, Variable, operator_count, subterms, variables
+from superopt.ir.terms import (
+    Direction,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    operator_count,
+    subterms,
+    variables,
+)
 from superopt.rewriting import why_unusable
-
-SMALL = 2
-"""An equation with a side of so few operators is kept unless one step derives it or a side can get smaller.
-
-A search gets there at once, and does not have to pass through graphs that cost more than both ends.
-"""
 
 _UNKNOWN, _TRUE, _OTHER = 0, 1, 2
 
@@ -120,18 +124,21 @@ class _Source:
 
 
 class Selection:
-    """Takes equations smallest first and keeps those that the kept ones do not give."""
+    """Takes equations smallest first and keeps those that the kept ones do not give.
 
-    def __init__(self, shapes: Shapes, provenance: str, audit: Audit | None = None) -> None:
+    ``told`` is called now and then, with ``dropped`` and ``candidates`` as they are by then.
+    """
+
+    def __init__(self, provenance: str, audit: Audit | None = None) -> None:
         self.dropped: Counter[str] = Counter()
         self.candidates: list[Candidate] = []
-        self._shapes = shapes
+        self.told: Callable[[], None] = lambda: None
         self._provenance = provenance
         self._audit = audit
         self._sampler = Sampler()
         self._generaliser = Generaliser(self._sampler)
-        self._theory = Theory()
-        self._conditional = Theory()
+        self._known = Known(self._generaliser)
+        self._known_under_conditions = Known(self._generaliser)
         self._states: dict[str, int] = {}
         self._ids: set[str] = set()
 
@@ -142,6 +149,7 @@ class Selection:
             self.dropped.update(pairing.dropped)
         for batch in _batches(pairings):
             self._take_batch([(sources[source], number) for source, number in batch])
+            self.told()
         return sum(pairing.distinct for pairing in pairings)
 
     def _take_batch(self, batch: Sequence[tuple[_Source, int]]) -> None:
@@ -153,36 +161,71 @@ class Selection:
                 source.state[number] = _TRUE
                 self._drop_pair("instance", source, number)
                 continue
-            oriented = self._oriented(*source.sides(number), self._shapes)
+            oriented = self._oriented(*source.sides(number), source.pairing.shapes)
             if oriented is None:
                 source.state[number] = _OTHER
                 self._drop_pair("unusable", source, number)
                 continue
             places.append((source, number, oriented.text))
-            if oriented.text not in self._states:
-                self._states[oriented.text] = _UNKNOWN
-                found.append(oriented)
+            fresh = self._new(oriented)
+            if fresh is None:
+                self._drop("found before", oriented.equation)
+            else:
+                found.append(fresh)
         self._select(sorted(found, key=lambda f: f.text))
         for source, number, text in places:
             source.state[number] = self._states[text]
 
     def _select(self, found: Sequence[_Found]) -> None:
-        """Drops what the kept ones derive, and keeps the minimal rest."""
-        waiting = deque(found)
-        while waiting:
-            one = waiting.popleft()
-            general = self._considered(one)
-            if general is not None and general.text not in self._states:
-                self._states[general.text] = _UNKNOWN
-                waiting.appendleft(general)
+        """Drops what the kept ones derive, and keeps the minimal rest.
 
-    def _considered(self, found: _Found) -> _Found | None:
-        """Keeps or drops an equation; a more general one that should be looked at in its place."""
+        In each round one equation of every kind is kept, then the others are asked again: equations of one
+        size that derive each other mostly have the same operators.
+        """
+        rest = self._not_derived(found)
+        tested = [(one, self._tested(one)) for one in rest]
+        general = [result for _, result in tested if isinstance(result, _Found)]
+        if general:
+            self._select(sorted(general, key=lambda one: one.text))
+        true = [(one, result) for one, result in tested if isinstance(result, Equation)]
+        equations = {one.text: result for one, result in true}
+        rest = self._not_conditional([replace(one, equation=result) for one, result in true])
+        if general:
+            rest = self._not_derived(rest)
+        while rest:
+            first = {_kind(one.equation): one for one in reversed(rest)}
+            for one in rest:
+                if first[_kind(one.equation)] is one:
+                    self._keep(equations[one.text], one.shapes)
+            rest = self._not_derived([one for one in rest if first[_kind(one.equation)] is not one])
+
+    def _not_derived(self, found: Sequence[_Found]) -> list[_Found]:
+        rest: list[_Found] = []
+        answers = self._known.derivable([Question(one.equation, one.shapes) for one in found])
+        for one, derived in zip(found, answers, strict=True):
+            if derived:
+                self._states[one.text] = _TRUE
+                self._drop("derivable", one.equation)
+            else:
+                rest.append(one)
+        return rest
+
+    def _not_conditional(self, found: Sequence[_Found]) -> list[_Found]:
+        """Those without conditions, and those that do not follow where their conditions hold."""
+        asked = [Question(one.equation, one.shapes) for one in found if one.equation.conditions]
+        answers = iter(self._known_under_conditions.derivable(asked))
+        rest: list[_Found] = []
+        for one in found:
+            if one.equation.conditions and next(answers):
+                self._drop("derivable under conditions", one.equation)
+            else:
+                rest.append(one)
+        return rest
+
+    def _tested(self, found: _Found) -> Equation | _Found | None:
+        """The equation as it is true, or a more general one that is; None where it is neither."""
         equation, shapes = found.equation, found.shapes
         self._states[found.text] = _OTHER
-        if self._derivable_in_general(self._theory, equation, shapes):
-            self._states[found.text] = _TRUE
-            return self._drop("derivable", equation)
         if not self._sampler.types_in_general(equation, shapes):
             return self._drop("ill-typed in general", equation)
         if self._sampler.equates_sizes(equation, shapes):
@@ -192,19 +235,22 @@ class Selection:
             return self._drop("false in general", equation)
         if not true.conditions:
             self._states[found.text] = _TRUE
-        elif self._derivable_in_general(self._conditional, equation, shapes):
-            return self._drop("derivable under conditions", equation)
         for reason, wider in (
             ("common subterm", self._generaliser.without_common_subterms),
             ("fewer variables", self._generaliser.with_more_variables),
         ):
             general = wider(equation, shapes)
             if general is not None:
-                self._drop(reason, equation)
-                left, right = general[0].left, general[0].right
-                return self._oriented(left, right, general[1])
-        self._keep(true, shapes)
-        return None
+                self._drop(reason, true)
+                return self._new(self._oriented(general[0].left, general[0].right, general[1]))
+        return true
+
+    def _new(self, found: _Found | None) -> _Found | None:
+        """The equation, unless it has been looked at."""
+        if found is None or found.text in self._states:
+            return None
+        self._states[found.text] = _UNKNOWN
+        return found
 
     def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
         """The equation with its source on the left, variables renamed; None where it cannot be used."""
@@ -233,21 +279,10 @@ class Selection:
             self._drop("same when general", equation)
             return
         self._ids.add(identity)
-        general = _explicit(forms[0])
-        both = equation.direction is Direction.BOTH
-        self._conditional.add(general.left, general.right, backward=both)
-        if not general.conditions:
-            self._theory.add(general.left, general.right, backward=both)
+        self._known_under_conditions.add(forms[0])
+        if not forms[0].conditions:
+            self._known.add(forms[0])
         self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
-
-    def _derivable_in_general(self, theory: Theory, equation: Equation, shapes: Shapes) -> bool:
-        """Whether it follows from what is kept, as written and with every attribute that may be open."""
-        if not _derivable(theory, equation):
-            return False
-        if len(equation.left) > 1:
-            return True
-        forms = self._generaliser.open_forms(equation, shapes)
-        return all(_derivable(theory, form) or not holds() for form, holds in forms)
 
     def _drop(self, reason: str, equation: Equation) -> None:
         self.dropped[reason] += 1
@@ -281,20 +316,9 @@ def _batches(pairings: Sequence[Pairing]) -> Iterator[list[tuple[int, int]]]:
         yield batch
 
 
-def _derivable(theory: Theory, equation: Equation) -> bool:
-    full = _explicit(equation)
-    if len(full.left) > 1:
-        return theory.derives_merge(full.left, full.right)
-    left, right = next(iter(full.left)), next(iter(full.right))
-    small = min(tree_size(left), tree_size(right)) <= SMALL
-    derives = theory.derives
-    if small and not theory.simplifies(left) and not theory.simplifies(right):
-        derives = theory.gives_at_once
-    return derives(left, right) and (equation.direction is not Direction.BOTH or derives(right, left))
-
-
-def _explicit(equation: Equation) -> Equation:
-    return on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+def _kind(equation: Equation) -> tuple[tuple[str, ...], ...]:
+    sides = (equation.left, equation.right)
+    return tuple(sorted(tuple(sorted(term.operator for term in applications(*side))) for side in sides))
 
 
 def _usable(source: Sequence[Term], target: Sequence[Term]) -> bool:

@@ -89,6 +89,11 @@ class RecordedTerms:
         return np.where(self.instances[rows][:, None] >= 0, self.arguments[rows], -1)
 
     @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the inputs by their names."""
+        return {tensor.name: tensor.type.shape for tensor in self.stage.inputs}
+
+    @property
     def inputs(self) -> np.uint64:
         """The bits of all inputs."""
         return np.uint64((1 << len(self.stage.inputs)) - 1)
