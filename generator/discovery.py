@@ -134,6 +134,8 @@ class _Run:
         self._stages = stage_tasks(preset, size)
         self._found: list[Found] = []
         self._selection = Selection(f"{preset.name}, {size} operators")
+        self._activity = "enumerate"
+        self._selection.told = self._report
         self._started = time.perf_counter()
         self._cpu_started = time.process_time()
         restart_peak()
@@ -145,15 +147,17 @@ class _Run:
 
     def generation(self) -> Generation:
         """Does all of it."""
-        self._report("enumerate")
-        with listening(lambda level: self._report("enumerate", level)):
+        self._report()
+        with listening(self._report):
             for number, survey in enumerate(self._tasks.map(_STAGES, surveyed, self._stages)):
                 found = self._finished(number, survey) if isinstance(survey, Large) else survey
                 self._found.append(found)
-                self._report("enumerate" if len(self._found) < self.stages else "prune")
+                self._activity = "enumerate" if len(self._found) < self.stages else "prune"
+                self._report()
         enumerated = time.process_time()
         distinct = self._selection.take([found.single for found in self._found])
-        self._report("prune merges")
+        self._activity = "prune merges"
+        self._report()
         distinct += self._selection.take([f.merges for f in self._found if f.merges is not None])
         pruning_seconds = time.process_time() - enumerated
         peaks = self._tasks.usage.peaks
@@ -190,20 +194,18 @@ class _Run:
 
     def _counted(self, parts: Iterator[Part], count: int) -> Iterator[Part]:
         for number, part in enumerate(parts, 1):
-            self._report("enumerate", parts=(number, count))
+            self._report(parts=(number, count))
             yield part
 
     def _pairs(self) -> int:
         pairings = [p for found in self._found for p in (found.single, found.merges) if p is not None]
         return sum(pairing.raw for pairing in pairings)
 
-    def _report(
-        self, activity: str, level: Level | None = None, parts: tuple[int, int] | None = None
-    ) -> None:
+    def _report(self, level: Level | None = None, parts: tuple[int, int] | None = None) -> None:
         if self._tell is not None:
             self._tell(
                 Progress(
-                    activity,
+                    self._activity,
                     len(self._found),
                     self.stages,
                     level,
