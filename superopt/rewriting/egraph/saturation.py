@@ -52,8 +52,36 @@ class FirstStep:
     shrinkable: frozenset[int]
 
 
+class _Base:
+    """An e-graph with rules and no terms, which is gone back to for every saturation."""
+
+    def __init__(self, root: str) -> None:
+        self.engine = Engine()
+        self.engine.execute(PRELUDE)
+        self.declared: set[str] = set()
+        self.loaded = 0
+        self.root = root
+        self.user: Saturation | None = None
+
+    def load(self, rules: Rules, ruleset: str) -> None:
+        """Brings it up to date with the rules."""
+        commands: list[str] = []
+        for constructor in rules.vocabulary.constructors.values():
+            if constructor.name not in self.declared:
+                self.declared.add(constructor.name)
+                commands += constructor.declarations()
+        for pattern in rules.patterns[self.loaded :]:
+            chosen = ruleset if pattern.ruleset == REWRITING else pattern.ruleset
+            commands += replace(pattern, ruleset=chosen).commands(rules.vocabulary, self.root)
+        self.loaded = len(rules.patterns)
+        self.engine.execute(commands)
+
+
 class Rules:
-    """Substitutions compiled once, for any number of e-graphs; also what was decided about types."""
+    """Substitutions compiled once, for any number of saturations, one at a time; also what was decided.
+
+    An e-graph of each kind is kept with the rules alone: each saturation starts from a copy of it.
+    """
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
@@ -61,6 +89,21 @@ class Rules:
         self._texts: set[str] = set()
         self.decided: dict[int, dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self.typed: dict[str, dict[tuple[int, ...], int | None]] = {}
+        self._bases: dict[str, _Base] = {}
+
+    def lent(self, user: Saturation, root: str) -> _Base:
+        """The e-graph with all rules, as it is without terms; the saturation that had it is over."""
+        base = self._bases.get(root)
+        if base is None:
+            base = self._bases[root] = _Base(root)
+        elif base.user is not None:
+            base.engine.execute(("(pop)",))
+            base.declared, base.loaded = base.user.before
+        base.load(self, REWRITING)
+        user.before = (set(base.declared), base.loaded)
+        base.user = user
+        base.engine.execute(("(push)",))
+        return base
 
     def add(self, substitution: Substitution, *, shrinks: bool = False) -> None:
         """One more substitution; ``shrinks``: it only ever makes terms smaller."""
@@ -78,17 +121,14 @@ class Saturation:
     """One e-graph. Give it terms and pairs of terms, then ``run``; rules may be added between runs."""
 
     def __init__(self, rules: Rules) -> None:
+        self.before: tuple[set[str], int] = (set(), 0)
         self._rules = rules
-        self._engine = Engine()
-        self._engine.execute(PRELUDE)
-        self._declared: set[str] = set()
-        self._loaded = 0
+        self._lent: _Base | None = None
         self._inputs = 0
         self._sizes: dict[str, int] = {}
         self._seen: dict[str, set[tuple[int, ...]]] = {}
         self._facts: list[str] = []
         self._equal: dict[int, int] = {}
-        self._nodes: int | None = None
 
     def world(self, number: int, types: Mapping[str, TensorType]) -> World:
         """A new world with inputs of these types; its number must be new."""
@@ -100,8 +140,8 @@ class Saturation:
         A later call goes on from there, by one step of the rules that were added since the first one.
         """
         started = time.perf_counter()
-        ruleset, steps = (REWRITING, limits.steps) if self._nodes is None else (_LATE, 1)
-        self._load(ruleset)
+        ruleset = self._load()
+        steps = limits.steps if ruleset == REWRITING else 1
         self._settle()
         nodes, found = self._answer(0)
         for step in range(1, steps + 1):
@@ -115,7 +155,6 @@ class Saturation:
             before, (nodes, found) = (nodes, found), self._answer(step)
             if before == (nodes, found):
                 break
-        self._nodes = nodes
         return Outcome(self._equal, complete=True, nodes=nodes)
 
     def first_step(self) -> FirstStep:
@@ -123,8 +162,7 @@ class Saturation:
 
         A later call adds what one step of the rules added since then does.
         """
-        ruleset = _LATE if self._loaded else REWRITING
-        self._load(ruleset, "(given r0)")
+        ruleset = self._load("(given r0)")
         self._type()
         self._reorder()
         self._engine.saturate("giving")
@@ -163,25 +201,25 @@ class Saturation:
         self._facts.append(f"(set (type {value}) {type_number}) (set (world {value}) {world})")
         return number
 
-    def _load(self, ruleset: str, root: str = "") -> None:
-        commands: list[str] = []
-        for constructor in self._rules.vocabulary.constructors.values():
-            if constructor.name not in self._declared:
-                self._declared.add(constructor.name)
-                commands += constructor.declarations()
-                known = self._rules.typed.setdefault(constructor.name, {})
-                commands += (_typed(constructor.name, key, type_) for key, type_ in known.items())
-        for pattern in self._rules.patterns[self._loaded :]:
-            chosen = ruleset if pattern.ruleset == REWRITING else pattern.ruleset
-            commands += replace(pattern, ruleset=chosen).commands(self._rules.vocabulary, root)
-            commands += (
-                _row(pattern.table, key, answer)
-                for key, answer in self._rules.decided[pattern.number].items()
-                if answer is not None
-            )
-        self._loaded = len(self._rules.patterns)
-        self._engine.execute([command for command in [*commands, *self._facts] if command])
+    @property
+    def _base(self) -> _Base:
+        if self._lent is None or self._lent.user is not self:
+            raise RuntimeError("this saturation is over: its rules are in use by a later one")
+        return self._lent
+
+    @property
+    def _engine(self) -> Engine:
+        return self._base.engine
+
+    def _load(self, root: str = "") -> str:
+        """Brings rules and facts up to date; the ruleset of those rules that are to be applied."""
+        is_first = self._lent is None
+        if is_first:
+            self._lent = self._rules.lent(self, root)
+        self._base.load(self._rules, _LATE)
+        self._engine.execute(self._facts)
         self._facts = []
+        return REWRITING if is_first else _LATE
 
     def _settle(self) -> None:
         self._type()
@@ -203,12 +241,12 @@ class Saturation:
             tables = {f"want_{c.name}": c for c in vocabulary.constructors.values()}
             for name, keys in self._wanted(tables):
                 constructor = tables[name]
-                known = self._rules.typed[constructor.name]
+                known = self._rules.typed.setdefault(constructor.name, {})
                 for key in keys:
                     if key not in known:
                         known[key] = vocabulary.output_type(constructor, key)
-                        commands.append(_typed(constructor.name, key, known[key]))
-            commands = [command for command in commands if command]
+                    if known[key] is not None:
+                        commands.append(f"(set (typed_{constructor.name} {_row(key)}) {known[key]})")
             if not commands:
                 return
             self._engine.execute(commands)
@@ -217,15 +255,16 @@ class Saturation:
         """Decides where rules apply that have conditions, constants or halves."""
         self._engine.run("wanting")
         commands: list[str] = []
-        patterns = {p.wants: p for p in self._rules.patterns[: self._loaded] if p.question.needed}
+        patterns = {p.wants: p for p in self._rules.patterns[: self._base.loaded] if p.question.needed}
         for name, keys in self._wanted(patterns):
             pattern = patterns[name]
             known = self._rules.decided[pattern.number]
             for key in keys:
                 if key not in known:
-                    known[key] = answer = pattern.decide(key, self._rules.vocabulary)
-                    if answer is not None:
-                        commands.append(_row(pattern.table, key, answer))
+                    known[key] = pattern.decide(key, self._rules.vocabulary)
+                answer = known[key]
+                if answer is not None:
+                    commands.append(f"({pattern.table} {_row((*key, *answer))})")
         self._engine.execute(commands)
 
     def _wanted(self, names: Iterable[str]) -> Iterator[tuple[str, Sequence[tuple[int, ...]]]]:
@@ -246,7 +285,7 @@ class Saturation:
         if sizes["equal"] > len(self._equal):
             for (number,) in self._engine.rows("equal", sizes["equal"]):
                 self._equal.setdefault(number, step)
-        return sum(sizes[name] for name in self._declared), sizes["found"] + sizes["swapped"]
+        return sum(sizes[name] for name in self._base.declared), sizes["found"] + sizes["swapped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,9 +330,5 @@ def _commutes(substitution: Substitution) -> bool:
     )
 
 
-def _typed(name: str, key: tuple[int, ...], type_: int | None) -> str:
-    return "" if type_ is None else f"(set (typed_{name} {' '.join(map(str, key))}) {type_})"
-
-
-def _row(table: str, key: tuple[int, ...], answer: tuple[int, ...]) -> str:
-    return f"({table} {' '.join(map(str, (*key, *answer)))})"
+def _row(numbers: tuple[int, ...]) -> str:
+    return " ".join(map(str, numbers))

@@ -180,4 +180,4 @@ def test_a_limit_on_nodes_ends_a_run_incomplete() -> None:
 def test_without_egglog_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "egglog.bindings", None)
     with pytest.raises(MissingServiceError, match=r"superopt\[discovery\]"):
-        Saturation(Rules())
+        Saturation(Rules()).run(Limits())

@@ -1,0 +1,80 @@
+"""Pruning loses no optimisation: what was dropped follows from what was kept, by rewriting of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from benchmarks.audit import UNFOUNDED, dropped, underivable
+from generator.confirmation import Question, confirmed
+from superopt.equations import format_equation, parse_equation
+
+AUDITED: Mapping[str, tuple[str, int, int]] = {
+    "all of matrix": ("matrix", 2, 200),
+    "all of elementwise": ("elementwise", 2, 200),
+    "all of convolution, with conditions": ("convolution", 2, 200),
+    "some of matrix with three operators": ("matrix", 3, 25),
+}
+
+
+@pytest.mark.parametrize(("preset", "max_ops", "sample"), AUDITED.values(), ids=AUDITED)
+def test_every_dropped_equation_is_derived_from_what_was_kept(preset: str, max_ops: int, sample: int) -> None:
+    selection, looked_at = dropped(preset, max_ops, sample, seed=0)
+    assert len(looked_at) == min(sample, sum(selection.dropped.values()))
+    assert any(one.reason not in UNFOUNDED for one in looked_at)
+    assert [format_equation(one.equation) for one in underivable(selection, looked_at)] == []
+
+
+def test_an_audit_finds_what_was_lost() -> None:
+    selection, looked_at = dropped("matrix", 2, 200, seed=0)
+    associativity = "matmul(matmul(x, y), z) <=> matmul(x, matmul(y, z))"
+    lost = [c for c in selection.candidates if c.text == associativity]
+    assert lost
+    selection.candidates.remove(lost[0])
+    assert underivable(selection, looked_at)
+
+
+KEPT = (
+    "add(x, y) <=> add(y, x)",
+    "matmul(add(x, y), z) <=> add(matmul(x, z), matmul(y, z))",
+    "split0[axis=a](concat[axis=a](x, y)) => x",
+    "concat[axis=a](concat[axis=a](x, y), z) <=> concat[axis=a](x, concat[axis=a](y, z))",
+    (
+        "(matmul(x, y), matmul(x, z)) => (split0[axis=1](matmul(x, concat[axis=1](y, z))), "
+        "split1[axis=1](matmul(x, concat[axis=1](y, z))))"
+    ),
+)
+
+CONFIRMED: Mapping[str, tuple[str, bool]] = {
+    "an instance": ("matmul(add(x, x), y) <=> add(matmul(x, y), matmul(x, y))", True),
+    "two rules": ("matmul(add(x, y), z) <=> add(matmul(y, z), matmul(x, z))", True),
+    "the other side of a product": ("matmul(x, add(y, z)) <=> add(matmul(x, y), matmul(x, z))", False),
+    "a half of a nested concat": (
+        "split0[axis=0](concat[axis=0](x, concat[axis=0](y, z))) => x",
+        True,
+    ),
+    "a deeper merge": (
+        (
+            "(matmul(add(x, x), y), matmul(add(x, x), z)) => "
+            "(split0[axis=1](matmul(add(x, x), concat[axis=1](y, z))), "
+            "split1[axis=1](matmul(add(x, x), concat[axis=1](y, z))))"
+        ),
+        True,
+    ),
+    "a merge that only its own halves would give": (
+        (
+            "(add(x, y), add(z, y)) => (split0[axis=0](add(concat[axis=0](x, z), concat[axis=0](y, y))), "
+            "split1[axis=0](add(concat[axis=0](x, z), concat[axis=0](y, y))))"
+        ),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CONFIRMED.values(), ids=CONFIRMED)
+def test_equality_saturation_confirms_what_follows(text: str, *, expected: bool) -> None:
+    question = Question(parse_equation(text), dict.fromkeys("xyz", (4, 4)))
+    found = confirmed(map(parse_equation, KEPT), [question])
+    assert [answer is not None for answer in found.answers] == [expected]
+    assert (found.untyped, found.unfinished) == (0, 0)
