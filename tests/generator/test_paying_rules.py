@@ -19,6 +19,8 @@ SELECTED = ("subsampling", 3)
 COMPOSED = ("pointwise", 4)
 CURVES = ("gates", 3)
 ROOTS = ("powers", 3)
+BRANCHES = ("branches", 4)
+SPREAD = ("broadcasting", 3)
 
 CONV = "conv[stride=s, padding=p, dilation=d]"
 POINTWISE = "where dim(y, 2) = 1, dim(y, 3) = 1"
@@ -118,6 +120,25 @@ RULES: dict[str, tuple[Where, str]] = {
     "a power by roots": (ROOTS, "mul(sqrt(sqrt(x)), sqrt(x)) <=> power[exponent=3/4](x)"),
     "a quotient by a root": (ROOTS, "div(x, sqrt(y)) <=> mul(x, power[exponent=-1/2](y))"),
     "a square": (ROOTS, "mul(x, x) <=> power[exponent=2](x)"),
+    "a small kernel beside a large one": (
+        BRANCHES,
+        (
+            "add(conv[stride=s, padding=same, dilation=d](x, y), "
+            "conv[stride=s, padding=same, dilation=d](x, z)) "
+            "<=> conv[stride=s, padding=same, dilation=d](x, add(y, enlarge[kernel=5](z)))"
+        ),
+    ),
+    "a product of low rank beside its whole": (
+        BRANCHES,
+        "add(matmul(x, y), matmul(matmul(x, z), w)) <=> matmul(x, add(y, matmul(z, w)))",
+    ),
+    "selecting before bias and activation, by a stride": (
+        BRANCHES,
+        f"{SELECT}(relu(bias_add[axis=1](conv[padding=same, dilation=d, activation=c](x, y), z))) "
+        f"<=> relu(bias_add[axis=1](conv{ANY}(x, y), z))",
+    ),
+    "an activation before repeating": (SPREAD, "broadcast(sigmoid(x)) <=> sigmoid(broadcast(x))"),
+    "a product before repeating": (SPREAD, "mul(broadcast(x), broadcast(y)) <=> broadcast(mul(x, y))"),
     "local response normalisation by a convolution": (
         ("vision", 5),
         (
