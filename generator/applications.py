@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from generator.classes import ClassTable, TreesId, TypeId
-from generator.joins import Indices
+from generator.joins import Indices, distinct_rows
 from generator.preset import InputType, Instance, Stage
 from generator.split_trees import AxisFlow, SplitTree, axis_flows, carried, size_of
 from superopt.errors import IllTypedError
@@ -83,9 +83,9 @@ class Applications:
 
     def trees(self, number: int, arguments: Types, output: TypeId, trees: Indices) -> Indices:
         """[n] the split trees of results, from those of the arguments [n, arity]."""
-        distinct, inverse = np.unique(trees, axis=0, return_inverse=True)
+        distinct, inverse = distinct_rows(trees)
         found = [self._tree(number, arguments, output, tuple(row)) for row in distinct.tolist()]
-        return np.array(found, np.int32)[inverse.reshape(-1)]
+        return np.array(found, np.int32)[inverse]
 
     def _tree(self, number: int, arguments: Types, output: TypeId, trees: tuple[TreesId, ...]) -> TreesId:
         key = (number, arguments, trees)

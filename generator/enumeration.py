@@ -11,7 +11,7 @@ import itertools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from generator.classes import ClassTable, Columns, Masks, runs
 from generator.evaluation import Drivers, Evaluation
 from generator.fingerprints import VECTORS, Fingerprints, Keys
 from generator.forms import evaluated
+from generator.halving import Halving, splits_of
 from generator.joins import Indices, union
-from generator.last_level import LastLevel, Membership, Runs
+from generator.last_level import LastLevel, Runs
 from generator.levels import Block, Levels, Piece
 from generator.preset import InputType, Instance, Stage
 from generator.terms import TermTable, joined, padded
@@ -91,8 +92,8 @@ class Enumeration:
         for size in range(1, stage.max_ops):
             self._add_level(size)
         self._parts = self._planned()
-        self._known = Membership(self.table.keys)
-        self._splits = _splits(stage.instances) if merges else ()
+        splits = splits_of(stage.instances) if merges else ()
+        self._halving = Halving(stage, self.table, self._applications, self.evaluation, splits)
 
     @property
     def parts(self) -> int:
@@ -110,7 +111,7 @@ class Enumeration:
         halved: list[npt.NDArray[np.bool_]] = [np.empty(0, bool)]
         for drivers, piece in self.last_pieces(part):
             keys.append(self.evaluation.keys(piece, drivers, self.evaluation.whole(piece.output)))
-            halved.append(self._halved(piece, drivers))
+            halved.append(self._halving.known(piece, drivers))
         found = np.concatenate(keys)
         order = np.argsort(found, kind="stable")
         return LastLevel(part, found[order], order.astype(np.uint32), np.concatenate(halved)[order])
@@ -334,76 +335,10 @@ class Enumeration:
                 start += piece.count
         return np.concatenate(instances), np.concatenate(arguments)
 
-    def _halved(self, piece: Piece, drivers: Drivers) -> npt.NDArray[np.bool_]:
-        """Of each term, whether both its halves along some axis are known classes."""
-        found = np.zeros(piece.count, bool) if piece.kept is None else np.zeros(piece.kept.shape, bool)
-        for first, second, axis in self._splits:
-            if self._applications.joins(piece.operator, piece.types, axis):
-                continue
-            joints = self._joints(piece, drivers.classes, axis)
-            for size in np.unique(joints).tolist():
-                chosen = joints == size
-                for number, start in ((first, 0), (second, size)):
-                    if size and chosen.any():
-                        chosen = self._with_known_part(piece, drivers, chosen, number, axis, start, size)
-                if size:
-                    found |= chosen
-        return found if piece.kept is None else found[piece.kept]
-
-    def _with_known_part(
-        self,
-        piece: Piece,
-        drivers: Drivers,
-        chosen: npt.NDArray[np.bool_],
-        number: int,
-        axis: int,
-        start: int,
-        size: int,
-    ) -> npt.NDArray[np.bool_]:
-        """Those of the chosen terms whose part that begins at ``start`` is a known class."""
-        cut = self.stage.instances[number].cut_at(size)
-        part = self._applications.output(number, (piece.output,), cut)
-        some = piece.those(chosen)
-        if part is None or not some.count:
-            return np.zeros(chosen.shape, bool)
-        functional = self.evaluation.part(piece.output, part, axis, start)
-        known = self._known.contains(self.evaluation.keys(some, drivers, functional))
-        result = chosen if some.kept is None else some.kept
-        result = result.copy()
-        result[result] = known
-        return result
-
-    def _joints(self, piece: Piece, classes: Indices, axis: int) -> npt.NDArray[np.intp]:
-        """Where results were joined along an axis, 0 where not: [count], or [drivers, partners]."""
-        trees = self.table.columns.trees
-        if piece.kept is None or len(piece.types) != 2:
-            return self._joints_of(piece, trees[piece.arguments(classes)], axis)
-        rows, row_of = np.unique(trees[classes], return_inverse=True)
-        columns, column_of = np.unique(trees[piece.partners[:, 0]], return_inverse=True)
-        pairs = [np.repeat(rows, len(columns)), np.tile(columns, len(rows))]
-        joints = self._joints_of(piece, np.stack(pairs[:: 1 if piece.place == 0 else -1], axis=1), axis)
-        return joints.reshape(len(rows), len(columns))[row_of][:, column_of]
-
-    def _joints_of(self, piece: Piece, trees: Indices, axis: int) -> npt.NDArray[np.intp]:
-        distinct, inverse = np.unique(trees, axis=0, return_inverse=True)
-        results = self._applications.trees(piece.number, piece.types, piece.output, distinct)
-        joints = [self._applications.joint(axis, piece.output, t) or 0 for t in results.tolist()]
-        return np.array(joints, np.intp)[inverse.reshape(-1)]
-
     def _report(self, level: Level) -> None:
         self.levels.append(level)
         if self._progress is not None:
             self._progress(level)
-
-
-def _splits(instances: Sequence[Instance]) -> tuple[tuple[int, int, int], ...]:
-    """(first half, second half, axis) of the splits along each axis."""
-    numbered = [(number, i) for number, i in enumerate(instances) if i.operator is None]
-    return tuple(
-        (m, n, a.axis)
-        for (m, a), (n, b) in itertools.product(numbered, repeat=2)
-        if (a.name, b.name) == ("split0", "split1") and a.axis == b.axis
-    )
 
 
 def _commutes(operator: Operator, x: SmallArray, y: SmallArray) -> bool:

@@ -53,6 +53,20 @@ def common(left: Indices, right: Indices) -> npt.NDArray[np.int8]:
     return count
 
 
+def distinct_rows(rows: Indices) -> tuple[Indices, npt.NDArray[np.intp]]:
+    """The different rows of [n, width], and for each row the number of the one that equals it."""
+    low = int(rows.min(initial=0))
+    base = int(rows.max(initial=0)) - low + 1
+    if base ** rows.shape[1] >= 1 << 62:
+        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+        return distinct, inverse.reshape(-1)
+    codes = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        codes = codes * base + (column.astype(np.int64) - low)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return rows[first], inverse
+
+
 def tuples_of_size(arguments: Sequence[Tuples], size: int) -> Iterator[Indices]:
     """Blocks [n, arity] of argument tuples that need exactly ``size`` operators together."""
     partial = arguments[0]

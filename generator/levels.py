@@ -93,6 +93,7 @@ class Levels:
         self._members: dict[tuple[TypeId, int], Indices] = {}
         self._largest: dict[tuple[TypeId, int], Indices] = {}
         self._types: list[TypeId] = []
+        self._accepted: dict[tuple[int, TypeId], list[tuple[int, Types, TypeId]]] = {}
         self._parts: dict[tuple[TypeId, int], tuple[Indices, npt.NDArray[np.intp]]] = {}
         self.commutative: frozenset[int] = frozenset()
 
@@ -104,6 +105,7 @@ class Levels:
         for type_ in np.unique(types).tolist():
             self._members[type_, level] = classes[types == type_].astype(np.int32)
         self._types = sorted({type_ for type_, _ in self._members})
+        self._accepted.clear()
 
     def members(self, type_: TypeId, level: int) -> Indices:
         """The classes of a type that a level added."""
@@ -140,12 +142,9 @@ class Levels:
             for roles, _ in instance.signatures:
                 if len(roles) == 1 and roles[0] == self._table.types[block.type].role:
                     yield from self._unary(number, block, classes, size)
-            for place, types in self._pairs(number, block.type):
+            for place, types, output in self._pairs(number, block.type):
                 operator = instance.operator
                 assert operator is not None
-                output = self._applications.output(number, types, operator)
-                if output is None:
-                    continue
                 for level in range(block.level + 1):
                     for drivers, partners, kept in self._partners(number, block, place, types, level, size):
                         yield Piece(number, operator, types, output, place, drivers, partners, kept)
@@ -171,10 +170,7 @@ class Levels:
         for number, instance in enumerate(self._stage.instances):
             role = self._table.types[type_].role
             weight += sum(roles == (role,) for roles, _ in instance.signatures) * (level == size - 1)
-            for place, types in self._pairs(number, type_):
-                assert instance.operator is not None
-                if self._applications.output(number, types, instance.operator) is None:
-                    continue
+            for place, types, _ in self._pairs(number, type_):
                 partner = types[1 - place]
                 weight += level if level == size - 1 else 0
                 if level >= size - 1 - level >= 0:
@@ -183,17 +179,24 @@ class Levels:
                     weight += size - 1 <= OVERLAP_LIMIT
         return weight
 
-    def _pairs(self, number: int, type_: TypeId) -> Iterator[tuple[int, Types]]:
-        """(place of the driver, types of both) of an instance of two arguments."""
+    def _pairs(self, number: int, type_: TypeId) -> list[tuple[int, Types, TypeId]]:
+        """(place of the driver, types of both, type of the result) for an instance of two arguments."""
+        if (number, type_) not in self._accepted:
+            self._accepted[number, type_] = list(self._tried_pairs(number, type_))
+        return self._accepted[number, type_]
+
+    def _tried_pairs(self, number: int, type_: TypeId) -> Iterator[tuple[int, Types, TypeId]]:
         known = self._table.types
-        for roles, _ in self._stage.instances[number].signatures:
-            if len(roles) != 2:
+        operator = self._stage.instances[number].operator
+        for (roles, _), place in itertools.product(self._stage.instances[number].signatures, range(2)):
+            if operator is None or len(roles) != 2 or roles[place] != known[type_].role:
                 continue
-            for place in range(2):
-                if roles[place] == known[type_].role:
-                    for other in self._types:
-                        if known[other].role == roles[1 - place]:
-                            yield place, (type_, other) if place == 0 else (other, type_)
+            for other in self._types:
+                if known[other].role == roles[1 - place]:
+                    types = (type_, other) if place == 0 else (other, type_)
+                    output = self._applications.output(number, types, operator)
+                    if output is not None:
+                        yield place, types, output
 
     def _unary(self, number: int, block: Block, classes: Indices, size: int) -> Iterator[Piece]:
         if block.level != size - 1:

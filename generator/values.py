@@ -13,7 +13,7 @@ from generator.applications import Applications
 from generator.classes import ClassTable, TypeId
 from generator.fingerprints import VECTORS
 from generator.forms import CHUNK_ELEMENTS, evaluated
-from generator.joins import Indices
+from generator.joins import Indices, distinct_rows
 from generator.terms import TermTable
 from superopt.domains import Array
 from superopt.domains.small_field import SmallArray
@@ -117,9 +117,9 @@ class Values:
         kinds = np.concatenate((instances[:, None], types, columns.trees[arguments[:, :1]]), axis=1)
         halves = self._applications.halves
         kinds[~halves[instances], -1] = -1
-        distinct, inverse = np.unique(kinds, axis=0, return_inverse=True)
-        order = np.argsort(inverse.reshape(-1), kind="stable")
-        bounds = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(distinct) + 1))
+        distinct, inverse = distinct_rows(kinds)
+        order = np.argsort(inverse, kind="stable")
+        bounds = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
         for index, (number, *kind, trees) in enumerate(distinct.tolist()):
             known = tuple(t for t in kind if t >= 0)
             operator = self._applications.operator(number, known[0], trees)

@@ -9,7 +9,8 @@ import numpy as np
 
 from generator import load_preset, parse_preset
 from generator.enumeration import Enumeration
-from generator.pairing import RecordedTerms
+from generator.recorded import RecordedTerms
+from generator.rows import TermBuilder
 from superopt.domains import PrimeFieldDomain
 from superopt.equations import format_term
 from superopt.ir.terms import Term, Variable, operator_count
@@ -42,6 +43,12 @@ signatures = ["tensor -> tensor"]
 )
 
 
+def _classes(enumeration: Enumeration) -> dict[Term, int]:
+    recorded = RecordedTerms(enumeration)
+    terms = TermBuilder(recorded.rows())
+    return {terms.term(row): number for row, number in enumerate(recorded.classes.tolist())}
+
+
 def _all_terms(most: int) -> list[Term]:
     found: list[Term] = [Variable("x"), Variable("y")]
     for _ in range(most):
@@ -66,8 +73,7 @@ def _values(terms: list[Term]) -> dict[Term, bytes]:
 
 def test_every_value_is_found_and_equal_terms_share_a_class() -> None:
     (stage,) = PRESET.stages_to(3)
-    recorded = RecordedTerms(Enumeration(stage).complete(), most=1000)
-    rows = {recorded.term(row): int(recorded.classes[row]) for row in range(len(recorded.classes))}
+    rows = _classes(Enumeration(stage).complete())
     values = _values([*rows, *(term for term in _all_terms(2) if term not in rows)])
     by_class: dict[int, set[bytes]] = {}
     for term, number in rows.items():
@@ -89,8 +95,7 @@ def test_commutativity_is_noticed_and_used() -> None:
     (stage,) = PRESET.stages_to(3)
     enumeration = Enumeration(stage).complete()
     assert [stage.instances[number].name for number in enumeration.commutative] == ["add"]
-    recorded = RecordedTerms(enumeration, most=1000)
-    texts = {format_term(recorded.term(row)) for row in range(len(recorded.classes))}
+    texts = {format_term(term) for term in _classes(enumeration)}
     assert ("add(x, relu(x))" in texts) != ("add(relu(x), x)" in texts)
 
 
@@ -114,19 +119,17 @@ DIFFERENT = (
 
 
 def test_what_differs_is_told_apart_and_what_is_equal_is_not() -> None:
-    (stage,) = load_preset("matrix").stages_to(4)
+    stage = load_preset("matrix").stages_to(4)[0]
     enumeration = Enumeration(stage)
-    recorded = RecordedTerms(enumeration, most=1000)
-    classes = {format_term(recorded.term(row)): int(c) for row, c in enumerate(recorded.classes)}
+    classes = {format_term(term): number for term, number in _classes(enumeration).items()}
     assert all(classes[left] != classes[right] for left, right in DIFFERENT)
     assert classes["relu(relu(x))"] == classes["relu(x)"]
     assert classes["scale(transpose(x), s)"] == classes["transpose(scale(x, s))"]
 
 
 def test_neither_parts_nor_files_change_what_is_found() -> None:
-    (stage,) = (
-        load_preset("matrix").restricted_to(["matmul", "add", "concat", "split0", "split1"]).stages_to(4)
-    )
+    operators = ["matmul", "add", "concat", "split0", "split1"]
+    stage = load_preset("matrix").restricted_to(operators).stages_to(4)[0]
     whole = Enumeration(stage).complete()
     spilled = Enumeration(stage, memory_bytes=0)
     elsewhere = Enumeration(stage)

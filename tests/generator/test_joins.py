@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from generator.joins import Tuples, common, tuples_of_size, union
+from generator.joins import Tuples, common, distinct_rows, tuples_of_size, union
 
 PARTS: tuple[tuple[int, ...], ...] = ((), (2,), (3,), (4, 2), (5, 3), (6, 3, 2), (7, 4, 2))
 
@@ -36,3 +36,11 @@ def test_unions_are_sets_with_the_newest_part_first() -> None:
     right = np.array([[4, 2, -1, -1], [3, -1, -1, -1]], np.int32)
     assert union(left, right).tolist() == [[5, 4, 2, -1], [3, -1, -1, -1]]
     assert common(left, right).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("largest", [3, 2**31 - 1])
+def test_distinct_rows_are_told_apart_whatever_their_size(largest: int) -> None:
+    rows = np.array([[1, -1, 2], [largest, 0, 2], [1, -1, 2], [0, largest, 2]], np.int32)
+    distinct, inverse = distinct_rows(rows)
+    assert len(distinct) == 3
+    assert (distinct[inverse] == rows).all()
