@@ -107,7 +107,8 @@ class Stage:
 class Preset:
     """A vocabulary to enumerate, in stages. ``members`` bounds how many terms of one class are paired.
 
-    ``test_vectors`` random values are given to every input; ``merges``: whether two outputs are looked for.
+    ``merges``: whether two outputs are looked for. ``test_vectors`` is accepted and without effect: fingerprints
+    take three.
     """
 
     name: str
