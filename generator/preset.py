@@ -107,8 +107,8 @@ class Stage:
 class Preset:
     """A vocabulary to enumerate, in stages. ``members`` bounds how many terms of one class are paired.
 
-    ``merges``: whether two outputs are looked for. ``test_vectors`` is accepted and without effect: fingerprints
-    take three.
+    ``merges``: whether two outputs are looked for. ``test_vectors`` is accepted and has no effect:
+    fingerprints take three.
     """
 
     name: str
