@@ -134,8 +134,10 @@ RULES: dict[str, tuple[Where, str]] = {
     ),
     "selecting before bias and activation, by a stride": (
         BRANCHES,
-        f"{SELECT}(relu(bias_add[axis=1](conv[padding=same, dilation=d, activation=c](x, y), z))) "
-        f"<=> relu(bias_add[axis=1](conv{ANY}(x, y), z))",
+        (
+            f"{SELECT}(relu(bias_add[axis=1](conv[padding=same, dilation=d, activation=c](x, y), z))) "
+            f"<=> relu(bias_add[axis=1](conv{ANY}(x, y), z))"
+        ),
     ),
     "an activation before repeating": (SPREAD, "broadcast(sigmoid(x)) <=> sigmoid(broadcast(x))"),
     "a product before repeating": (SPREAD, "mul(broadcast(x), broadcast(y)) <=> broadcast(mul(x, y))"),
