@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import pytest
 
-from superopt.ir import ElementType, Graph, Input, NodeId, TensorType, Value
-from superopt.ops.shape import Split
+from superopt.ir import ElementType, Graph, Input, NodeId, TensorType, Value, Weight
+from superopt.ops.elementwise import Add
+from superopt.ops.shape import Broadcast, Split
 from superopt.rewriting import Bundle, Match, find_matches
 from tests.rewriting.graphs import f32, graph_of, rule
 
@@ -195,3 +197,17 @@ def test_matching_does_not_look_at_element_types() -> None:
     x = editor.add(Input("a", TensorType(ElementType.INT64, (2, 2)))).value
     editor.set_outputs((editor.add(Split(0, (1, 1)), (x,)).value,))
     assert found(editor.build(), "split0[axis=0](x) => x") == ["x=a, cut=1"]
+
+
+def test_a_constant_matches_a_weight_that_repeats_its_number() -> None:
+    editor = Graph.empty().edit()
+    x = editor.add(Input("a", TensorType(ElementType.FLOAT, (2, 3)))).value
+    small = editor.add(Weight("w", TensorType(ElementType.FLOAT, ()), Fraction(1, 3))).value
+    repeated = editor.add(Broadcast((2, 3)), (small,)).value
+    editor.set_outputs((editor.add(Add(), (x, repeated)).value,))
+    graph = editor.build()
+    (match,) = find_matches(graph, rule("add(x, full[value=v]()) => hard_sigmoid[alpha=v](x)"))
+    assert match.attributes == {"v": Fraction(1, 3)}
+    assert [*find_matches(graph, rule("add(x, full[value=1/3]()) => x"))]
+    assert not [*find_matches(graph, rule("add(x, full[value=1/4]()) => x"))]
+    assert not [*find_matches(graph, rule("add(x, ones()) => x"))]
