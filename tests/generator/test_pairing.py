@@ -1,4 +1,4 @@
-"""Pairs of equal terms: each equation once whatever its inputs are called, and what each is an instance of."""
+"""Pairs of equal terms: each equation once whatever its inputs are called, and of what it is an instance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from generator.pruning import Audit, Selection
 from generator.recorded import RecordedTerms
 from generator.rows import TermBuilder
 from superopt.equations import canonical, format_equation
-from superopt.ir.terms import Direction, Equation
+from superopt.ir.terms import Equation
 
 
 @cache
@@ -32,7 +32,7 @@ def _texts(pairing: Pairing) -> list[str]:
     for left, right in zip(pairing.left.tolist(), pairing.right.tolist(), strict=True):
         sides = (tuple(map(builder.term, left)), tuple(map(builder.term, right)))
         orders = (sides, sides[::-1]) if len(left) == 1 else (sides,)
-        texts.append(min(format_equation(canonical(Equation(*s, Direction.EQUAL))) for s in orders))
+        texts.append(min(format_equation(canonical(Equation(a, b))) for a, b in orders))
     return texts
 
 
