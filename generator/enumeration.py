@@ -43,6 +43,8 @@ MEMORY_BYTES = 1 << 30
 """What values and keys take before they are written to files; indices and what is at work come on top."""
 
 
+RECORDED_AT_ONCE = 1 << 18
+
 REUSED_BYTES = 31 << 20
 """One array of this size, made and freed, tells the allocator of glibc to keep arrays up to it for reuse:
 otherwise page faults of temporary arrays take longer than what is computed in them."""
@@ -288,23 +290,32 @@ class Enumeration:
             types[rows] = output
             given = columns.trees[arguments[fresh[rows], : len(kinds)]]
             trees[rows] = self._applications.trees(number, kinds, output, given)
-        present = arguments[fresh] >= 0
-        inputs = np.where(present, columns.inputs[arguments[fresh]], 0)
-        parts = classes[fresh][:, None]
-        for place in range(arguments.shape[1]):
-            added = columns.parts[arguments[fresh, place]]
-            added = np.where(present[:, place : place + 1], added, -1)
-            parts = union(np.pad(parts, ((0, 0), (0, 1)), constant_values=-1), added)
+        inputs = np.empty(len(fresh), np.uint32)
+        parts = np.empty((len(fresh), columns.parts.shape[1]), np.int32)
+        for start in range(0, len(fresh), RECORDED_AT_ONCE):
+            some = slice(start, start + RECORDED_AT_ONCE)
+            given = arguments[fresh[some]]
+            inputs[some] = np.bitwise_or.reduce(np.where(given >= 0, columns.inputs[given], 0), axis=1)
+            parts[some] = self._parts_of(given, classes[fresh[some]])
         self.table.describe(
             Columns(
                 types,
                 trees,
                 np.full(len(fresh), size, np.int8),
-                np.bitwise_or.reduce(inputs, axis=1).astype(np.uint32),
+                inputs,
                 parts,
                 (first + fresh).astype(np.int32),
             )
         )
+
+    def _parts_of(self, arguments: Indices, classes: Indices) -> Indices:
+        """[n, width] the operators of terms, by class, their own first."""
+        columns = self.table.columns
+        parts = classes[:, None]
+        for given in arguments.T:
+            added = np.where(given[:, None] >= 0, columns.parts[given], -1)
+            parts = union(np.pad(parts, ((0, 0), (0, 1)), constant_values=-1), added)
+        return parts[:, : columns.parts.shape[1]]
 
     def _planned(self) -> list[list[Block]]:
         parts: list[list[Block]] = [[]]
