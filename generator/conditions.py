@@ -12,7 +12,7 @@ from superopt.rewriting.conditions import names_in
 
 Clauses: TypeAlias = "tuple[Condition, ...]"
 
-SAMPLES = 6
+SAMPLES = 3
 """Random shapes that a condition has to survive."""
 
 

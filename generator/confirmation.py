@@ -36,12 +36,48 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """An answer for each question, None where none was found: ``untyped`` at no sizes that were tried,
-    ``unfinished`` within the limits on nodes and seconds."""
+    """An answer for each question, None where none was found: the questions ``untyped`` have no type at any
+    sizes that were tried, ``unfinished`` many were not decided within the limits on nodes and seconds."""
 
     answers: tuple[Derived | None, ...]
-    untyped: int
+    untyped: frozenset[int]
     unfinished: int
+
+
+class Saturations:
+    """Equations that are kept, as rules, to which more are added between questions."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._rules = Rules()
+        self._count = 0
+        self._limits = limits or Limits()
+
+    def add(self, equation: Equation) -> None:
+        """One more equation, in every direction in which it is a rule."""
+        for substitution in substitutions_of(equation, str(self._count)):
+            self._rules.add(substitution)
+        self._count += 1
+
+    def confirmed(self, questions: Sequence[Question]) -> Confirmation:
+        """Which equations follow from those added so far."""
+        typed: dict[int, Typing] = {}
+        for number, question in enumerate(questions):
+            typing = generic_typing(question.equation, question.shapes, {})
+            if typing is not None:
+                typed[number] = typing
+        steps: dict[int, int] = {}
+        unfinished = 0
+        everything = list(typed)
+        for start in range(0, len(everything), _AT_ONCE):
+            graph = Saturation(self._rules)
+            part = everything[start : start + _AT_ONCE]
+            for number in part:
+                _ask(graph, number, questions[number].equation, typed[number])
+            outcome = graph.run(self._limits)
+            steps |= outcome.equal
+            unfinished += 0 if outcome.complete else len(part) - len(outcome.equal)
+        answers = tuple(Derived(steps[n]) if n in steps else None for n in range(len(questions)))
+        return Confirmation(answers, frozenset(range(len(questions))) - typed.keys(), unfinished)
 
 
 def confirmed(
@@ -51,27 +87,10 @@ def confirmed(
 
     Raises MissingServiceError where egglog is not installed.
     """
-    rules = Rules()
-    for number, equation in enumerate(kept):
-        for substitution in substitutions_of(equation, str(number)):
-            rules.add(substitution)
-    typed: dict[int, Typing] = {}
-    for number, question in enumerate(questions):
-        typing = generic_typing(question.equation, question.shapes, {})
-        if typing is not None:
-            typed[number] = typing
-    steps: dict[int, int] = {}
-    unfinished = 0
-    for start in range(0, len(questions), _AT_ONCE):
-        graph = Saturation(rules)
-        part = [number for number in range(start, min(start + _AT_ONCE, len(questions))) if number in typed]
-        for number in part:
-            _ask(graph, number, questions[number].equation, typed[number])
-        outcome = graph.run(limits or Limits())
-        steps |= outcome.equal
-        unfinished += 0 if outcome.complete else len(part) - len(outcome.equal)
-    answers = tuple(Derived(steps[n]) if n in steps else None for n in range(len(questions)))
-    return Confirmation(answers, len(questions) - len(typed), unfinished)
+    saturations = Saturations(limits)
+    for equation in kept:
+        saturations.add(equation)
+    return saturations.confirmed(questions)
 
 
 def _ask(graph: Saturation, number: int, equation: Equation, typing: Typing) -> None:

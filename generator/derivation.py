@@ -6,6 +6,7 @@ Terms are interned here, so that equal ones are one object and comparing them co
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ Outputs: TypeAlias = "tuple[Term, ...]"
 SLACK = 1
 _OUTPUT_FORMS = 60
 _MOST_ORDERS = 32
+_MOST_NODES = 200_000
+"""Terms that are kept at once, about 1 KB each with what is known of them."""
 HALVES = ("split0", "split1")
 
 
@@ -56,17 +59,39 @@ class Merge:
     halves: tuple[Attributes, Attributes]
 
 
+class _Neighbours:
+    """What one rewriting of a term gives, in the order in which it was found; grows with the equations."""
+
+    __slots__ = ("found", "of_inputs", "tried")
+
+    def __init__(self, inputs: int) -> None:
+        self.found: dict[Node, None] = {}
+        self.tried = [0, 0]
+        self.of_inputs = [0] * inputs
+
+
 class _Side:
     """Rewritings by the operators at the root and first argument of their source, and what they gave."""
 
     def __init__(self) -> None:
         self.rewritings: dict[tuple[str, str], list[Rewriting]] = {}
-        self.neighbours: dict[Node, tuple[Node, ...]] = {}
+        self.neighbours: dict[Node, _Neighbours] = {}
+        self.count = 0
+        self.current: dict[Node, int] = {}
 
     def add(self, source: Node, target: Node) -> None:
         first = source.inputs[0].operator if source.inputs else ""
         self.rewritings.setdefault((source.operator, first), []).append(Rewriting(source, target))
+        self.count += 1
+
+    def all(self) -> Iterable[Rewriting]:
+        """Every rewriting."""
+        return itertools.chain.from_iterable(self.rewritings.values())
+
+    def forget(self) -> None:
+        """Drops what was found, not the rewritings."""
         self.neighbours.clear()
+        self.current.clear()
 
 
 class Binding:
@@ -94,6 +119,19 @@ class Theory:
         self._commutative: set[tuple[str, Attributes]] = set()
         self._ordered: dict[Node, frozenset[Node]] = {}
         self._limit = limit
+        self._made = 0
+
+    def forget_much(self) -> None:
+        """Makes room: what was reached from terms that were asked about is forgotten, no equation is."""
+        if len(self._nodes) < _MOST_NODES:
+            return
+        rewritings = [r for side in (self._forward, self._backward) for r in side.all()]
+        roots = [root for r in rewritings for root in (r.source, r.target)]
+        roots += [root for merge in self._merges for root in (*merge.sources, merge.whole)]
+        self._nodes = {_key(node): node for root in roots for node in _subnodes(root)}
+        for side in (self._forward, self._backward, self._smaller):
+            side.forget()
+        self._ordered.clear()
 
     def add(self, source: Outputs, target: Outputs, *, backward: bool) -> None:
         """An equation from source to target, and ``backward`` as well; several outputs are a merge."""
@@ -217,26 +255,32 @@ class Theory:
                     found.append(other)
         return found
 
-    def _neighbours(self, node: Node, side: _Side) -> tuple[Node, ...]:
-        """The term with one subterm rewritten once."""
+    def _neighbours(self, node: Node, side: _Side) -> Iterable[Node]:
+        """The term with one subterm rewritten once; only equations added since the last time are tried."""
         if not node.operator:
             return ()
         known = side.neighbours.get(node)
-        if known is not None:
-            return known
-        found: dict[Node, None] = {}
+        if known is None:
+            known = side.neighbours[node] = _Neighbours(len(node.inputs))
+        if side.current.get(node) == side.count:
+            return known.found
+        side.current[node] = side.count
         first = node.inputs[0].operator if node.inputs else ""
-        for key in {(node.operator, first), (node.operator, "")}:
-            for rewriting in side.rewritings.get(key, ()):
+        for which, key in enumerate(((node.operator, ""), (node.operator, first))[: 1 + bool(first)]):
+            rewritings = side.rewritings.get(key, ())
+            for rewriting in itertools.islice(rewritings, known.tried[which], None):
                 binding = Binding()
                 if _matches(rewriting.source, node, binding):
-                    found[self._instantiated(rewriting.target, binding)] = None
+                    known.found[self._instantiated(rewriting.target, binding)] = None
+            known.tried[which] = len(rewritings)
         for place, child in enumerate(node.inputs):
-            for other in self._neighbours(child, side):
+            others = self._neighbours(child, side)
+            new = list(itertools.islice(others, known.of_inputs[place], None))
+            for other in new:
                 inputs = (*node.inputs[:place], other, *node.inputs[place + 1 :])
-                found[self._node(node.operator, "", node.attributes, inputs)] = None
-        side.neighbours[node] = result = tuple(sorted(found, key=_number))
-        return result
+                known.found[self._node(node.operator, "", node.attributes, inputs)] = None
+            known.of_inputs[place] += len(new)
+        return known.found
 
     def _instantiated(self, pattern: Node, binding: Binding) -> Node:
         if not pattern.operator:
@@ -258,16 +302,27 @@ class Theory:
         )
 
     def _node(self, operator: str, name: str, attributes: Attributes, inputs: tuple[Node, ...]) -> Node:
-        key = (operator, name, attributes, tuple([id(child) for child in inputs]))
+        key = (operator, name, attributes, tuple([child.number for child in inputs]))
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Node(operator, name, attributes, inputs, len(self._nodes))
+            node = self._nodes[key] = Node(operator, name, attributes, inputs, self._made)
+            self._made += 1
         return node
 
 
 def tree_size(*terms: Term) -> int:
     """How many operators the terms have when shared work is written out."""
     return sum(1 + tree_size(*term.inputs) for term in terms if isinstance(term, Application))
+
+
+def _key(node: Node) -> tuple[str, str, Attributes, tuple[int, ...]]:
+    return (node.operator, node.name, node.attributes, tuple([child.number for child in node.inputs]))
+
+
+def _subnodes(node: Node) -> Iterable[Node]:
+    yield node
+    for child in node.inputs:
+        yield from _subnodes(child)
 
 
 def _number(node: Node) -> int:

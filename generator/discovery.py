@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -11,6 +12,7 @@ from typing import cast
 from generator.checkpoint import Checkpoint
 from generator.enumeration import Level
 from generator.executors import Workers, in_process
+from generator.minimal import minimal
 from generator.preset import Preset
 from generator.pruning import Candidate, Selection
 from generator.stages import (
@@ -38,7 +40,9 @@ class Generation:
 
     ``cpu_seconds`` are those of all processes in this run, ``phases`` those for each kind of work, also where
     an earlier run did it; ``resumed`` tasks were done by one (all stages, where all was done).
-    ``peak_memory_bytes`` is the sum over all processes of the peak of each.
+    ``peak_memory_bytes`` is the sum over all processes of the peak of each. ``saturation``: how many
+    candidates equality saturation was asked about, and how many forms of them, which are kept, had no type or
+    met a limit.
     """
 
     preset: str
@@ -52,6 +56,7 @@ class Generation:
     cpu_seconds: float
     phases: Mapping[str, float]
     peak_memory_bytes: int
+    saturation: Mapping[str, int]
     resumed: int = 0
 
     @property
@@ -159,6 +164,11 @@ class _Run:
         self._activity = "prune merges"
         self._report()
         distinct += self._selection.take([f.merges for f in self._found if f.merges is not None])
+        self._activity = "saturate"
+        self._report()
+        least = minimal(self._selection.candidates)
+        dropped = Counter(self._selection.dropped)
+        dropped["derivable by equality saturation"] += len(self._selection.candidates) - len(least.kept)
         pruning_seconds = time.process_time() - enumerated
         peaks = self._tasks.usage.peaks
         peaks[process_name()] = max(peaks.get(process_name(), 0), peak_memory_bytes())
@@ -168,8 +178,8 @@ class _Run:
             _summed([level for found in self._found for level in found.levels]),
             self._pairs(),
             distinct,
-            dict(sorted(self._selection.dropped.items())),
-            tuple(self._selection.candidates),
+            dict(sorted((+dropped).items())),
+            least.kept,
             time.perf_counter() - self._started,
             time.process_time() - self._cpu_started + self._tasks.usage.cpu_seconds,
             {
@@ -178,6 +188,7 @@ class _Run:
                 "prune": pruning_seconds,
             },
             self._tasks.usage.peak_memory_bytes,
+            {"asked": least.asked, "untyped": least.untyped, "unfinished": least.unfinished},
             self._tasks.kept,
         )
 

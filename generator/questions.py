@@ -42,6 +42,7 @@ class Known:
         return tuple(map(self._is_derivable, questions))
 
     def _is_derivable(self, question: Question) -> bool:
+        self._theory.forget_much()
         equation = question.equation
         if not _derivable(self._theory, equation):
             return False

@@ -125,6 +125,7 @@ def _document(generation: Generation, added: Added) -> dict[str, object]:
         ],
         "pairs": generation.pairs,
         "dropped": dict(generation.dropped),
+        "saturation": dict(generation.saturation),
         "candidates": generation.distinct,
         "kept": generation.kept,
         "new": added.new,

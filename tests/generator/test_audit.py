@@ -77,4 +77,4 @@ def test_equality_saturation_confirms_what_follows(text: str, *, expected: bool)
     question = Question(parse_equation(text), dict.fromkeys("xyz", (4, 4)))
     found = confirmed(map(parse_equation, KEPT), [question])
     assert [answer is not None for answer in found.answers] == [expected]
-    assert (found.untyped, found.unfinished) == (0, 0)
+    assert (found.untyped, found.unfinished) == (frozenset(), 0)

@@ -89,7 +89,12 @@ def test_the_same_again() -> None:
     again = generate(load_preset("matrix"), max_ops=2, progress=events.append)
     assert [c.text for c in again.candidates] == [c.text for c in generation("matrix", 2).candidates]
     assert [event.level.ops for event in events if event.level is not None] == [1, 2, 1, 2]
-    assert list(dict.fromkeys(event.activity for event in events)) == ["enumerate", "prune", "prune merges"]
+    assert list(dict.fromkeys(event.activity for event in events)) == [
+        "enumerate",
+        "prune",
+        "prune merges",
+        "saturate",
+    ]
 
 
 def test_only_the_operators_asked_for() -> None:
