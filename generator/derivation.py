@@ -16,6 +16,8 @@ Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 Outputs: TypeAlias = "tuple[Term, ...]"
 
 SLACK = 1
+STEPS = 3
+"""As many as `library coverage` looks for by itself: what is dropped is found again by a user who asks."""
 _OUTPUT_FORMS = 60
 _MOST_ORDERS = 32
 _MOST_NODES = 200_000
@@ -148,7 +150,7 @@ class Theory:
         if backward:
             self._add(right, left, backward=True)
 
-    def derives(self, source: Term, target: Term, steps: int = 4) -> bool:
+    def derives(self, source: Term, target: Term, steps: int = STEPS) -> bool:
         """Whether source rewrites in at most that many steps to target, or to what target simplifies to.
 
         No term in between is larger than the larger one of both by more than SLACK operators (as trees).

@@ -170,6 +170,12 @@ class Generaliser:
             for form in [*forms, full]
         )
 
+    def opened(self, equation: Equation) -> Equation | None:
+        """The equation with all groups of attributes open, whether or not it then holds; None without any."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        groups = _groups(full)
+        return _opened(full, groups) if groups else None
+
     def open_forms(self, equation: Equation, shapes: Shapes) -> Iterator[tuple[Equation, Callable[[], bool]]]:
         """The equation with one group of attributes open at a time, and whether it then still holds."""
         full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])

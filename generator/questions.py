@@ -44,6 +44,10 @@ class Known:
     def _is_derivable(self, question: Question) -> bool:
         self._theory.forget_much()
         equation = question.equation
+        if len(equation.left) == 1:
+            opened = self._generaliser.opened(equation)
+            if opened is not None and _derivable(self._theory, opened):
+                return True
         if not _derivable(self._theory, equation):
             return False
         if len(equation.left) > 1:
