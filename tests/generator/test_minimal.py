@@ -18,7 +18,7 @@ LONG = (
 def candidate(text: str) -> Candidate:
     """An equation between matrices as it comes out of pruning."""
     equation = parse_equation(text)
-    shapes = {name: (4, 4) for name in variables(*equation.left, *equation.right)}
+    shapes = dict.fromkeys(variables(*equation.left, *equation.right), (4, 4))
     return Candidate(equation, (equation,), "a test", shapes)
 
 
