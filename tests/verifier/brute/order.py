@@ -14,15 +14,22 @@ CutsAndSizes = Mapping[Application, object]
 
 
 def in_order(sides: tuple[Term, ...]) -> tuple[Term, ...]:
-    """All subterms, inputs first, so that operands that do not fit are noticed early."""
+    """All subterms, inputs first, so that operands that do not fit are noticed early.
+
+    Constants of any shape come late: theirs is chosen among the shapes that are known by then.
+    """
     waiting = list(applications(*sides))
     placed: dict[Term, None] = {}
     while waiting:
         ready = [t for t in waiting if all(isinstance(c, Variable) or c in placed for c in t.inputs)]
-        term = min(ready, key=lambda t: len(set(t.inputs) - placed.keys()))
+        term = min(ready, key=lambda t: (_takes_any_shape(t), len(set(t.inputs) - placed.keys())))
         placed |= dict.fromkeys((*term.inputs, term))
         waiting.remove(term)
     return tuple(placed | dict.fromkeys(sides))
+
+
+def _takes_any_shape(term: Application) -> bool:
+    return not term.inputs and IMPLICIT.get(term.operator) == "shape" and term.attribute("shape") is None
 
 
 def ranks_of(steps: tuple[Term, ...]) -> dict[str, list[int]]:
