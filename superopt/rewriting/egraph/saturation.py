@@ -53,7 +53,11 @@ class FirstStep:
 
 
 class _Base:
-    """An e-graph with rules and no terms, which is gone back to for every saturation."""
+    """An e-graph with rules and no terms, which is gone back to for every saturation.
+
+    Users are counted, not known: egglog's graph has to go where it was made, so that no cycle may hold it
+    until the collector runs in some other thread.
+    """
 
     def __init__(self, root: str) -> None:
         self.engine = Engine()
@@ -61,7 +65,8 @@ class _Base:
         self.declared: set[str] = set()
         self.loaded = 0
         self.root = root
-        self.user: Saturation | None = None
+        self.users = 0
+        self.before: tuple[set[str], int] = (set(), 0)
 
     def load(self, rules: Rules, ruleset: str) -> None:
         """Brings it up to date with the rules."""
@@ -91,17 +96,17 @@ class Rules:
         self.typed: dict[str, dict[tuple[int, ...], int | None]] = {}
         self._bases: dict[str, _Base] = {}
 
-    def lent(self, user: Saturation, root: str) -> _Base:
+    def lent(self, root: str) -> _Base:
         """The e-graph with all rules, as it is without terms; the saturation that had it is over."""
         base = self._bases.get(root)
         if base is None:
             base = self._bases[root] = _Base(root)
-        elif base.user is not None:
+        elif base.users:
             base.engine.execute(("(pop)",))
-            base.declared, base.loaded = base.user.before
+            base.declared, base.loaded = base.before
         base.load(self, REWRITING)
-        user.before = (set(base.declared), base.loaded)
-        base.user = user
+        base.before = (set(base.declared), base.loaded)
+        base.users += 1
         base.engine.execute(("(push)",))
         return base
 
@@ -121,9 +126,9 @@ class Saturation:
     """One e-graph. Give it terms and pairs of terms, then ``run``; rules may be added between runs."""
 
     def __init__(self, rules: Rules) -> None:
-        self.before: tuple[set[str], int] = (set(), 0)
         self._rules = rules
         self._lent: _Base | None = None
+        self._turn = 0
         self._inputs = 0
         self._sizes: dict[str, int] = {}
         self._seen: dict[str, set[tuple[int, ...]]] = {}
@@ -203,7 +208,7 @@ class Saturation:
 
     @property
     def _base(self) -> _Base:
-        if self._lent is None or self._lent.user is not self:
+        if self._lent is None or self._lent.users != self._turn:
             raise RuntimeError("this saturation is over: its rules are in use by a later one")
         return self._lent
 
@@ -215,7 +220,8 @@ class Saturation:
         """Brings rules and facts up to date; the ruleset of those rules that are to be applied."""
         is_first = self._lent is None
         if is_first:
-            self._lent = self._rules.lent(self, root)
+            self._lent = self._rules.lent(root)
+            self._turn = self._lent.users
         self._base.load(self._rules, _LATE)
         self._engine.execute(self._facts)
         self._facts = []

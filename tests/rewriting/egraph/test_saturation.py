@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -181,3 +183,17 @@ def test_without_egglog_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "egglog.bindings", None)
     with pytest.raises(MissingServiceError, match=r"superopt\[discovery\]"):
         Saturation(Rules()).run(Limits())
+
+
+def test_an_e_graph_goes_with_its_rules_at_once() -> None:
+    """Not when the collector runs: that may be in another thread, where it must not be dropped."""
+    pytest.importorskip("egglog.bindings")
+    rules = _rules(RELU)
+    _asked(rules, {1: "relu(relu(relu(x))) => relu(x)"}, MATRICES, {}).run(Limits())
+    gc.disable()
+    try:
+        known = weakref.ref(rules)
+        del rules
+        assert known() is None
+    finally:
+        gc.enable()
