@@ -116,7 +116,7 @@ def test_the_shipped_library_passes_the_gate(superopt: CommandLine) -> None:
     ("equation", "code"),
     [
         ("matmul(matmul(x, y), z) => matmul(x, matmul(y, z))", 0),
-        ("matmul(x, y) => matmul(y, x)", 1),
+        ("sub(x, y) => sub(y, x)", 1),
         ("relu(mul(x, x)) => mul(x, x)", 3),
     ],
 )
