@@ -39,6 +39,7 @@ _EVEN_STEPS = (-2, 0, 0, 2, 4)
 _STEPS = (-1, 0, 1, 2, 3)
 _GROUPED_SIZES = (2, 4)
 _PATIENCE = 8
+_GROUPED_WANTED = 3
 _GROUPED_ATTEMPTS, _GROUPED_SAMPLES = 200, 6
 _NO_ATTRIBUTES: Attributes = {}
 
@@ -100,7 +101,8 @@ class Sampler:
         channels = {
             s for t in types.values() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
         }
-        found, tested, wanted = False, 0, samples // 2 if kernels else 0
+        found, tested = False, 0
+        wanted = min(samples, _GROUPED_WANTED) if kernels and samples > 1 else 0
         for attempt in range(8 + 6 * samples):
             grouped = bool(kernels) and attempt % 2 == 1
             steps = _STEPS if attempt & 2 else _EVEN_STEPS
