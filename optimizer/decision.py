@@ -88,7 +88,10 @@ class Court:
             return Verdict(variant, False, None, None, 0, f"the rewritten model cannot be run: {error}")  # noqa: FBT003
         if not equivalence.passed:
             return Verdict(variant, False, equivalence, None, nodes, f"not equal: {equivalence.why}")  # noqa: FBT003
-        comparison = self._compare(model, share)
+        try:
+            comparison = self._compare(model, share)
+        except RuntimeRefusedError as error:
+            return Verdict(variant, False, equivalence, None, nodes, f"equal, but cannot be timed: {error}")  # noqa: FBT003
         ratio = f"{comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f})"
         if comparison.low > self.minimal_ratio:
             why = f"equal, and measured {ratio} times as fast"

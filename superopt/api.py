@@ -25,11 +25,14 @@ from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError, MissingServiceError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Plan, Weight
+from superopt.ir.terms import applications
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 
 ProgressCallback = Callable[[Progress], None]
+
+OVERFLOWING = frozenset(("exp",))
 
 
 @dataclass(frozen=True)
@@ -248,12 +251,24 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
-    """The substitutions of all rules that are verified under the present axioms, operators and verifier."""
+    """The substitutions of all rules that are verified under the present axioms, operators and verifier.
+
+    A direction that introduces an exponential is none: what equals it in real numbers need not overflow in
+    floating point ones, as softmax does not.
+    """
     return tuple(
         substitution
         for rule, equation in database.rules.verified_equations(current()).items()
         for substitution in substitutions_of(parse_equation(equation), rule)
+        if not _introduces_overflow(substitution)
     )
+
+
+def _introduces_overflow(substitution: Substitution) -> bool:
+    source, target = (
+        {t.operator for t in applications(*s)} for s in (substitution.source, substitution.target)
+    )
+    return not OVERFLOWING.isdisjoint(target - source)
 
 
 def _is_json(value: object) -> bool:
