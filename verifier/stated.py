@@ -75,14 +75,29 @@ def groups_are_stated(
     """Whether a clause about groups is one of the rule, up to names of tensors of the same channels.
 
     ``types`` and ``terms`` are those of the names in the clause, ``own`` the types of the rule's variables.
-    Of a tensor that is its own kernel, and of two equal sides, nothing has to be stated.
+    Of a tensor that is its own kernel, and of two sides about the same tensors, nothing has to be stated; that
+    two tensors have as many channels wherever they were tried says nothing about where they were not.
     """
     wanted = _signature(condition, types)
-    if wanted is None or (len(wanted[1]) == 2 and wanted[1][0] == wanted[1][1]):
-        return True
-    if _convolves_itself(condition, terms):
+    if wanted is None or _compares_alike(condition, terms) or _convolves_itself(condition, terms):
         return True
     return any(_signature(each, own) == wanted for each in goal.conditions)
+
+
+def _compares_alike(condition: Condition, terms: Mapping[str, Term]) -> bool:
+    """Whether both sides of the clause are the same call about the same tensors."""
+    left, right = condition.left, condition.right
+    if not isinstance(left, ConditionCall) or not isinstance(right, ConditionCall):
+        return False
+    if left.function != right.function or len(left.arguments) != len(right.arguments):
+        return False
+    pairs = zip(left.arguments, right.arguments, strict=True)
+    return all(
+        isinstance(a, ConditionName)
+        and isinstance(b, ConditionName)
+        and (a == b or (a.name in terms and terms[a.name] == terms.get(b.name)))
+        for a, b in pairs
+    )
 
 
 def _convolves_itself(condition: Condition, terms: Mapping[str, Term]) -> bool:
