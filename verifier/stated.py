@@ -75,8 +75,8 @@ def groups_are_stated(
     """Whether a clause about groups is one of the rule, up to names of tensors of the same channels.
 
     ``types`` and ``terms`` are those of the names in the clause, ``own`` the types of the rule's variables.
-    Of a tensor that is its own kernel, and of two sides about the same tensors, nothing has to be stated; that
-    two tensors have as many channels wherever they were tried says nothing about where they were not.
+    Of a tensor that is its own kernel, and of two sides about the same tensors, nothing has to be stated.
+    That two tensors have as many channels wherever they were tried says nothing about where they were not.
     """
     wanted = _signature(condition, types)
     if wanted is None or _compares_alike(condition, terms) or _convolves_itself(condition, terms):
