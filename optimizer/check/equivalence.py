@@ -202,9 +202,12 @@ def _is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
             return False
         spread = float(np.ptp(finite))
         previous = before[index] if index < len(before) and before[index].shape == array.shape else None
-        moved = (
-            0.0 if previous is None else float(np.max(np.abs(np.nan_to_num(array - previous)), initial=0.0))
-        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            moved = (
+                0.0
+                if previous is None
+                else float(np.max(np.abs(np.nan_to_num(array - previous)), initial=0.0))
+            )
         if max(spread, moved) <= 1e-6 * max(float(np.max(np.abs(finite))), 1e-30):
             return False
         distinct = len(np.unique(finite[:4096]))

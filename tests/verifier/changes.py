@@ -270,7 +270,7 @@ def _other_input(equation: Equation, generator: random.Random) -> Equation | Non
         other = Variable(generator.choice(variables(*equation.left)))
         return replace(term, inputs=(*term.inputs[:index], other, *term.inputs[index + 1 :]))
 
-    return _at(_has_inputs, change)(equation, generator)
+    return _at(_has_inputs, change)(equation, generator) if variables(*equation.left) else None
 
 
 def _added(term: Application, generator: random.Random) -> Term:

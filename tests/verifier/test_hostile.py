@@ -19,6 +19,7 @@ REFUTED = {
     "axes that differ as written": "softmax[axis=a](bias_add[axis=b](x, y)) => softmax[axis=a](x) where a != b",
     "associativity with halves that have no size": "split0[axis=0](concat[axis=0](concat[axis=0](x, y), z)) => x",
     "as many groups and other outputs": "concat[axis=1](conv(x, y), conv(z, w)) => conv(concat[axis=1](x, z), concat[axis=0](y, w)) where groups(x, y) = groups(z, w)",
+    "one kernel and other numbers of groups": "(conv(x, y), conv(z, y)) => (split0[axis=1](conv(concat[axis=1](x, z), concat[axis=0](y, y))), split1[axis=1](conv(concat[axis=1](x, z), concat[axis=0](y, y))))",
     "one position of several": "avgpool[kernel=k, stride=s](x) => global_avgpool(x)",
     "a pool that is all of some images": "avgpool[kernel=2, stride=2](x) => global_avgpool(x)",
     "a broadcast square": "transpose(broadcast(x)) => broadcast(x)",
