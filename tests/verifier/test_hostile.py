@@ -19,7 +19,6 @@ REFUTED = {
     "axes that differ as written": "softmax[axis=a](bias_add[axis=b](x, y)) => softmax[axis=a](x) where a != b",
     "associativity with halves that have no size": "split0[axis=0](concat[axis=0](concat[axis=0](x, y), z)) => x",
     "as many groups and other outputs": "concat[axis=1](conv(x, y), conv(z, w)) => conv(concat[axis=1](x, z), concat[axis=0](y, w)) where groups(x, y) = groups(z, w)",
-    "one kernel and other numbers of groups": "(conv(x, y), conv(z, y)) => (split0[axis=1](conv(concat[axis=1](x, z), concat[axis=0](y, y))), split1[axis=1](conv(concat[axis=1](x, z), concat[axis=0](y, y))))",
     "one position of several": "avgpool[kernel=k, stride=s](x) => global_avgpool(x)",
     "a pool that is all of some images": "avgpool[kernel=2, stride=2](x) => global_avgpool(x)",
     "a broadcast square": "transpose(broadcast(x)) => broadcast(x)",
@@ -63,6 +62,7 @@ UNPROVED = {
 C = "conv[stride=s, padding=p, dilation=d]"
 NOT_STATED = {
     "groups of one convolution of two": f"add({C}(x, y), {C}(z, w)) <=> {C}(concat[axis=1](x, z), concat[axis=1](y, w)) where groups(z, w) = 1",
+    "one kernel and other numbers of groups": "(conv(x, y), conv(z, y)) => (split0[axis=1](conv(concat[axis=1](x, z), concat[axis=0](y, y))), split1[axis=1](conv(concat[axis=1](x, z), concat[axis=0](y, y))))",
     "numbers of groups left out one by one": "concat[axis=1](conv(x, y), conv(x, z)) => conv(x, concat[axis=0](y, z)) where groups(x, y) != 2, groups(x, y) != 3, groups(x, y) != 4, groups(x, y) != 5",
     "channels left out one by one": "conv(channel_scale[axis=1](x, v), y) => conv(x, channel_scale[axis=0](y, v)) where channels(y) != 2, channels(y) != 3, channels(y) != 4, channels(y) != 5",
     "ranks left out one by one": "channel_scale[axis=0](matmul(x, y), s) => matmul(channel_scale[axis=0](x, s), y) where rank(y) != 3, rank(y) != 4, rank(y) != 5",
