@@ -31,8 +31,6 @@ _KEYS = frozenset(
         "name",
         "description",
         "max_ops",
-        "test_vectors",
-        "members",
         "merges",
         "types",
         "inputs",
@@ -105,17 +103,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A vocabulary to enumerate, in stages. ``members`` bounds how many terms of one class are paired.
-
-    ``merges``: whether two outputs are looked for. ``test_vectors`` is accepted and has no effect:
-    fingerprints take three.
-    """
+    """A vocabulary to enumerate, in stages; ``merges``: whether two outputs are looked for."""
 
     name: str
     description: str
     max_ops: int
-    test_vectors: int
-    members: int
     merges: bool
     inputs: tuple[InputTensor, ...]
     constants: tuple[ConstantTensor, ...]
@@ -197,8 +189,6 @@ def parse_preset(text: str, where: str) -> Preset:
         _text(document, "name", where),
         _text(document, "description", where),
         size,
-        _positive(document, "test_vectors", where, 1),
-        _positive(document, "members", where, 12),
         bool(document.get("merges", True)),
         whole.inputs,
         whole.constants,

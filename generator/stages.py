@@ -25,7 +25,6 @@ class StageTask:
     """A stage of a preset, with what the preset says of it."""
 
     stage: Stage
-    members: int
     merges: bool
 
 
@@ -66,7 +65,7 @@ class Part:
 
 def stage_tasks(preset: Preset, max_ops: int) -> tuple[StageTask, ...]:
     """The stages of a preset up to that many operators."""
-    return tuple(StageTask(stage, preset.members, preset.merges) for stage in preset.stages_to(max_ops))
+    return tuple(StageTask(stage, preset.merges) for stage in preset.stages_to(max_ops))
 
 
 def surveyed(task: StageTask) -> Found | Large:

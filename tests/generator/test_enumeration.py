@@ -23,7 +23,6 @@ PRESET = parse_preset(
 name = "tiny"
 description = "sums, products and relu"
 max_ops = 2
-test_vectors = 3
 [types]
 matrix = { role = "tensor", shape = [3, 3] }
 [[inputs]]
