@@ -7,24 +7,17 @@ derived. Of two outputs only the sources are there: a merge has to be reached fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.generic_sizes import generic_typing
+from generator.questions import Question
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.rewriting import Typing, substitutions_of
 from superopt.rewriting.egraph import Limits, Rules, Saturation
 
 _AT_ONCE = 1500
 """Questions in one e-graph, which bounds its memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """An equation, with the shapes at which it was found."""
-
-    equation: Equation
-    shapes: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)

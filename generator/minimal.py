@@ -12,11 +12,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generator.confirmation import Question, Saturations
+from generator.confirmation import Saturations
 from generator.derivation import tree_size
 from generator.generalisation import VALUES, on_terms
 from generator.pruning import Candidate
-from generator.questions import SMALL
+from generator.questions import SMALL, Question
 from superopt.ir.terms import (
     Application,
     AttributeTerm,

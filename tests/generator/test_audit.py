@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from benchmarks.audit import UNFOUNDED, dropped, underivable
-from generator.confirmation import Question, confirmed
+from generator.confirmation import confirmed
+from generator.questions import Question
 from superopt.equations import format_equation, parse_equation
 
 AUDITED: Mapping[str, tuple[str, int, int]] = {
