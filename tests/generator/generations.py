@@ -8,6 +8,9 @@ from generator import Candidate, Generation, generate, load_preset
 from superopt.equations import parse_equation, rule_id
 from superopt.ir.terms import Equation
 
+Where = tuple[str | int, ...]
+"""A preset, the most operators, and the only operators where not all are wanted."""
+
 
 @cache
 def generation(preset: str, max_ops: int, *operators: str) -> Generation:
@@ -27,3 +30,12 @@ def form_of(made: Generation, rule: str) -> Equation | None:
     return next(
         (form for c in made.candidates for form in c.generalizations if rule_id(form) == wanted), None
     )
+
+
+def found(where: Where, rule: str) -> Equation:
+    """This rule as the generation there has it; fails with everything that was found where it is not."""
+    preset, max_ops, *operators = where
+    made = generation(str(preset), int(max_ops), *map(str, operators))
+    form = form_of(made, rule)
+    assert form is not None, "\n".join(candidate.text for candidate in made.candidates)
+    return form

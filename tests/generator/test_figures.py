@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from axioms import load_axioms
-from tests.generator.generations import form_of, generation
+from tests.generator.generations import Where, found
 from verifier import Status, verify
-
-Where = tuple[str | int, ...]
 
 PRODUCTS = ("matrix", 3, "matmul", "add", "mul")
 MERGED = ("matrix", 2, "matmul", "concat", "split0", "split1")
@@ -82,8 +80,4 @@ FIGURES: dict[str, tuple[Where, str]] = {
 
 @pytest.mark.parametrize(("where", "rule"), FIGURES.values(), ids=FIGURES)
 def test_is_found_and_proved(where: Where, rule: str) -> None:
-    preset, max_ops, *operators = where
-    made = generation(str(preset), int(max_ops), *map(str, operators))
-    form = form_of(made, rule)
-    assert form is not None, "\n".join(candidate.text for candidate in made.candidates)
-    assert verify(form, load_axioms()).status is Status.VERIFIED
+    assert verify(found(where, rule), load_axioms()).status is Status.VERIFIED

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from axioms import load_axioms
-from tests.generator.generations import form_of, generation
+from tests.generator.generations import Where, found
 from verifier import Status, verify
-
-Where = tuple[str | int, ...]
 
 PRODUCTS = ("matrix", 3, "matmul", "add", "mul")
 STEPS = ("elementwise", 3, "affine", "channel_scale", "bias_add", "mul", "add")
@@ -153,8 +151,4 @@ RULES: dict[str, tuple[Where, str]] = {
 
 @pytest.mark.parametrize(("where", "rule"), RULES.values(), ids=RULES)
 def test_is_found_and_proved(where: Where, rule: str) -> None:
-    preset, max_ops, *operators = where
-    made = generation(str(preset), int(max_ops), *map(str, operators))
-    form = form_of(made, rule)
-    assert form is not None, "\n".join(candidate.text for candidate in made.candidates)
-    assert verify(form, load_axioms()).status is Status.VERIFIED
+    assert verify(found(where, rule), load_axioms()).status is Status.VERIFIED

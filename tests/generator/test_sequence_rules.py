@@ -6,10 +6,8 @@ import pytest
 
 from axioms import load_axioms
 from superopt.equations import parse_equation
-from tests.generator.generations import form_of, generation
+from tests.generator.generations import Where, found
 from verifier import Status, verify
-
-Where = tuple[str | int, ...]
 
 SOFTMAX = ("normalisation", 4, "exp", "reduce_sum", "reduce_max", "broadcast", "sub", "div", "softmax")
 ROOTS = ("normalisation", 4, "sqrt", "power", "div", "mul", "broadcast")
@@ -141,20 +139,14 @@ RULES: dict[str, tuple[Where, str]] = {
 
 @pytest.mark.parametrize(("where", "rule"), RULES.values(), ids=RULES)
 def test_is_found_and_proved(where: Where, rule: str) -> None:
-    preset, max_ops, *operators = where
-    made = generation(str(preset), int(max_ops), *map(str, operators))
-    found = form_of(made, rule)
-    assert found is not None, "\n".join(candidate.text for candidate in made.candidates)
-    verdict = verify(found, load_axioms())
+    verdict = verify(found(where, rule), load_axioms())
     assert verdict.status is Status.VERIFIED, verdict.reason
 
 
 def test_heads_are_joined_where_they_are_the_second_of_four_axes() -> None:
-    preset, max_ops, *operators = HEADS
-    made = generation(str(preset), int(max_ops), *map(str, operators))
     joined = (
         "concat[axis=1](matmul(x, y), matmul(z, w)) <=> matmul(concat[axis=1](x, z), concat[axis=1](y, w))"
     )
-    assert form_of(made, joined) is not None
+    assert found(HEADS, joined) is not None
     rule = parse_equation(f"{joined} where rank(y) = 4")
     assert verify(rule, load_axioms()).status is Status.VERIFIED
