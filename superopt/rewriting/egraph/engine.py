@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,20 @@ _CHUNK = 8
 """Commands parsed at once: the parser takes time quadratic in the length of its text."""
 
 
+class _Graphs(threading.local):
+    """The e-graphs of a thread, by number: none may be dropped in another one, which is where the collector
+    may find that nobody uses it any more."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.open: dict[int, EGraph] = {}
+        self.unused: list[int] = []
+
+
+_GRAPHS = _Graphs()
+_NUMBERS = itertools.count()
+
+
 class Engine:
     """Sorts, functions, rules and facts given as egglog text (Zhang et al., PLDI 2023).
 
@@ -21,7 +38,16 @@ class Engine:
     """
 
     def __init__(self) -> None:
-        self._graph = _new_graph()
+        self._number = next(_NUMBERS)
+        unused = _GRAPHS.unused
+        while unused:
+            del _GRAPHS.open[unused.pop()]
+        _GRAPHS.open[self._number] = _new_graph()
+        weakref.finalize(self, _forget, self._number, _GRAPHS.thread, unused).atexit = False
+
+    @property
+    def _graph(self) -> EGraph:
+        return _GRAPHS.open[self._number]
 
     def execute(self, commands: Sequence[str]) -> None:
         """Runs commands in order."""
@@ -64,6 +90,13 @@ class Engine:
                 assert isinstance(literal.value, Int)
                 values.append(literal.value.value)
             yield tuple(values)
+
+
+def _forget(number: int, thread: int, unused: list[int]) -> None:
+    if threading.get_ident() == thread:
+        del _GRAPHS.open[number]
+    else:
+        unused.append(number)
 
 
 def _new_graph() -> EGraph:

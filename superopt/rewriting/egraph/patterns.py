@@ -20,7 +20,6 @@ class Pattern:
     question: Question
     number: int
     ruleset: str
-    shrinks: bool
     _names: Mapping[object, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,9 +46,9 @@ class Pattern:
         """What it does, but for what is decided about types: the same text for the same substitution."""
         return f"{self._body(vocabulary)} {self._head(vocabulary)} {self.question.substitution.conditions}"
 
-    def commands(self, vocabulary: Vocabulary, root: str = "") -> Iterator[str]:
-        """Declarations and rules; ``root`` is what else is asked of the first output."""
-        body, head = f"{self._body(vocabulary)} {root}", self._head(vocabulary)
+    def commands(self, vocabulary: Vocabulary) -> Iterator[str]:
+        """Declarations and rules."""
+        body, head = self._body(vocabulary), self._head(vocabulary)
         if not self.question.needed:
             yield f"(rule ({body}) ({head}) :ruleset {self.ruleset})"
             return
@@ -86,10 +85,7 @@ class Pattern:
         texts = [self._text(term, vocabulary) for term in target]
         if self.ruleset == ORDERS:
             return f"(union r0 {texts[0]}) (swapped r0)"
-        head = [f"(found r{i} {text})" for i, text in enumerate(texts)]
-        if self.shrinks:
-            head += [f"(shrinks r{i})" for i in range(len(target))]
-        return " ".join(head)
+        return " ".join(f"(found r{i} {text})" for i, text in enumerate(texts))
 
     def decide(self, key: tuple[int, ...], vocabulary: Vocabulary) -> tuple[int, ...] | None:
         """The implicit attributes of the target for one key; None where the rule does not apply."""

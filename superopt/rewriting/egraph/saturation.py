@@ -43,28 +43,14 @@ class Outcome:
     nodes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FirstStep:
-    """Pairs that are equal but for the order of commuting inputs or by one step from left to right, and pairs
-    of which a side can be made smaller."""
-
-    reached: frozenset[int]
-    shrinkable: frozenset[int]
-
-
 class _Base:
-    """An e-graph with rules and no terms, which is gone back to for every saturation.
+    """An e-graph with rules and no terms, which is gone back to for every saturation."""
 
-    Users are counted, not known: egglog's graph has to go where it was made, so that no cycle may hold it
-    until the collector runs in some other thread.
-    """
-
-    def __init__(self, root: str) -> None:
+    def __init__(self) -> None:
         self.engine = Engine()
         self.engine.execute(PRELUDE)
         self.declared: set[str] = set()
         self.loaded = 0
-        self.root = root
         self.users = 0
         self.before: tuple[set[str], int] = (set(), 0)
 
@@ -77,7 +63,7 @@ class _Base:
                 commands += constructor.declarations()
         for pattern in rules.patterns[self.loaded :]:
             chosen = ruleset if pattern.ruleset == REWRITING else pattern.ruleset
-            commands += replace(pattern, ruleset=chosen).commands(rules.vocabulary, self.root)
+            commands += replace(pattern, ruleset=chosen).commands(rules.vocabulary)
         self.loaded = len(rules.patterns)
         self.engine.execute(commands)
 
@@ -85,7 +71,7 @@ class _Base:
 class Rules:
     """Substitutions compiled once, for any number of saturations, one at a time; also what was decided.
 
-    An e-graph of each kind is kept with the rules alone: each saturation starts from a copy of it.
+    An e-graph is kept with the rules alone: each saturation starts from a copy of it.
     """
 
     def __init__(self) -> None:
@@ -94,13 +80,13 @@ class Rules:
         self._texts: set[str] = set()
         self.decided: dict[int, dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self.typed: dict[str, dict[tuple[int, ...], int | None]] = {}
-        self._bases: dict[str, _Base] = {}
+        self._base: _Base | None = None
 
-    def lent(self, root: str) -> _Base:
+    def lent(self) -> _Base:
         """The e-graph with all rules, as it is without terms; the saturation that had it is over."""
-        base = self._bases.get(root)
+        base = self._base
         if base is None:
-            base = self._bases[root] = _Base(root)
+            base = self._base = _Base()
         elif base.users:
             base.engine.execute(("(pop)",))
             base.declared, base.loaded = base.before
@@ -110,11 +96,11 @@ class Rules:
         base.engine.execute(("(push)",))
         return base
 
-    def add(self, substitution: Substitution, *, shrinks: bool = False) -> None:
-        """One more substitution; ``shrinks``: it only ever makes terms smaller."""
+    def add(self, substitution: Substitution) -> None:
+        """One more substitution."""
         number = len(self.patterns)
         ruleset = ORDERS if _commutes(substitution) else REWRITING
-        pattern = Pattern(Question(substitution), number, ruleset, shrinks)
+        pattern = Pattern(Question(substitution), number, ruleset)
         text = pattern.rule(self.vocabulary)
         if text not in self._texts:
             self._texts.add(text)
@@ -162,28 +148,6 @@ class Saturation:
                 break
         return Outcome(self._equal, complete=True, nodes=nodes)
 
-    def first_step(self) -> FirstStep:
-        """What one step of the rules does to each pair; not to be mixed with ``run``.
-
-        A later call adds what one step of the rules added since then does.
-        """
-        ruleset = self._load("(given r0)")
-        self._type()
-        self._reorder()
-        self._engine.saturate("giving")
-        self._decide()
-        self._engine.run(ruleset)
-        self._type()
-        self._reorder()
-        for ruleset in ("stepping", "comparing", "answering"):
-            self._engine.saturate(ruleset)
-        sizes = self._engine.sizes()
-        equal, stepped, shrunk = (
-            frozenset(n for (n,) in self._engine.rows(name, sizes[name]))
-            for name in ("equal", "stepped", "shrunk")
-        )
-        return FirstStep(equal | stepped, shrunk)
-
     def add(self, commands: Iterable[str]) -> None:
         """Facts to be loaded before the next run."""
         self._facts += commands
@@ -216,11 +180,11 @@ class Saturation:
     def _engine(self) -> Engine:
         return self._base.engine
 
-    def _load(self, root: str = "") -> str:
+    def _load(self) -> str:
         """Brings rules and facts up to date; the ruleset of those rules that are to be applied."""
         is_first = self._lent is None
         if is_first:
-            self._lent = self._rules.lent(root)
+            self._lent = self._rules.lent()
             self._turn = self._lent.users
         self._base.load(self._rules, _LATE)
         self._engine.execute(self._facts)
@@ -230,13 +194,6 @@ class Saturation:
     def _settle(self) -> None:
         self._type()
         self._engine.saturate("uniting")
-
-    def _reorder(self) -> None:
-        """Closes under the order of commuting inputs."""
-        size = -1
-        while size != (size := self._engine.sizes()["swapped"]):
-            self._engine.run(ORDERS)
-            self._type()
 
     def _type(self) -> None:
         """Gives every well-typed term its type."""

@@ -20,6 +20,8 @@ from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, at
 from superopt.ops.base import operator_from_attributes as operator_of
 from superopt.rewriting.typing import Typing
 
+_RULESETS = ("typing", "wanting", "orders", "rewriting", "rewriting_late", "uniting", "answering")
+
 PRELUDE = (
     "(sort Value)",
     "(constructor input (i64) Value)",
@@ -27,22 +29,11 @@ PRELUDE = (
     "(function world (Value) i64 :no-merge)",
     "(relation found (Value Value))",
     "(relation swapped (Value))",
-    "(relation shrinks (Value))",
-    "(relation given (Value))",
-    "(relation step (Value Value))",
     "(relation asked (i64 Value Value))",
     "(relation equal (i64))",
-    "(relation stepped (i64))",
-    "(relation shrunk (i64))",
-    *(f"(ruleset {name})" for name in ("typing", "wanting", "orders", "rewriting", "rewriting_late")),
-    *(f"(ruleset {name})" for name in ("uniting", "answering", "giving", "stepping", "comparing")),
+    *(f"(ruleset {name})" for name in _RULESETS),
     "(rule ((found a b) (= t (type a)) (= t (type b))) ((union a b)) :ruleset uniting)",
-    "(rule ((found a b) (= t (type a)) (= t (type b))) ((step a b)) :ruleset stepping)",
-    "(rule ((asked n a b)) ((given a) (given b)) :ruleset giving)",
     "(rule ((asked n a a)) ((equal n)) :ruleset answering)",
-    "(rule ((asked n a b) (step a b)) ((stepped n)) :ruleset comparing)",
-    "(rule ((asked n a b) (shrinks a)) ((shrunk n)) :ruleset comparing)",
-    "(rule ((asked n a b) (shrinks b)) ((shrunk n)) :ruleset comparing)",
 )
 """What every e-graph declares. ``found`` pairs a source with its target, which has yet to be typed."""
 
@@ -65,7 +56,7 @@ class Constructor:
         return attribute_names(self.operator)
 
     def declarations(self) -> Iterator[str]:
-        """The constructor, what types it, and how one step or a shrinking below it is seen above it."""
+        """The constructor, and what types it."""
         name, children = self.name, [f"c{i}" for i in range(self.arity)]
         attributes = [f"a{i}" for i in range(len(self.columns))]
         types = [f"t{i}" for i in range(self.arity)]
@@ -83,12 +74,6 @@ class Constructor:
         yield f"(rule ({' '.join(body)}) ({untyped} {want}) :ruleset typing)"
         given = _call(f"typed_{name}", *key)
         yield f"(rule ({untyped} (= t {given})) ((set (type e) t) (set (world e) w)) :ruleset typing)"
-        for place, child in enumerate(children):
-            other = _call(name, *attributes, *(f"d{i}" if i == place else c for i, c in enumerate(children)))
-            changed = f"(step {child} d{place})"
-            yield f"(rule ({changed} (= e {whole}) (= f {other})) ((step e f)) :ruleset stepping)"
-            yield f"(rule ((shrinks {child}) (= e {whole})) ((shrinks e)) :ruleset stepping)"
-            yield f"(rule ((given e) (= e {whole})) ((given {child})) :ruleset giving)"
 
 
 class Numbers:
