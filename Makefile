@@ -51,7 +51,7 @@ serve: setup ## Serve HTTP on HOST:PORT
 	$(BIN)/superopt serve --host $(HOST) --port $(PORT)
 
 bench: setup ## Measure against peers
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks networks
 
 library: setup ## Discover and prove the shipped library anew
 	@rm -rf build/library && mkdir -p build/library
