@@ -1,6 +1,6 @@
 """Substitutions on graphs: typing of terms, matching, applying; pure functions of immutable graphs."""
 
-from superopt.rewriting.application import Rewrite, apply_match
+from superopt.rewriting.application import Obstacle, Rewrite, apply_match, obstacle
 from superopt.rewriting.binding import Binding, Bundle
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.evaluation import evaluate_graph, evaluate_terms
@@ -12,6 +12,7 @@ __all__ = [
     "Binding",
     "Bundle",
     "Match",
+    "Obstacle",
     "Rewrite",
     "Substitution",
     "Typing",
@@ -23,6 +24,7 @@ __all__ = [
     "find_matches",
     "holds",
     "infer_terms",
+    "obstacle",
     "substitutions_of",
     "type_equation",
     "why_unusable",

@@ -13,7 +13,7 @@ from typing import cast
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
-from superopt.ir.terms import Application, Term, Variable
+from superopt.ir.terms import Application, Condition, Term, Variable
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Concat, Half, Split
 from superopt.rewriting.binding import Bundle
@@ -58,6 +58,36 @@ def apply_match(graph: Graph, match: Match) -> Rewrite | None:
     removed = _remove_unused(graph, editor, [old.node for old in replaced], readers)
     added = tuple(node for node in builder.added if node in editor)
     return Rewrite(editor.build(), added, tuple(removed), replaced)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a substitution does not apply at a match: a clause that fails, or what ``reason`` says."""
+
+    reason: str
+    condition: Condition | None = None
+
+
+def obstacle(graph: Graph, match: Match) -> Obstacle | None:
+    """What keeps ``apply_match`` from rewriting at this match; None where it rewrites."""
+    substitution = match.substitution
+    types = _variable_types(graph, match)
+    if types is None:
+        return Obstacle("rules are about floating point tensors, and an operand is none")
+    if not as_declared(substitution.equation.types, types):
+        return Obstacle("an operand has not the type that the rule declares")
+    for condition in substitution.conditions:
+        if not holds(condition, types, match.attributes):
+            return Obstacle("a condition of the rule does not hold", condition)
+    if not _implicit_sizes_fit(graph, match, types):
+        return Obstacle("a constant of the rule would need another size")
+    try:
+        _typed_target(graph, match, types)
+    except IllTypedError as error:
+        return Obstacle(f"the target is ill-typed: {error}")
+    if len(substitution.source) > 1 and _would_be_cyclic(graph, match):
+        return Obstacle("the graph would become cyclic")
+    return None if apply_match(graph, match) is not None else Obstacle("the target is what is there already")
 
 
 def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
@@ -108,31 +138,38 @@ def _symbols(match: Match, types: Iterable[TensorType]) -> frozenset[str]:
 
 def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> Typing | None:
     """The target typed such that its outputs have the types of what they replace; None where it cannot be."""
+    try:
+        return _typed_target(graph, match, types)
+    except IllTypedError:
+        return None
+
+
+def _typed_target(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> Typing:
+    """Like ``_target_typing``, but raises IllTypedError."""
     target = match.substitution.target
     required: list[tuple[Term, TensorType]] = []
     for term, output in zip(target, match.outputs, strict=True):
         type_ = _type_of_output(graph, match, output)
         if not isinstance(type_, TensorType):
-            return None
+            raise IllTypedError("the type of what would be replaced is not known")
         required.append((term, type_))
     for term in match.substitution.shared_open_terms:
         type_ = graph.type_of(match.terms[term])
         if not isinstance(type_, TensorType):
-            return None
+            raise IllTypedError("the type of a shared term is not known")
         required.append((term, type_))
     fixed = _symbols(match, (*types.values(), *(type_ for _, type_ in required)))
-    try:
-        typing = infer_terms(
-            target,
-            {name: types[name] for name in match.substitution.target_variables},
-            match.attributes,
-            equal=required,
-            fixed=fixed,
-            cuts=match.cuts,
-        )
-    except IllTypedError:
-        return None
-    return None if typing.unresolved - fixed else typing
+    typing = infer_terms(
+        target,
+        {name: types[name] for name in match.substitution.target_variables},
+        match.attributes,
+        equal=required,
+        fixed=fixed,
+        cuts=match.cuts,
+    )
+    if typing.unresolved - fixed:
+        raise IllTypedError("a size of the target stays open")
+    return typing
 
 
 def _type_of_output(graph: Graph, match: Match, output: Value) -> ValueType:
