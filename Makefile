@@ -51,7 +51,8 @@ serve: setup ## Serve HTTP on HOST:PORT
 	$(BIN)/superopt serve --host $(HOST) --port $(PORT)
 
 bench: setup ## Measure against peers
-	$(BIN)/python -m benchmarks networks
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(RUNTIME),bench]'
+	$(BIN)/python -m benchmarks peers
 
 library: setup ## Discover and prove the shipped library anew
 	@rm -rf build/library && mkdir -p build/library

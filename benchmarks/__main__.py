@@ -1,4 +1,4 @@
-"""Runs a benchmark by name: ``python -m benchmarks NAME [OPTION ...]``; without a name, says which there are."""
+"""Runs a benchmark by name: ``python -m benchmarks NAME [OPTION ...]``; without a name, lists them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from optimizer.check.compare import Agreement, compare_outputs
 from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
 from optimizer.check.inputs import InputPlan, check_dims, check_inputs, load_inputs, plan_inputs
-from optimizer.check.latency import Comparison, compare_latency
+from optimizer.check.latency import Comparison, compare_latency, comparison_of
 
 __all__ = [
     "Agreement",
@@ -17,6 +17,7 @@ __all__ = [
     "check_inputs",
     "compare_latency",
     "compare_outputs",
+    "comparison_of",
     "load_inputs",
     "plan_inputs",
 ]

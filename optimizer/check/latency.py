@@ -73,7 +73,7 @@ def compare_latency(
         pairs.extend(_timed_pairs(runs, repeats, random, time.monotonic() + share))
         if placement == 0 and time.monotonic() + opening > end and len(pairs) >= _MIN_PAIRS:
             break
-    return _comparison(np.asarray(pairs), random)
+    return comparison_of(np.asarray(pairs), random)
 
 
 def _warm_up(runs: list[BoundRun]) -> int:
@@ -92,13 +92,14 @@ def _timed_pairs(
             times[which] = min(runs[which].microseconds() for _ in range(repeats))
         pairs.append((times[0], times[1]))
         if len(pairs) >= 2 * _USUAL_PAIRS and len(pairs) % _USUAL_PAIRS == 0:
-            so_far = _comparison(np.asarray(pairs), np.random.default_rng(0))
+            so_far = comparison_of(np.asarray(pairs), np.random.default_rng(0))
             if so_far.high - so_far.low < 0.004:
                 break
     return pairs
 
 
-def _comparison(pairs: Array, random: np.random.Generator) -> Comparison:
+def comparison_of(pairs: Array, random: np.random.Generator) -> Comparison:
+    """What pairs of times, shape [pairs, 2] in microseconds, say; the interval is bootstrapped."""
     before, after = (float(value) for value in np.quantile(pairs, _QUANTILE, axis=0))
     chosen = random.integers(0, len(pairs), (_RESAMPLES, len(pairs)))
     resampled = np.quantile(pairs[chosen], _QUANTILE, axis=1)
