@@ -1,0 +1,126 @@
+"""Micrographs: original, hand-made version and what ``superopt optimize`` makes of it, in one table.
+
+    python -m benchmarks micrographs [NAME ...] [--budget 10] [--seconds 3] [--threads 1]
+
+Ratios are to the original's time at ONNX Runtime's full optimisation, above 1 is faster; the three models run
+in turn, in random order. ``reached`` is the share of the hand-made ratio that ours has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.micrograph_models import WITH_HEADROOM, WITHOUT_HEADROOM, Micrograph
+from optimizer import Options
+from optimizer.check import compare_outputs, plan_inputs
+from optimizer.cost.runtime import Array, BoundRun, LoadedModel
+from superopt import api
+from superopt.onnx_io import lift, load_model
+
+ENOUGH = 0.95
+QUANTILE = 0.3
+SHORTEST_SAMPLE = 500.0
+LEAST_ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class Row:
+    """Microseconds of the three models. ``rules`` were applied for ours."""
+
+    name: str
+    headroom: str
+    original: float
+    by_hand: float
+    ours: float
+    rules: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether ours has nearly what a person gets, and has not become slower."""
+        wanted = max(self.original / self.by_hand, 1.0)
+        return self.original / self.ours >= ENOUGH * wanted
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as text."""
+        by_hand, ours = self.original / self.by_hand, self.original / self.ours
+        return (
+            self.name, self.headroom, f"{self.original:.1f}", f"{by_hand:.3f}", f"{ours:.3f}",
+            f"{ours / max(by_hand, 1.0):.3f}", str(self.rules), "yes" if self.passed else "NO",
+        )  # fmt: skip
+
+
+HEADER = ("micrograph", "head-room", "original us", "by hand", "ours", "reached", "rules", "passed")
+
+
+def main() -> None:
+    """Measures the micrographs that were named, or all."""
+    parser = argparse.ArgumentParser(prog="benchmarks micrographs", description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--budget", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    names: list[str] = options.names
+    sys.stdout.write(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n")
+    for headroom, table in (("yes", WITH_HEADROOM), ("no", WITHOUT_HEADROOM)):
+        for name, micrograph in table.items():
+            if not names or name in names:
+                row = measure(name, headroom, micrograph, options.budget, options.seconds, options.threads)
+                sys.stdout.write(f"| {' | '.join(row.cells())} |\n")
+                sys.stdout.flush()
+
+
+def measure(
+    name: str, headroom: str, micrograph: Micrograph, budget: float, seconds: float, threads: int
+) -> Row:
+    """Optimises the original within ``budget`` seconds, then runs all three for ``seconds``."""
+    original = micrograph.original()
+    result = api.optimize_with(original, Options(budget=budget, threads=threads))
+    ours = result.model.to_bytes()
+    files = (original.SerializeToString(), micrograph.by_hand().SerializeToString(), ours)
+    loaded = [LoadedModel(model, threads) for model in files]
+    feeds = plan_inputs(lift(load_model(original)), loaded[0].inputs, {}).draw(
+        np.random.default_rng(0), {}, "normal"
+    )
+    _require_equal(name, loaded[0], loaded[1], feeds)
+    times = _interleaved([model.bind(feeds) for model in loaded], seconds)
+    original_us, by_hand_us, ours_us = times
+    rules = len({step.rule for step in result.report.trace})
+    return Row(name, headroom, original_us, by_hand_us, ours_us, rules)
+
+
+def _require_equal(
+    name: str, original: LoadedModel, by_hand: LoadedModel, feeds: Mapping[str, Array]
+) -> None:
+    names = [port.name for port in original.outputs]
+    agreement = compare_outputs(names, original.run(feeds), by_hand.run(feeds), None)
+    if not agreement.agrees:
+        sys.exit(f"{name}: the hand-made version is not equal: {agreement.why}")
+
+
+def _interleaved(runs: Sequence[BoundRun], seconds: float) -> list[float]:
+    """A low quantile of the microseconds of each, run in turn and in random order."""
+    random = np.random.default_rng(0)
+    repeats = max(1, int(SHORTEST_SAMPLE / max(_fastest(run, 5) for run in runs)))
+    rounds: list[list[float]] = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end or len(rounds) < LEAST_ROUNDS:
+        times = [0.0] * len(runs)
+        for which in map(int, random.permutation(len(runs))):
+            times[which] = _fastest(runs[which], repeats)
+        rounds.append(times)
+    return [float(time_) for time_ in np.quantile(rounds, QUANTILE, axis=0)]
+
+
+def _fastest(run: BoundRun, repeats: int) -> float:
+    return min(run.microseconds() for _ in range(repeats))
+
+
+if __name__ == "__main__":
+    main()
