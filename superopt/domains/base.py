@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = "npt.NDArray[Any]"
+from superopt.domains.arrays import Array, namespace, reshaped
+
 Rearrangement: TypeAlias = "Callable[[Array], Array]"
 A = TypeVar("A")
 
@@ -97,24 +98,26 @@ class Domain(ABC, Generic[A]):
 
     def reshape(self, array: A, shape: tuple[int, ...]) -> A:
         """The same elements in row-major order at another shape."""
-        return self.rearrange(lambda a: a.reshape((a.shape[0], *shape)), array)
+        return self.rearrange(lambda a: reshaped(a, (a.shape[0], *shape)), array)
 
     def transpose(self, array: A, permutation: tuple[int, ...]) -> A:
         """Axis i of the result is axis ``permutation[i]`` of the array."""
         axes = (0, *(axis + 1 for axis in permutation))
-        return self.rearrange(lambda a: a.transpose(axes), array)
+        return self.rearrange(lambda a: namespace(a).permute_dims(a, axes), array)
 
     def broadcast(self, array: A, shape: tuple[int, ...]) -> A:
         """numpy broadcasting to the shape: trailing axes are aligned."""
         padding = (1,) * (len(shape) - len(self.shape(array)))
-        return self.rearrange(
-            lambda a: np.broadcast_to(a.reshape((a.shape[0], *padding, *a.shape[1:])), (a.shape[0], *shape)),
-            array,
-        )
+
+        def broadcast(a: Array) -> Array:
+            aligned = reshaped(a, (a.shape[0], *padding, *a.shape[1:]))
+            return namespace(a).broadcast_to(aligned, (a.shape[0], *shape))
+
+        return self.rearrange(broadcast, array)
 
     def slice(self, array: A, axis: int, start: int, stop: int) -> A:
         """Elements ``start`` to ``stop`` along a non-negative axis."""
-        index = (slice(None),) * (axis + 1) + (slice(start, stop),)
+        index = (slice(None),) * (axis + 1) + (slice(start, stop), ...)
         return self.rearrange(lambda a: a[index], array)
 
     def max_along(self, array: A, axis: int) -> A:
@@ -126,4 +129,5 @@ class Domain(ABC, Generic[A]):
         return best
 
     def _element(self, array: A, axis: int, index: int) -> A:
-        return self.rearrange(lambda a: np.take(a, index, axis=axis + 1), array)
+        place = (slice(None),) * (axis + 1) + (index, ...)
+        return self.rearrange(lambda a: a[place], array)

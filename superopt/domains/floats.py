@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from superopt.domains.base import Array, Domain, Rearrangement
+from superopt.domains.arrays import Array, aligned
+from superopt.domains.base import Domain, Rearrangement
 from superopt.errors import UnsupportedError
 
 
@@ -41,7 +42,7 @@ class FloatDomain(Domain[Array]):
     def add(self, left: Array, right: Array) -> Array:
         """Sum."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.add(*_aligned(left, right))
+            return np.add(*aligned(left, right))
 
     def negate(self, array: Array) -> Array:
         """Negation."""
@@ -50,12 +51,12 @@ class FloatDomain(Domain[Array]):
     def multiply(self, left: Array, right: Array) -> Array:
         """Product."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return np.multiply(*_aligned(left, right))
+            return np.multiply(*aligned(left, right))
 
     def matmul(self, left: Array, right: Array) -> Array:
         """Matrix product."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return np.matmul(*_aligned(left, right))
+            return np.matmul(*aligned(left, right))
 
     def sum(self, array: Array, axis: int) -> Array:
         """Sum along an axis."""
@@ -70,7 +71,7 @@ class FloatDomain(Domain[Array]):
     def maximum(self, left: Array, right: Array) -> Array:
         """Larger one."""
         with np.errstate(invalid="ignore"):
-            return np.maximum(*_aligned(left, right))
+            return np.maximum(*aligned(left, right))
 
     def exp(self, array: Array) -> Array:
         """Exponential."""
@@ -106,14 +107,3 @@ def _power(array: Array, parameters: tuple[Fraction, ...]) -> Array:
 
 
 _FUNCTIONS: Mapping[str, Callable[[Array, tuple[Fraction, ...]], Array]] = {"erf": _erf, "power": _power}
-
-
-def _aligned(left: Array, right: Array) -> tuple[Array, Array]:
-    """Equal ranks, the missing axes put between the stack axis and the others."""
-    rank = max(left.ndim, right.ndim)
-    return _with_rank(left, rank), _with_rank(right, rank)
-
-
-def _with_rank(array: Array, rank: int) -> Array:
-    missing = rank - array.ndim
-    return array.reshape((array.shape[0], *(1,) * missing, *array.shape[1:])) if missing else array

@@ -13,6 +13,7 @@ rounding it finds the residue without correction.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,8 +23,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from superopt.domains.base import Array, Domain, Rearrangement
-from superopt.domains.floats import FloatDomain, quotients
+from superopt.domains.arrays import HOST, Array, Device, Namespace, aligned, namespace, round_in_place
+from superopt.domains.base import Domain, Rearrangement
+from superopt.domains.floats import quotients
 from superopt.errors import UnsupportedError
 
 PRIME = 2097143
@@ -34,8 +36,6 @@ LONGEST_SUM = 1 << 10
 
 Residues: TypeAlias = "npt.NDArray[np.float32]"
 Wide: TypeAlias = "npt.NDArray[np.float64]"
-
-_FLOATS = FloatDomain(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,20 @@ class SmallArray:
     @property
     def bytes(self) -> int:
         """The memory of all parts."""
-        return sum(part.nbytes for part in (self.residue, self.shadow, self.exponent) if part is not None)
+        shadow = 0 if self.shadow is None else 8 * self.shadow.size
+        exponent = 0 if self.exponent is None else 4 * self.exponent.size
+        return 4 * self.residue.size + shadow + exponent
 
 
 class SmallFieldDomain(Domain[SmallArray]):
-    """Arithmetic modulo PRIME; a result carries what all its arguments carry.
+    """Arithmetic modulo PRIME on arrays of one device; a result carries what all its arguments carry.
 
-    Raises UnsupportedError where order is asked of arrays without shadows, or ``exp`` of arrays without
-    exponents.
+    Residues and exponents are the same on every device; shadows differ by rounding. Raises UnsupportedError
+    where order is asked of arrays without shadows, or ``exp`` of arrays without exponents.
     """
+
+    def __init__(self, device: Device = HOST) -> None:
+        self._device = device
 
     def shape(self, array: SmallArray) -> tuple[int, ...]:
         """The shape without the stack axis."""
@@ -83,9 +88,9 @@ class SmallFieldDomain(Domain[SmallArray]):
         shadows = [array.shadow for array in arrays if array.shadow is not None]
         exponents = [array.exponent for array in arrays if array.exponent is not None]
         return SmallArray(
-            _FLOATS.concatenate([array.residue for array in arrays], axis),
-            _FLOATS.concatenate(shadows, axis) if len(shadows) == len(arrays) else None,
-            _FLOATS.concatenate(exponents, axis) if len(exponents) == len(arrays) else None,
+            _concatenated([array.residue for array in arrays], axis),
+            _concatenated(shadows, axis) if len(shadows) == len(arrays) else None,
+            _concatenated(exponents, axis) if len(exponents) == len(arrays) else None,
         )
 
     def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> SmallArray:
@@ -94,47 +99,45 @@ class SmallFieldDomain(Domain[SmallArray]):
             _quotients(numerators, denominators, PRIME)[np.newaxis],
             quotients(numerators, denominators)[np.newaxis],
             _quotients(numerators, denominators, ORDER)[np.newaxis],
-        )
+        ).each(self._device.put)
 
     def rational(self, value: Fraction | int | float) -> SmallArray:
         """The number in both fields and as a float, made once."""
-        return _rational(Fraction(value))
+        return _rational(Fraction(value), self._device)
 
     def add(self, left: SmallArray, right: SmallArray) -> SmallArray:
         """Sum in both fields."""
         return SmallArray(
-            _short(_FLOATS.add(left.residue, right.residue), PRIME),
-            _both(_FLOATS.add, left.shadow, right.shadow),
-            _both(lambda a, b: _short(_FLOATS.add(a, b), ORDER), left.exponent, right.exponent),
+            _short(_sum(left.residue, right.residue), PRIME),
+            _both(_sum, left.shadow, right.shadow),
+            _both(lambda a, b: _short(_sum(a, b), ORDER), left.exponent, right.exponent),
         )
 
     def negate(self, array: SmallArray) -> SmallArray:
         """Negation in both fields."""
-        return array.each(np.negative)
+        return array.each(lambda part: -part)
 
     def multiply(self, left: SmallArray, right: SmallArray) -> SmallArray:
         """Product in both fields."""
-        return self._product(_FLOATS.multiply, left, right, 1)
+        return self._product(_times, left, right, 1)
 
     def matmul(self, left: SmallArray, right: SmallArray) -> SmallArray:
         """Matrix product in both fields, exact."""
-        return self._product(_FLOATS.matmul, left, right, left.residue.shape[-1])
+        return self._product(_matmul, left, right, left.residue.shape[-1])
 
     def sum(self, array: SmallArray, axis: int) -> SmallArray:
         """Sum along an axis in both fields."""
         return SmallArray(
-            reduced(array.residue.sum(axis=axis + 1, dtype=np.float64)),
-            None if array.shadow is None else _FLOATS.sum(array.shadow, axis),
-            None
-            if array.exponent is None
-            else reduced(array.exponent.sum(axis=axis + 1, dtype=np.float64), ORDER),
+            reduced(_along(array.residue, axis)),
+            None if array.shadow is None else _along(array.shadow, axis),
+            None if array.exponent is None else reduced(_along(array.exponent, axis), ORDER),
         )
 
     def reciprocal(self, array: SmallArray) -> SmallArray:
         """Modular inverses; 0 for 0."""
         return SmallArray(
             _power(array.residue, PRIME - 2, PRIME),
-            None if array.shadow is None else _FLOATS.reciprocal(array.shadow),
+            _shadow(array, lambda xp, shadow: xp.reciprocal(shadow)),
             None if array.exponent is None else _power(array.exponent, ORDER - 2, ORDER),
         )
 
@@ -145,67 +148,70 @@ class SmallFieldDomain(Domain[SmallArray]):
         """
         if left.shadow is None or right.shadow is None:
             raise UnsupportedError("order is asked of residues without shadows")
-        rank = max(left.shadow.ndim, right.shadow.ndim)
-        first, second = _of_rank(left.shadow, rank), _of_rank(right.shadow, rank)
+        first, second = aligned(left.shadow, right.shadow)
         with np.errstate(invalid="ignore"):
-            larger = np.greater_equal(first, second)
+            larger = first >= second
+            shadow = namespace(first).maximum(first, second)
 
         def chosen(a: Array, b: Array) -> Array:
-            return np.where(larger, _of_rank(a, rank), _of_rank(b, rank))
+            a, b = aligned(a, b)
+            return namespace(a).where(larger, a, b)
 
         return SmallArray(
-            chosen(left.residue, right.residue),
-            _FLOATS.maximum(first, second),
-            _both(chosen, left.exponent, right.exponent),
+            chosen(left.residue, right.residue), shadow, _both(chosen, left.exponent, right.exponent)
         )
-
-    def _element(self, array: SmallArray, axis: int, index: int) -> SmallArray:
-        """A view: nobody writes into it."""
-        place = (slice(None),) * (axis + 1) + (index,)
-        return array.each(lambda part: part[place])
 
     def exp(self, array: SmallArray) -> SmallArray:
         """g to the power of the exponent."""
         if array.exponent is None:
             raise UnsupportedError("exp is asked of residues without exponents")
-        exponent = np.mod(array.exponent, ORDER)
-        hashed = np.isnan(exponent)
-        if hashed.any():
-            exponent = np.where(hashed, _hashed(array.residue, "exp") % ORDER, exponent)
-        residue = _power_of(4, exponent.astype(np.int64))
-        return _derived(residue, None if array.shadow is None else _FLOATS.exp(array.shadow))
+        xp = namespace(array.exponent)
+        hashed = xp.isnan(array.exponent)
+        own = xp.where(hashed, 0.0, array.exponent)
+        exponent = xp.astype(xp.where(own < 0, own + ORDER, own), xp.int64)
+        if bool(xp.any(hashed)):
+            exponent = xp.where(hashed, _hashed(array.residue, "exp") % ORDER, exponent)
+        return _derived(_power_of(4, exponent), _shadow(array, lambda xp, shadow: xp.exp(shadow)))
 
     def sqrt(self, array: SmallArray) -> SmallArray:
         """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""
         return _derived_from(
             array,
             _power(array.residue, (PRIME + 1) // 4, PRIME),
-            None if array.shadow is None else _FLOATS.sqrt(np.abs(array.shadow)),
+            _shadow(array, lambda xp, shadow: xp.sqrt(xp.abs(shadow))),
         )
 
     def apply(self, function: str, array: SmallArray, parameters: tuple[Fraction, ...] = ()) -> SmallArray:
         """A random function: a keyed hash of the residue; the shadow is a smooth function of the shadow."""
         key = f"{function}{parameters}"
-        shadow = None
-        if array.shadow is not None:
-            with np.errstate(invalid="ignore", over="ignore"):
-                shadow = np.sin(array.shadow * (1 + _key(key) % 7) + _key(key) % 1000)
-        return _derived_from(array, reduced((_hashed(array.residue, key) % PRIME).astype(np.float64)), shadow)
+        factor, shift = 1 + _key(key) % 7, _key(key) % 1000
+        xp = namespace(array.residue)
+        return _derived_from(
+            array,
+            reduced(xp.astype(_hashed(array.residue, key) % PRIME, xp.float64)),
+            _shadow(array, lambda xp, shadow: xp.sin(shadow * factor + shift)),
+        )
 
     def _product(
         self, product: Callable[[Array, Array], Array], left: SmallArray, right: SmallArray, length: int
     ) -> SmallArray:
         exponent = None
         if left.exponent is not None and right.exponent is not None:
-            exponent = _exact(product, left.exponent, right.exponent, length, ORDER)
-            hashed = np.isnan(left.exponent), np.isnan(right.exponent)
-            if hashed[0].any() or hashed[1].any():
-                one = product(hashed[0].astype(np.float64), _is_not_zero(right))
-                other = product(_is_not_zero(left), hashed[1].astype(np.float64))
+            xp = namespace(left.exponent)
+            first, second = xp.isnan(left.exponent), xp.isnan(right.exponent)
+            if bool(xp.any(first)) or bool(xp.any(second)):
+                one = product(xp.astype(first, xp.float64), _is_not_zero(right))
+                other = product(_is_not_zero(left), xp.astype(second, xp.float64))
                 finite = _exact(
-                    product, np.nan_to_num(left.exponent), np.nan_to_num(right.exponent), length, ORDER
+                    product,
+                    xp.where(first, 0.0, left.exponent),
+                    xp.where(second, 0.0, right.exponent),
+                    length,
+                    ORDER,
                 )
-                exponent = np.where(one + other > 0, np.float32(np.nan), finite)
+                exponent = xp.where(one + other > 0, math.nan, finite)
+            else:
+                exponent = _exact(product, left.exponent, right.exponent, length, ORDER)
         return SmallArray(
             _exact(product, left.residue, right.residue, length, PRIME),
             _both(product, left.shadow, right.shadow),
@@ -215,13 +221,14 @@ class SmallFieldDomain(Domain[SmallArray]):
 
 def reduced(values: Wide, modulus: int = PRIME) -> Residues:
     """The centred residues of whole numbers below 2^50; the array given is overwritten."""
-    return reduced_in_place(values, modulus).astype(np.float32)
+    xp = namespace(values)
+    return xp.astype(reduced_in_place(values, modulus), xp.float32)
 
 
 def reduced_in_place(values: Wide, modulus: int = PRIME) -> Wide:
     """The same, as float64, in the array given."""
     quotient = values * (1.0 / modulus)
-    np.rint(quotient, out=quotient)
+    round_in_place(quotient)
     quotient *= modulus
     values -= quotient
     return values
@@ -231,7 +238,7 @@ def exact_matmul(left: Wide, right: Wide) -> Wide:
     """The residues of a matrix product of residues, all float64."""
     length = left.shape[-1]
     if length <= LONGEST_SUM:
-        return reduced_in_place(np.matmul(left, right))
+        return reduced_in_place(left @ right)
     cut = length // 2
     first = exact_matmul(left[..., :cut], right[..., :cut, :])
     return reduced_in_place(first + exact_matmul(left[..., cut:], right[..., cut:, :]))
@@ -258,24 +265,62 @@ def random_array(
 
 def _short(values: Array, modulus: int) -> Residues:
     """The centred residues of a sum of two, in float32, where it is exact."""
-    quotient = np.rint(values * np.float32(1.0 / modulus))
-    quotient *= np.float32(modulus)
+    quotient: Array = values * (1.0 / modulus)
+    round_in_place(quotient)
+    quotient *= modulus
     return values - quotient
-
-
-def _of_rank(array: Array, rank: int) -> Array:
-    return array.reshape((array.shape[0], *(1,) * (rank - array.ndim), *array.shape[1:]))
 
 
 def _both(function: Callable[[Array, Array], Array], left: Array | None, right: Array | None) -> Array | None:
     return None if left is None or right is None else function(left, right)
 
 
+def _shadow(array: SmallArray, function: Callable[[Namespace, Wide], Wide]) -> Wide | None:
+    """A function of the shadow, undefined without an error where that is so."""
+    if array.shadow is None:
+        return None
+    with np.errstate(all="ignore"):
+        return function(namespace(array.shadow), array.shadow)
+
+
+def _sum(left: Array, right: Array) -> Array:
+    first, second = aligned(left, right)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return first + second
+
+
+def _times(left: Array, right: Array) -> Array:
+    first, second = aligned(left, right)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return first * second
+
+
+def _matmul(left: Array, right: Array) -> Array:
+    first, second = aligned(left, right)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return first @ second
+
+
+def _along(array: Array, axis: int) -> Wide:
+    """The sum along an axis, in float64."""
+    xp = namespace(array)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return xp.sum(array, axis=axis + 1, dtype=xp.float64)
+
+
+def _concatenated(arrays: Sequence[Array], axis: int) -> Array:
+    xp = namespace(arrays[0])
+    stack = max(array.shape[0] for array in arrays)
+    full = [xp.broadcast_to(array, (stack, *array.shape[1:])) for array in arrays]
+    return xp.concat(full, axis=axis + 1)
+
+
 def _exact(
     product: Callable[[Array, Array], Array], left: Residues, right: Residues, length: int, modulus: int
 ) -> Residues:
     if length <= LONGEST_SUM:
-        return reduced(product(left.astype(np.float64), right.astype(np.float64)), modulus)
+        xp = namespace(left)
+        return reduced(product(xp.astype(left, xp.float64), xp.astype(right, xp.float64)), modulus)
     cut = length // 2
     first = _exact(product, left[..., :cut], right[..., :cut, :], cut, modulus)
     second = _exact(product, left[..., cut:], right[..., cut:, :], length - cut, modulus)
@@ -283,7 +328,7 @@ def _exact(
 
 
 def _derived(residue: Residues, shadow: Wide | None) -> SmallArray:
-    return SmallArray(residue, shadow, np.full(residue.shape, np.nan, np.float32))
+    return SmallArray(residue, shadow, namespace(residue).full_like(residue, math.nan))
 
 
 def _derived_from(array: SmallArray, residue: Residues, shadow: Wide | None) -> SmallArray:
@@ -291,46 +336,44 @@ def _derived_from(array: SmallArray, residue: Residues, shadow: Wide | None) -> 
 
 
 def _is_not_zero(array: SmallArray) -> Wide:
-    return ((array.residue != 0) | (array.exponent != 0)).astype(np.float64)
+    assert array.exponent is not None
+    xp = namespace(array.residue)
+    return xp.astype((array.residue != 0) | (array.exponent != 0), xp.float64)
 
 
 @lru_cache(maxsize=4096)
-def _rational(value: Fraction) -> SmallArray:
+def _rational(value: Fraction, device: Device) -> SmallArray:
     """One number in both fields and as a float; nobody writes into it."""
-    made = SmallFieldDomain().constant(np.array(value.numerator), np.array(value.denominator))
-    for part in (made.residue, made.shadow, made.exponent):
-        assert part is not None
-        part.flags.writeable = False
-    return made
+    return SmallFieldDomain(device).constant(np.array(value.numerator), np.array(value.denominator))
 
 
 def _quotients(numerators: Array, denominators: Array, modulus: int) -> Residues:
-    top = np.asarray(numerators % modulus, np.float64)
-    inverse = _power(np.asarray(denominators % modulus, np.float64), modulus - 2, modulus)
-    return np.asarray(reduced(np.atleast_1d(top * inverse), modulus)).reshape(np.shape(top * inverse))
+    top, bottom = (np.asarray(array % modulus, np.float64) for array in (numerators, denominators))
+    whole = top * _power(bottom.reshape(-1), modulus - 2, modulus).reshape(bottom.shape)
+    return reduced(np.reshape(whole, -1), modulus).reshape(np.shape(whole))
 
 
 def _power(base: Array, exponent: int, modulus: int) -> Residues:
     """Elementwise modular power by repeated squaring."""
-    square = np.atleast_1d(np.array(base, np.float64))
-    result = np.ones(square.shape)
+    xp = namespace(base)
+    square = xp.astype(base, xp.float64)
+    result = xp.ones_like(square)
     while exponent:
         if exponent & 1:
             result = reduced_in_place(result * square, modulus)
         square = reduced_in_place(square * square, modulus)
         exponent >>= 1
-    return result.astype(np.float32).reshape(np.shape(base))
+    return xp.astype(result, xp.float32)
 
 
 def _power_of(base: int, exponents: npt.NDArray[np.int64]) -> Residues:
-    """``base`` to each of the powers."""
-    result = np.ones(exponents.shape)
-    square = float(base)
-    remaining = exponents.copy()
-    while remaining.any():
-        result = np.where(remaining & 1, reduced_in_place(result * square), result)
-        square = float(int(square) ** 2 % PRIME)
-        remaining >>= 1
+    """``base`` to each of the powers, which are below ORDER."""
+    xp = namespace(exponents)
+    result = xp.ones_like(xp.astype(exponents, xp.float64))
+    square = base
+    for bit in range(ORDER.bit_length()):
+        result = xp.where(((exponents >> bit) & 1) > 0, reduced_in_place(result * float(square)), result)
+        square = square**2 % PRIME
     return reduced(result)
 
 
@@ -340,7 +383,8 @@ def _key(key: str) -> int:
 
 def _hashed(residue: Residues, key: str) -> npt.NDArray[np.int64]:
     """A keyed 63-bit mixing of every element (the finaliser of SplitMix64)."""
-    mixed = residue.astype(np.int64).astype(np.uint64) + np.uint64(_key(key))
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)
+    xp = namespace(residue)
+    mixed = xp.astype(xp.astype(residue, xp.int64), xp.uint64) + _key(key)
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB
+    return xp.astype((mixed ^ (mixed >> 31)) >> 1, xp.int64)

@@ -8,7 +8,8 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from superopt.domains import Array, Domain
+from superopt.domains import Domain
+from superopt.domains.arrays import padded
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import ElementType, TensorType, ValueType
@@ -123,12 +124,8 @@ class Enlarge(Operator):
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Zeros around."""
         (weight,) = arrays
-        margins = [(new - old) // 2 for old, new in zip(domain.shape(weight)[2:], self.kernel, strict=True)]
-
-        def pad(part: Array) -> Array:
-            return np.pad(part, [(0, 0)] * (part.ndim - 2) + [(margin, margin) for margin in margins])
-
-        return (domain.rearrange(pad, weight),)
+        top, left = ((new - old) // 2 for old, new in zip(domain.shape(weight)[2:], self.kernel, strict=True))
+        return (domain.rearrange(lambda part: padded(part, (top, left, top, left)), weight),)
 
 
 @register

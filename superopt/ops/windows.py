@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from superopt.domains import Array, Domain
+from superopt.domains import Array, Domain, arrays
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ops.attributes import PADDING_WORDS
@@ -88,13 +88,9 @@ def windows(
 
     Padding is zeros; with ``repeat_edge`` it repeats the border, so that maxima of windows do not change.
     """
-    extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
 
     def extract(part: Array) -> Array:
-        widths = [(0, 0)] * (part.ndim - 2) + [(padding[0], padding[2]), (padding[1], padding[3])]
-        padded = np.pad(part, widths, mode="edge" if repeat_edge else "constant") if any(padding) else part
-        views = sliding_window_view(padded, extents, axis=(-2, -1))
-        return views[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+        return arrays.windows(arrays.padded(part, padding, repeat_edge=repeat_edge), kernel, stride, dilation)
 
     return domain.rearrange(extract, array)
 

@@ -1,0 +1,197 @@
+"""Where arrays live and what computes them: numpy on the host, CuPy on a CUDA device, or any other library.
+
+Code for all of them uses operators, indices that end with an ellipsis, and the functions of ``Namespace``,
+which are those of the array API standard (data-apis.org/array-api, 2024.12). Nothing is moved between a
+device and the host but by ``Device.put`` and ``Device.get``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from superopt.errors import InvalidOptionError, MissingServiceError
+
+Array: TypeAlias = "npt.NDArray[Any]"
+"""An array of any library; that of numpy has the interface that all share, and more."""
+
+Shape: TypeAlias = "tuple[int, ...]"
+
+DEVICES = ("cpu", "cuda")
+
+
+class Namespace(Protocol):
+    """What is used of a library, as the standard defines it."""
+
+    float32: npt.DTypeLike
+    float64: npt.DTypeLike
+    int64: npt.DTypeLike
+    uint64: npt.DTypeLike
+
+    def abs(self, x: Array, /) -> Array: ...
+
+    def any(self, x: Array, /) -> Array: ...
+
+    def astype(self, x: Array, dtype: npt.DTypeLike, /) -> Array: ...
+
+    def broadcast_to(self, x: Array, /, shape: Shape) -> Array: ...
+
+    def concat(self, arrays: Sequence[Array], /, *, axis: int) -> Array: ...
+
+    def exp(self, x: Array, /) -> Array: ...
+
+    def full_like(self, x: Array, /, fill_value: float) -> Array: ...
+
+    def isnan(self, x: Array, /) -> Array: ...
+
+    def maximum(self, x1: Array, x2: Array, /) -> Array: ...
+
+    def ones_like(self, x: Array, /) -> Array: ...
+
+    def permute_dims(self, x: Array, /, axes: Shape) -> Array: ...
+
+    def reciprocal(self, x: Array, /) -> Array: ...
+
+    def reshape(self, x: Array, /, shape: Shape) -> Array: ...
+
+    def round(self, x: Array, /) -> Array: ...
+
+    def sin(self, x: Array, /) -> Array: ...
+
+    def sqrt(self, x: Array, /) -> Array: ...
+
+    def stack(self, arrays: Sequence[Array], /, *, axis: int = 0) -> Array: ...
+
+    def sum(self, x: Array, /, *, axis: int, dtype: npt.DTypeLike) -> Array: ...
+
+    def take(self, x: Array, indices: Array, /, *, axis: int) -> Array: ...
+
+    def where(self, condition: Array, x1: Array | float, x2: Array | float, /) -> Array: ...
+
+    def zeros_like(self, x: Array, /) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Device:
+    """A place for arrays: ``put`` brings one there from the host, ``get`` brings one back."""
+
+    name: str
+    put: Callable[[Array], Array]
+    get: Callable[[Array], Array]
+
+
+def _itself(array: Array) -> Array:
+    return array
+
+
+HOST = Device("cpu", _itself, _itself)
+
+
+def device(name: str) -> Device:
+    """The device of that name, one of DEVICES.
+
+    Raises InvalidOptionError for another name, and MissingServiceError where there is no such device.
+    """
+    if name == "cpu":
+        return HOST
+    if name != "cuda":
+        raise InvalidOptionError(f"device {name!r}: expected one of {', '.join(DEVICES)}")
+    cupy = _cupy()
+    if not cupy.cuda.is_available():
+        raise MissingServiceError("device cuda: CuPy finds no CUDA device; leave --device out to use the CPU")
+    return Device("cuda", cupy.asarray, cupy.asnumpy)
+
+
+def namespace(array: Array) -> Namespace:
+    """The library that an array is of."""
+    if _is_of_numpy(array):
+        return _NUMPY
+    own = getattr(array, "__array_namespace__", None)
+    return cast("Namespace", _cupy() if own is None else own())  # CuPy 14 does not say
+
+
+def round_in_place(array: Array) -> None:
+    """The nearest whole numbers, halves to even ones."""
+    if _is_of_numpy(array):
+        np.rint(array, out=array)
+    else:
+        array[...] = namespace(array).round(array)
+
+
+def reshaped(array: Array, shape: Shape) -> Array:
+    """The same elements in row-major order at another shape."""
+    return namespace(array).reshape(array, shape)
+
+
+def aligned(left: Array, right: Array) -> tuple[Array, Array]:
+    """Stacked arrays at equal ranks, the missing axes put between the stack axis and the others."""
+    rank = max(left.ndim, right.ndim)
+    return _of_rank(left, rank), _of_rank(right, rank)
+
+
+def padded(array: Array, widths: tuple[int, int, int, int], *, repeat_edge: bool = False) -> Array:
+    """Zeros, or the border repeated, around the last two axes; widths are (top, left, bottom, right)."""
+    top, left, bottom, right = widths
+    xp = namespace(array)
+    border = _itself if repeat_edge else xp.zeros_like
+    if top or bottom:
+        first, last = border(array[..., :1, :]), border(array[..., -1:, :])
+        array = xp.concat([first] * top + [array] + [last] * bottom, axis=-2)
+    if left or right:
+        first, last = border(array[..., :1]), border(array[..., -1:])
+        array = xp.concat([first] * left + [array] + [last] * right, axis=-1)
+    return array
+
+
+def windows(
+    array: Array, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> Array:
+    """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns]; a view where that can be."""
+    extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    if _is_of_numpy(array):
+        views = sliding_window_view(array, extents, axis=(-2, -1))
+        return views[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+    last = [size - extent + 1 for size, extent in zip(array.shape[-2:], extents, strict=True)]
+    rows = [slice(k * dilation[0], k * dilation[0] + last[0], stride[0]) for k in range(kernel[0])]
+    columns = [slice(k * dilation[1], k * dilation[1] + last[1], stride[1]) for k in range(kernel[1])]
+    stack = namespace(array).stack
+    return stack([stack([array[..., r, c] for c in columns], axis=-1) for r in rows], axis=-2)
+
+
+def _of_rank(array: Array, rank: int) -> Array:
+    missing = rank - array.ndim
+    return reshaped(array, (array.shape[0], *(1,) * missing, *array.shape[1:])) if missing else array
+
+
+def _is_of_numpy(array: object) -> bool:
+    return isinstance(array, np.ndarray)
+
+
+class _Cuda(Protocol):
+    def is_available(self) -> bool: ...
+
+
+class _Cupy(Protocol):
+    cuda: _Cuda
+
+    def asarray(self, a: Array, /) -> Array: ...
+
+    def asnumpy(self, a: Array, /) -> Array: ...
+
+
+def _cupy() -> _Cupy:
+    try:
+        import cupy  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+    except ImportError as error:
+        raise MissingServiceError(
+            f"device cuda: CuPy is not there ({error}); install the extra [gpu]"
+        ) from None
+    return cast("_Cupy", cupy)
+
+
+_NUMPY = cast("Namespace", np)
