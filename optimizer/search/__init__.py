@@ -1,6 +1,7 @@
 """Searching for a cheaper equal graph, and replaying what was found."""
 
 from optimizer.search.backtracking import Backtracking
+from optimizer.search.minimise import Shortened, minimised
 from optimizer.search.protocol import (
     CancelToken,
     Limits,
@@ -26,9 +27,11 @@ __all__ = [
     "RuleSet",
     "Search",
     "SearchResult",
+    "Shortened",
     "StoppedBy",
     "TraceStep",
     "Watch",
+    "minimised",
     "replay",
     "without_rules",
     "written",

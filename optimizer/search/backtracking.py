@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.minimise import Shortened, minimised
 from optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
 from optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
@@ -64,9 +65,11 @@ class _Run:
         for opportunity in self._start.found:
             rule = opportunity.match.substitution.rule_id
             matched[rule] = matched.get(rule, 0) + 1
+        found = Shortened(self._best.cost, trace_of(self._best))
+        found = minimised(self._start.cost, found, self._rules.substitutions, self._watch.may_go_on)
         return SearchResult(
-            best=self._best.cost,
-            trace=trace_of(self._best),
+            best=found.cost,
+            trace=found.trace,
             candidates=self._candidates,
             seconds=self._watch.seconds,
             best_at_seconds=self._best_at,

@@ -111,6 +111,10 @@ class Watch:
             return "budget"
         return None
 
+    def may_go_on(self) -> bool:
+        """Whether there is time left and nobody asked for the end."""
+        return not self.cancel.is_cancelled and time.monotonic() < self.limits.deadline
+
     def tell(self, candidates: int, cost_before: float, best_cost: float) -> None:
         """Reports progress unless it was reported a moment ago."""
         now = time.monotonic()

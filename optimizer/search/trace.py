@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.recording import Recorded, Transplant, matches_at
 from optimizer.search.state import State
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, UnprovedRuleError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.terms import Direction, Equation
-from superopt.rewriting import Match, Rewrite, Substitution, apply_match, find_matches
+from superopt.rewriting import Match, Rewrite, Substitution, apply_match
 
 _Known: TypeAlias = "Mapping[tuple[str, bool], Substitution]"
 
@@ -57,7 +58,7 @@ class ReplayStep(Protocol):
 
 def trace_of(state: State) -> tuple[TraceStep, ...]:
     """The steps from the start of the search to a state."""
-    return tuple(_step(before.cost, match, after.cost) for before, match, after in state.path())
+    return tuple(step_of(before.cost, match, after.cost) for before, match, after in state.path())
 
 
 def written(substitution: Substitution) -> str:
@@ -97,43 +98,49 @@ def without_rules(
 
     The nodes that a step adds have other ids then; later steps are applied at the nodes that correspond.
     """
+    records = recorded(start.graph, steps, rules)
+    kept = [i for i, step in enumerate(steps) if step.rule not in dropped]
+    return with_steps(start, records, kept)
+
+
+def with_steps(
+    start: GraphCost, records: Sequence[Recorded], kept: Iterable[int]
+) -> tuple[GraphCost, tuple[TraceStep, ...]]:
+    """The graph and the trace with some recorded steps, as far as they apply without the others."""
+    transplant = Transplant(start)
+    wanted, trace = frozenset(kept), list[TraceStep]()
+    for index, step in enumerate(records):
+        before = transplant.cost
+        if index not in wanted:
+            transplant.leave_out(step)
+            continue
+        applied = transplant.apply(step)
+        if applied is not None:
+            match, after = applied
+            trace.append(step_of(before, match, after))
+    return transplant.cost, tuple(trace)
+
+
+def recorded(
+    graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substitution]
+) -> tuple[Recorded, ...]:
+    """The rewrites that a trace stands for; the trace applies to the graph."""
     known = {(rule.rule_id, rule.backwards): rule for rule in rules}
-    cost, trace = start, list[TraceStep]()
-    complete = start.graph
-    ids: dict[NodeId, NodeId] = {}
+    records: list[Recorded] = []
     for step in steps:
-        recorded = _rewrite_of(complete, step, known)
-        assert recorded is not None, "a trace applies to the graph that it was found on"
-        complete = recorded.graph
-        if step.rule in dropped:
-            continue
-        first_new = start.graph.next_id
-        site = tuple(ids.get(node, NodeId(-1)) if node >= first_new else node for node in step.site)
-        moved = _MovedStep(step.rule, step.backwards, site, step.choice)
-        match = _match_of(cost.graph, moved, known)
-        rewrite = None if match is None else apply_match(cost.graph, match)
-        if match is None or rewrite is None:
-            continue
-        update = cost.after(rewrite)
-        assert update is not None, "without a limit there is always a cost"
-        after = update.build()
-        trace.append(_step(cost, match, after))
-        ids.update(zip(recorded.added, rewrite.added, strict=False))
-        cost = after
-    return cost, tuple(trace)
+        match = _match_of(graph, step, known)
+        rewrite = None if match is None else apply_match(graph, match)
+        assert match is not None, "a trace applies to the graph that it was found on"
+        assert rewrite is not None, "a trace applies to the graph that it was found on"
+        records.append(Recorded.of(match, rewrite))
+        graph = rewrite.graph
+    return tuple(records)
 
 
-@dataclass(frozen=True, slots=True)
-class _MovedStep:
-    rule: str
-    backwards: bool
-    site: tuple[NodeId, ...]
-    choice: int
-
-
-def _step(before: GraphCost, match: Match, after: GraphCost) -> TraceStep:
+def step_of(before: GraphCost, match: Match, after: GraphCost) -> TraceStep:
+    """The step from one graph to the next."""
     substitution = match.substitution
-    choices = _matches_at(before.graph, substitution, match.sites)
+    choices = matches_at(before.graph, substitution, match.sites)
     choice = next(i for i, other in enumerate(choices) if other == match)
     return TraceStep(
         rule=substitution.rule_id,
@@ -152,11 +159,5 @@ def _rewrite_of(graph: Graph, step: ReplayStep, rules: _Known) -> Rewrite | None
 
 
 def _match_of(graph: Graph, step: ReplayStep, rules: _Known) -> Match | None:
-    matches = _matches_at(graph, rules[step.rule, step.backwards], step.site)
+    matches = matches_at(graph, rules[step.rule, step.backwards], step.site)
     return matches[step.choice] if step.choice < len(matches) else None
-
-
-def _matches_at(graph: Graph, substitution: Substitution, site: Sequence[NodeId]) -> list[Match]:
-    if not site or any(node not in graph.nodes for node in site):
-        return []
-    return [m for m in find_matches(graph, substitution, site[:1]) if m.sites == tuple(site)]

@@ -16,22 +16,28 @@ from optimizer.search import (
     Progress,
     RuleSet,
     SearchResult,
+    Shortened,
+    TraceStep,
     Watch,
+    minimised,
     replay,
     without_rules,
 )
+from optimizer.search.trace import step_of
 from superopt.errors import InvalidFileError, UnprovedRuleError
 from superopt.ir import Graph, NodeId
 from superopt.ops.activation import Relu, Tanh
 from superopt.ops.affine import Affine
-from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.elementwise import Add, Identity, Multiply
 from superopt.ops.matrix import Matmul
-from superopt.rewriting import Substitution
+from superopt.ops.shape import Concat
+from superopt.rewriting import Substitution, apply_match, find_matches
 from tests.optimizer.graphs import Builder, chain, dense_blocks, shared_products
 from tests.optimizer.rules import (
     ALL,
     ASSOCIATIVE,
     BIAS_INTO_AFFINE,
+    COMMUTED_RELU,
     IDEMPOTENT,
     IDENTITY,
     SCALE_INTO_AFFINE,
@@ -159,3 +165,38 @@ def test_a_trace_without_one_rule_keeps_what_does_not_need_it() -> None:
     assert cost.total == cost.refreshed().total == trace[-1].cost_after
     assert replay(graph, trace, (scale, bias)).nodes == cost.graph.nodes
     assert without_rules(start, result.trace, (scale, bias), {scale.rule_id})[1] == ()
+
+
+def walk(start: GraphCost, substitutions: tuple[Substitution, ...]) -> Shortened:
+    """The first match of each substitution in turn."""
+    cost, trace = start, list[TraceStep]()
+    for substitution in substitutions:
+        match = next(find_matches(cost.graph, substitution))
+        rewrite = apply_match(cost.graph, match)
+        assert rewrite is not None
+        update = cost.after(rewrite)
+        assert update is not None
+        before, cost = cost, update.build()
+        trace.append(step_of(before, match, cost))
+    return Shortened(cost, tuple(trace))
+
+
+def test_a_trace_is_rid_of_what_undoes_itself_and_of_what_gains_nothing() -> None:
+    b = Builder()
+    joined = b.add(Concat(1), *(b.add(Relu(), b.input(name, 1, 4, 6, 6)) for name in "xy"))
+    graph = b.graph(b.add(Relu(), b.add(Relu(), b.add(Identity(), b.add(Tanh(), joined)))))
+    drop, once, distribute, join = rules(IDENTITY, IDEMPOTENT, COMMUTED_RELU)
+    known = (drop, once, distribute, join)
+    for substitutions, shorter in (
+        ((join, once, distribute, drop), (once,)),
+        ((join, distribute, join), ()),
+        ((join, distribute), ()),
+        ((drop,), ()),
+        ((once, join), (once,)),
+    ):
+        start = GraphCost.of(graph, Traffic(), Sizes(graph, {}))
+        found = walk(start, substitutions)
+        least = minimised(start, found, known)
+        assert [(s.rule, s.backwards) for s in least.trace] == [(s.rule_id, s.backwards) for s in shorter]
+        assert least.cost.total <= found.cost.total
+        assert replay(graph, least.trace, known).nodes == least.cost.graph.nodes

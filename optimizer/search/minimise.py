@@ -1,0 +1,112 @@
+"""Traces without steps that gain nothing: what undoes itself, or could as well have been left out.
+
+Steps fall into components that do not build on each other; each is reduced on its own, components whose steps
+do alike are reduced alike, and the whole is priced again. What then costs more is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.recording import Recorded, Transplant
+from optimizer.search.trace import TraceStep, recorded, with_steps
+from superopt.ir.graph import NodeId
+from superopt.rewriting import Substitution
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A graph and the trace that leads to it."""
+
+    cost: GraphCost
+    trace: tuple[TraceStep, ...]
+
+
+def minimised(
+    start: GraphCost,
+    found: Shortened,
+    rules: Iterable[Substitution],
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Shortened:
+    """The trace without steps whose absence leaves the final cost no worse, or as it was.
+
+    ``may_go_on`` is asked between attempts: when it says no, what was found so far is returned.
+    """
+    records = recorded(start.graph, found.trace, rules)
+    kept, outcomes = set(range(len(records))), dict[tuple[object, ...], tuple[bool, ...]]()
+    for component in components(records):
+        if not may_go_on():
+            break
+        likeness = tuple(_likeness(found.trace[i]) for i in component)
+        if likeness not in outcomes:
+            needed = kept_of(start, records, component, may_go_on)
+            outcomes[likeness] = tuple(index in needed for index in component)
+        kept.difference_update(i for i, stays in zip(component, outcomes[likeness], strict=True) if not stays)
+    if len(kept) == len(records):
+        return found
+    shorter = Shortened(*with_steps(start, records, sorted(kept)))
+    return shorter if shorter.cost.total <= found.cost.total else found
+
+
+def components(records: Sequence[Recorded]) -> list[list[int]]:
+    """The records' indices in groups that do not build on each other, each in order."""
+    group = list(range(len(records)))
+
+    def leader(index: int) -> int:
+        while group[index] != index:
+            group[index] = group[group[index]]
+            index = group[index]
+        return index
+
+    maker: dict[NodeId, int] = {}
+    for index, step in enumerate(records):
+        for node in step.match.sites:
+            if node in maker:
+                group[leader(index)] = leader(maker[node])
+        for node in step.made:
+            maker[node] = index
+    found: dict[int, list[int]] = {}
+    for index in range(len(records)):
+        found.setdefault(leader(index), []).append(index)
+    return list(found.values())
+
+
+def kept_of(
+    start: GraphCost, records: Sequence[Recorded], component: Sequence[int], may_go_on: Callable[[], bool]
+) -> frozenset[int]:
+    """The steps of a component that its gain needs, tried one by one until none can go."""
+    needed = list(component)
+    least, applied = _outcome(start, records, needed)
+    needed = list(applied)
+    if least >= start.total:
+        return frozenset()
+    is_shorter = True
+    while is_shorter:
+        is_shorter = False
+        for index in needed[::-1]:
+            if index not in needed or not may_go_on():
+                continue
+            total, applied = _outcome(start, records, [i for i in needed if i != index])
+            if total <= least:
+                needed, least, is_shorter = list(applied), total, True
+    return frozenset(needed)
+
+
+def _outcome(
+    start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
+) -> tuple[float, tuple[int, ...]]:
+    """The cost after some of the steps, and which of them applied."""
+    transplant, chosen = Transplant(start), frozenset(wanted)
+    applied: list[int] = []
+    for index in range(wanted[0] if wanted else 0, wanted[-1] + 1 if wanted else 0):
+        if index not in chosen:
+            transplant.leave_out(records[index])
+        elif transplant.apply(records[index]) is not None:
+            applied.append(index)
+    return transplant.cost.total, tuple(applied)
+
+
+def _likeness(step: TraceStep) -> tuple[object, ...]:
+    return step.rule, step.backwards, step.choice, step.cost_before - step.cost_after

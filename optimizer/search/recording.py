@@ -1,0 +1,138 @@
+"""A recorded run of rewrites, and the same run without some of them: the others are found where they went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from optimizer.cost.graph_cost import GraphCost
+from superopt.ir.graph import Graph, Node, NodeId, Value
+from superopt.ir.terms import Term
+from superopt.rewriting import Match, Rewrite, Substitution, apply_match, find_matches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """One rewrite as it happened: the match, the nodes that it added, what took the place of what.
+
+    ``rewired`` are nodes that were there and read other values afterwards.
+    """
+
+    match: Match
+    added: tuple[Node, ...]
+    replaced: Mapping[Value, Value]
+    rewired: frozenset[NodeId]
+
+    @staticmethod
+    def of(match: Match, rewrite: Rewrite) -> Recorded:
+        """The record of a rewrite."""
+        graph = rewrite.graph
+        added = frozenset(rewrite.added)
+        users = {user for value in rewrite.replaced.values() for user in graph.users(value.node)}
+        return Recorded(
+            match=match,
+            added=tuple(graph.nodes[node] for node in rewrite.added),
+            replaced=rewrite.replaced,
+            rewired=frozenset(users - added),
+        )
+
+    @property
+    def made(self) -> frozenset[NodeId]:
+        """Nodes that are as they are because of this rewrite."""
+        return self.rewired.union(node.id for node in self.added)
+
+
+class Transplant:
+    """Applies recorded rewrites to a graph whose nodes have other ids, or that lacks earlier rewrites.
+
+    ``values`` says which value of the graph each recorded value is; one that it does not name is itself.
+    """
+
+    def __init__(self, cost: GraphCost, values: Mapping[Value, Value] | None = None) -> None:
+        self.cost = cost
+        self._values = dict(values or {})
+
+    def value(self, recorded: Value) -> Value:
+        """What the recorded value is in this graph."""
+        return self._values.get(recorded, recorded)
+
+    def apply(self, recorded: Recorded) -> tuple[Match, GraphCost] | None:
+        """Applies one rewrite and keeps the result; None, and nothing changes, where it does not apply."""
+        match = self._match(recorded.match)
+        rewrite = None if match is None else apply_match(self.cost.graph, match)
+        if match is None or rewrite is None:
+            self.leave_out(recorded)
+            return None
+        update = self.cost.after(rewrite)
+        assert update is not None, "without a limit there is always a cost"
+        self._follow(recorded, rewrite.graph)
+        self.cost = update.build()
+        return match, self.cost
+
+    def leave_out(self, recorded: Recorded) -> None:
+        """What a rewrite that was left out gave is still what it would have replaced."""
+        for old, new in recorded.replaced.items():
+            if new.node in {node.id for node in recorded.added}:
+                self._values[new] = self.value(old)
+
+    def _match(self, recorded: Match) -> Match | None:
+        graph, substitution = self.cost.graph, recorded.substitution
+        terms = {term: self.value(value) for term, value in recorded.terms.items()}
+        if any(value.node not in graph.nodes for value in terms.values()):
+            return None
+        root = terms[substitution.source[0]].node
+        alike = [m for m in find_matches(graph, substitution, (root,)) if _same(m, recorded, terms)]
+        values = {name: self._binding(recorded, name) for name in recorded.values}
+        return next((m for m in alike if m.values == values), alike[0] if alike else None)
+
+    def _binding(self, recorded: Match, name: str) -> object:
+        binding = recorded.values[name]
+        if isinstance(binding, Value):
+            return self.value(binding)
+        return type(binding)(binding.axis, tuple(self.value(value) for value in binding.values))
+
+    def _follow(self, recorded: Recorded, graph: Graph) -> None:
+        """Finds each node that the recorded rewrite added in the graph that this one gave."""
+        newest: list[NodeId] = []
+        for node in recorded.added:
+            found = self._counterpart(node, graph, newest)
+            if found is not None:
+                newest.append(found)
+                for port in range(len(node.types)):
+                    self._values[Value(node.id, port)] = Value(found, port)
+
+    def _counterpart(self, node: Node, graph: Graph, taken: list[NodeId]) -> NodeId | None:
+        inputs = tuple(self.value(value) for value in node.inputs)
+        if inputs and inputs[0].node in graph.nodes:
+            possible: Iterable[NodeId] = reversed(graph.users(inputs[0].node))
+        elif inputs:
+            return None
+        else:
+            possible = reversed(graph.with_operator(node.operator.name))
+        for other in possible:
+            there = graph.nodes[other]
+            if there.inputs == inputs and there.operator == node.operator and other not in taken:
+                return other
+        return None
+
+
+def record(graph: Graph, matches: Iterable[Match]) -> tuple[Recorded, ...]:
+    """The records of rewrites applied one after another from a graph."""
+    records: list[Recorded] = []
+    for match in matches:
+        rewrite = apply_match(graph, match)
+        assert rewrite is not None, "a recorded match applies"
+        records.append(Recorded.of(match, rewrite))
+        graph = rewrite.graph
+    return tuple(records)
+
+
+def matches_at(graph: Graph, substitution: Substitution, site: tuple[NodeId, ...]) -> list[Match]:
+    """The matches at exactly these nodes, in a fixed order."""
+    if not site or any(node not in graph.nodes for node in site):
+        return []
+    return [m for m in find_matches(graph, substitution, site[:1]) if m.sites == tuple(site)]
+
+
+def _same(match: Match, recorded: Match, terms: Mapping[Term, Value]) -> bool:
+    return match.terms == terms and match.window == recorded.window
