@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from optimizer.check import Comparison, Equivalence, Reference, check_equivalence, compare_latency
+from optimizer.check.interval import DOUBT
 from optimizer.cost import GraphCost
 from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 from optimizer.fusion import partition
@@ -21,6 +23,9 @@ from superopt.onnx_io import LiftedModel
 _MAX_FAMILIES = 6
 _NOTICEABLE = 1.004
 """A variant must certainly be faster than another by this factor to be preferred."""
+
+_SHORT = 1.0
+"""Seconds; what takes less is done whatever the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,40 @@ class Verdict:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """A rule left out of a variant on trial: timed with it and without it, each against the original."""
+
+    rule: str
+    present: Comparison
+    absent: Comparison
+
+
+class Race(Protocol):
+    """Times two models against each other, as ``compare_latency`` does."""
+
+    def __call__(
+        self,
+        before: ModelFile,
+        after: ModelFile,
+        feeds: Mapping[str, Array],
+        *,
+        threads: int,
+        seconds: float,
+        doubt: float,
+    ) -> Comparison:
+        """The comparison, in about so many seconds."""
+        ...
+
+
 @dataclass
 class Court:
-    """Judges variants of one model. ``minimal_ratio`` must be excluded from below by the interval."""
+    """Judges variants of one model. ``minimal_ratio`` must be excluded from below by the interval.
+
+    However many variants come before it, one that is not faster is accepted with probability 2 * ``DOUBT`` at
+    most: each is asked for twice the certainty of the one before. ``loading`` and ``running`` are the seconds
+    that a session of the original and its first run take: nothing is begun that will not end in time.
+    """
 
     lifted: LiftedModel
     original: ModelFile
@@ -62,8 +98,13 @@ class Court:
     threads: int
     deadline: float
     directory: Path
+    loading: float = 0.0
+    running: float = 0.0
     minimal_ratio: float = 1.0
+    race: Race = compare_latency
     without: Callable[[Variant, Sequence[str]], Variant] = field(default=lambda variant, _: variant)
+    ablations: list[Ablation] = field(default_factory=list["Ablation"])
+    _judgements: int = 0
 
     def decide(self, variant: Variant) -> Verdict:
         """Judges a variant; one with several rules is refined while time lasts."""
@@ -75,36 +116,47 @@ class Court:
         if refined is None:
             return verdict
         again = self._judge(refined, share=0.9)
-        return again if again.accepted or not verdict.accepted else verdict
+        return again if _is_preferable(again, verdict) else verdict
 
     def _judge(self, variant: Variant, share: float) -> Verdict:
         """Equality first, then speed, in a share of the time that is left."""
+
+        def refused(why: str, equivalence: Equivalence | None = None, nodes: int = 0) -> Verdict:
+            return Verdict(variant, False, equivalence, None, nodes, why)  # noqa: FBT003
+
+        if not self._lasts(self.loading + self.running):
+            return refused("there was no time left to check the rewritten model")
         try:
             model, nodes = runnable_rewrite(
                 self.lifted, variant.cost.graph, plan_of(variant.cost.graph), self.directory
             )
             equivalence = self._equivalence(model)
         except (UnsupportedError, RuntimeRefusedError) as error:
-            return Verdict(variant, False, None, None, 0, f"the rewritten model cannot be run: {error}")  # noqa: FBT003
+            return refused(f"the rewritten model cannot be run: {error}")
         if not equivalence.passed:
-            return Verdict(variant, False, equivalence, None, nodes, f"not equal: {equivalence.why}")  # noqa: FBT003
+            return refused(f"not equal: {equivalence.why}", equivalence, nodes)
+        if not self._lasts(2 * self.loading + 4 * self.running):
+            return refused("equal, but there was no time left to time it", equivalence, nodes)
+        self._judgements += 1
         try:
-            comparison = self._compare(model, share)
+            comparison = self._compare(model, share, DOUBT / 2 ** (self._judgements - 1))
         except RuntimeRefusedError as error:
-            return Verdict(variant, False, equivalence, None, nodes, f"equal, but cannot be timed: {error}")  # noqa: FBT003
+            return refused(f"equal, but cannot be timed: {error}", equivalence, nodes)
         ratio = f"{comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f})"
-        if comparison.low > self.minimal_ratio:
-            why = f"equal, and measured {ratio} times as fast"
-            return Verdict(variant, True, equivalence, comparison, nodes, why)  # noqa: FBT003
-        why = f"equal, but not certainly faster: measured {ratio} times as fast"
-        return Verdict(variant, False, equivalence, comparison, nodes, why)  # noqa: FBT003
+        accepted = comparison.low > self.minimal_ratio
+        opinion = "and measured" if accepted else "but not certainly faster: measured"
+        why = f"equal, {opinion} {ratio} times as fast"
+        return Verdict(variant, accepted, equivalence, comparison, nodes, why)
+
+    def _lasts(self, seconds: float) -> bool:
+        return time.monotonic() + seconds <= self.deadline or seconds < _SHORT
 
     def _equivalence(self, model: ModelFile) -> Equivalence:
         return check_equivalence(self.reference, LoadedModel(model, self.threads))
 
-    def _compare(self, model: ModelFile, share: float) -> Comparison:
+    def _compare(self, model: ModelFile, share: float, doubt: float = DOUBT) -> Comparison:
         seconds = max(0.0, share * (self.deadline - time.monotonic()))
-        return compare_latency(self.original, model, self.feeds, threads=self.threads, seconds=seconds)
+        return self.race(self.original, model, self.feeds, threads=self.threads, seconds=seconds, doubt=doubt)
 
     def _refined(self, verdict: Verdict, seconds: float) -> Variant | None:
         """Leaves out one rule after another where the whole model is faster without it.
@@ -112,7 +164,7 @@ class Court:
         ``seconds`` is what judging took: time for judging the outcome is left.
         """
         assert verdict.comparison is not None
-        best, best_ratio = verdict.variant, verdict.comparison.ratio
+        best, fastest = verdict.variant, verdict.comparison
         spent = seconds
         for rule in verdict.variant.rules[::-1][:_MAX_FAMILIES]:
             started = time.monotonic()
@@ -128,10 +180,20 @@ class Court:
                 compared = self._compare(model, share=0.1)
             except (UnsupportedError, RuntimeRefusedError):
                 continue
-            if compared.low > best_ratio * _NOTICEABLE:
-                best, best_ratio = candidate, compared.ratio
+            self.ablations.append(Ablation(rule, fastest, compared))
+            if compared.low > fastest.ratio * _NOTICEABLE:
+                best, fastest = candidate, compared
             spent = time.monotonic() - started
         return best if best is not verdict.variant else None
+
+
+def _is_preferable(refined: Verdict, whole: Verdict) -> bool:
+    """Whether to take what refining gave: unless it failed, or is slower after all."""
+    if not whole.accepted or not refined.accepted:
+        return not whole.accepted or refined.accepted
+    assert refined.comparison is not None
+    assert whole.comparison is not None
+    return refined.comparison.high > whole.comparison.ratio
 
 
 def plan_of(graph: Graph) -> Plan:

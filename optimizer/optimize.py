@@ -11,7 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from optimizer.check import Reference, Sampling, check_dims, load_inputs, plan_inputs
+from optimizer.check import (
+    Reference,
+    Sampling,
+    check_dims,
+    compare_latency,
+    compare_latency_apart,
+    load_inputs,
+    plan_inputs,
+)
 from optimizer.cost import CostStore, GraphCost, Latency, Objective, Sizes, objective_of, physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.decision import Court, Variant, Verdict, plan_of
@@ -26,7 +34,7 @@ from optimizer.report import (
     RuleCounts,
     SearchSummary,
 )
-from optimizer.runnable import runnable_original
+from optimizer.runnable import runnable_original, weight_bytes
 from optimizer.search import (
     Backtracking,
     CancelToken,
@@ -54,7 +62,14 @@ _SECOND_OPINIONS = 3
 _LEAST_SECONDS = 5.0
 """A search and its judgement are not begun with less time than this."""
 
+_LARGE = 1 << 30
+"""Bytes of weights from which on no two models are in memory at once."""
+
 _RUNS_TO_RESERVE = 80
+_LOADS_TO_RESERVE = 8
+_SECONDS_PER_BYTE = 3e-9
+"""What the runtime takes to open a model: it packs the weights."""
+
 _RESERVE_SHARE = (0.25, 0.6)
 """At least and at most this share of the budget is kept for checking and timing."""
 
@@ -160,7 +175,8 @@ class Journey:
         """Seconds of the budget that checking and timing will need."""
         low, high = (share * self._options.budget for share in _RESERVE_SHARE)
         predicted = start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
-        return min(high, max(low, _RUNS_TO_RESERVE * predicted))
+        loading = weight_bytes(self._lifted) * _SECONDS_PER_BYTE
+        return min(high, max(low, _RUNS_TO_RESERVE * predicted + _LOADS_TO_RESERVE * loading))
 
     def _judged(self, start: GraphCost, result: SearchResult, objective: Objective) -> Result:
         self._tell("check")
@@ -208,7 +224,9 @@ class Journey:
     def _court(self, start: GraphCost, directory: Path) -> Court | None:
         lifted, options = self._lifted, self._options
         original = runnable_original(lifted, directory)
+        began = time.monotonic()
         loaded = LoadedModel(original, self._threads)
+        loading = time.monotonic() - began
         inputs = plan_inputs(lifted, loaded.inputs, options.dims)
         given = () if options.inputs is None else (load_inputs(options.inputs, loaded.inputs),)
         sampling = Sampling(options.samples, options.seed, options.tolerance, given, self._deadline)
@@ -216,6 +234,13 @@ class Journey:
         first = reference.first()
         if first is None:
             return None
+        began = time.monotonic()
+        reference.repeated()
+        running = time.monotonic() - began
+        is_large = weight_bytes(lifted) >= _LARGE
+        if is_large:
+            reference.release()
+            del loaded
         return Court(
             lifted=lifted,
             original=original,
@@ -224,6 +249,9 @@ class Journey:
             threads=self._threads,
             deadline=self._deadline,
             directory=directory,
+            loading=loading,
+            running=running,
+            race=compare_latency_apart if is_large else compare_latency,
             minimal_ratio=1.0 if options.objective == "latency" else 0.99,
             without=lambda variant, dropped: Variant(
                 *without_rules(start, variant.trace, self._rules, frozenset(dropped))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from optimizer.cost.kernel import bytes_of
 from optimizer.cost.runtime import ModelFile
 from superopt.errors import InvalidModelError
-from superopt.ir.graph import Graph
+from superopt.ir.graph import Graph, Weight
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower
 
@@ -31,6 +32,12 @@ def runnable_rewrite(lifted: LiftedModel, graph: Graph, plan: Plan, directory: P
         except InvalidModelError:
             pass
     return _saved(lowered, directory / "rewritten.onnx"), lowered.node_count
+
+
+def weight_bytes(lifted: LiftedModel) -> int:
+    """Bytes of all weights that the graph has."""
+    weights = (node.operator.type for node in lifted.graph if isinstance(node.operator, Weight))
+    return sum(bytes_of(type_) for type_ in weights if isinstance(type_.elements, int))
 
 
 def _saved(lowered: LoweredModel, path: Path) -> Path:

@@ -3,7 +3,8 @@
 from optimizer.check.compare import Agreement, compare_outputs
 from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
 from optimizer.check.inputs import InputPlan, check_dims, check_inputs, load_inputs, plan_inputs
-from optimizer.check.latency import Comparison, compare_latency, comparison_of
+from optimizer.check.interval import Comparison, compared
+from optimizer.check.latency import compare_latency, compare_latency_apart, comparison_of
 
 __all__ = [
     "Agreement",
@@ -16,7 +17,9 @@ __all__ = [
     "check_equivalence",
     "check_inputs",
     "compare_latency",
+    "compare_latency_apart",
     "compare_outputs",
+    "compared",
     "comparison_of",
     "load_inputs",
     "plan_inputs",

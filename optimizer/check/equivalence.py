@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -64,13 +64,15 @@ class Reference:
     """
 
     def __init__(self, model: LoadedModel, plan: InputPlan, sampling: Sampling) -> None:
-        self.model = model
+        self._model: LoadedModel | None = model
+        self.inputs, self.outputs = model.inputs, model.outputs
         self.sampling = sampling
         self.names = [port.name for port in model.outputs]
         self.tolerance = relative_tolerance(_first_float(model), sampling.tolerance)
         self._plan = plan
         self._drawn: list[Sample] = []
-        self._source = self._draw()
+        self._source = self._draw(model)
+        self._repeated: Agreement | None = None
 
     def samples(self) -> Iterator[Sample]:
         """All samples; those drawn before are not run again."""
@@ -83,11 +85,31 @@ class Reference:
         """One sample; None when the model runs on no inputs that were tried."""
         return next(self.samples(), None)
 
-    def _draw(self) -> Iterator[Sample]:
+    def repeated(self) -> Agreement:
+        """How far apart two runs on the first sample are."""
+        if self._repeated is None:
+            sample = self.first()
+            assert sample is not None, "a model that ran on some inputs"
+            assert self._model is not None, "a model in memory"
+            again = self._model.run(sample.feeds)
+            self._repeated = compare_outputs(self.names, sample.outputs, again, self.sampling.tolerance)
+        return self._repeated
+
+    def release(self) -> None:
+        """Draws the samples that there is time for and lets the model go: its weights may fill the memory."""
+        if self.first() is not None:
+            self.repeated()
+            for _ in self.samples():
+                if time.monotonic() >= self.sampling.deadline:
+                    break
+        self._source.close()
+        self._model = None
+
+    def _draw(self, model: LoadedModel) -> Generator[Sample]:
         for feeds in self.sampling.given:
-            yield Sample(feeds, self.model.run(feeds))
+            yield Sample(feeds, model.run(feeds))
         random = np.random.default_rng(self.sampling.seed)
-        tried = _Tried(self.model, self._plan, random)
+        tried = _Tried(model, self._plan, random)
         sizes = tried.usable_sizes()
         if not sizes:
             return
@@ -104,19 +126,16 @@ def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
 
     A model whose own two runs differ cannot be certified. At least one sample is compared whatever the time.
     """
-    difference = _signature_difference(reference.model, other)
+    difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
     names, tolerance = reference.names, reference.sampling.tolerance
     total, compared, alive = EQUAL, 0, False
     last: tuple[object, ...] = ()
     for sample in reference.samples():
-        if not compared:
-            again = reference.model.run(sample.feeds)
-            repeated = compare_outputs(names, sample.outputs, again, tolerance)
-            if repeated.excess > _REPEAT_SHARE:
-                why = "two runs of the original on the same inputs differ, so nothing can be certified"
-                return _refusal(reference.tolerance, why)
+        if not compared and reference.repeated().excess > _REPEAT_SHARE:
+            why = "two runs of the original on the same inputs differ, so nothing can be certified"
+            return _refusal(reference.tolerance, why)
         total = total.and_also(_compared(names, sample, other, tolerance))
         compared += 1
         alive = alive or _is_alive(sample.outputs, last)
@@ -224,7 +243,7 @@ def _float_arrays(outputs: Sequence[object]) -> Iterator[Array]:
                 yield array
 
 
-def _signature_difference(original: LoadedModel, other: LoadedModel) -> str:
+def _signature_difference(original: Reference, other: LoadedModel) -> str:
     """What is different about inputs and outputs, empty when nothing is."""
     for kind, ours, theirs in (
         ("inputs", original.inputs, other.inputs),

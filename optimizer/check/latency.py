@@ -1,46 +1,53 @@
-"""Which of two models is faster: interleaved runs of both, and a confidence interval of the ratio."""
+"""Which of two models is faster: interleaved runs of both in rounds of fresh sessions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
+from optimizer.check.interval import DOUBT, QUANTILE, Comparison, compared
 from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile
 
-_QUANTILE = 0.3
-"""Runs are compared at this quantile: what else the machine does only ever adds time."""
-
-_MIN_PAIRS = 6
-_USUAL_PAIRS = 12
-_MAX_PAIRS = 400
+_MAX_ROUNDS = 24
+_MIN_ROUNDS = 3
+_WANTED_ROUNDS = 6
+_MAX_PAIRS = 12
+_MIN_PAIRS = 3
 _SHORTEST_SAMPLE = 500.0
+"""Microseconds; of shorter runs as many as fit make one sample, which is the fastest of them."""
+
+_WARM_UP = 50_000.0
+"""Microseconds; a model that runs longer is warm after one run."""
+
 _RESAMPLES = 1000
 _CONFIDENCE = 0.98
 
+Pairs: TypeAlias = "list[tuple[float, float]]"
+
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Microseconds of one run before and after, their ratio (above 1 is faster) and its interval."""
+class _Contest:
+    """Both models, how to run them, and chance."""
 
-    before: float
-    after: float
-    ratio: float
-    low: float
-    high: float
-    runs: int
+    before: ModelFile
+    after: ModelFile
+    feeds: Mapping[str, Array]
+    threads: int
+    random: np.random.Generator
 
-    @property
-    def is_faster(self) -> bool:
-        """Whether a slowdown, and no change, are excluded."""
-        return self.low > 1.0
+    def run(self, which: int) -> BoundRun:
+        """A fresh session of the first or the second model."""
+        model = self.after if which else self.before
+        return LoadedModel(model, self.threads).bind(self.feeds)
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether more runs would hardly change the answer."""
-        return self.low > 1.0 or self.high < 1.0 or self.high - self.low < 0.004
+
+Round: TypeAlias = "Callable[[_Contest, Sequence[int], int | None, float], Pairs]"
+"""Times in one round, of models opened in an order: so many pairs, or as many as suit; the seconds that it
+should take."""
 
 
 def compare_latency(
@@ -50,59 +57,111 @@ def compare_latency(
     *,
     threads: int,
     seconds: float,
+    doubt: float = DOUBT,
     seed: int = 0,
 ) -> Comparison:
     """Times both models at the runtime's full optimisation, in turn and in random order within each pair.
 
-    Sessions are opened twice, in either order, because where a session lies in memory is worth a per cent.
-    Raises RuntimeRefusedError when a model does not run.
+    Stops when more rounds would hardly change the answer. ``doubt`` is the probability of either
+    tail beyond the interval. Raises RuntimeRefusedError when a model does not run.
+    """
+    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed))
+    return _compare(contest, _side_by_side, seconds, doubt)
+
+
+def compare_latency_apart(
+    before: ModelFile,
+    after: ModelFile,
+    feeds: Mapping[str, Array],
+    *,
+    threads: int,
+    seconds: float,
+    doubt: float = DOUBT,
+    seed: int = 0,
+) -> Comparison:
+    """Like ``compare_latency``, but never with both models in memory: for those that fill it."""
+    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed))
+    return _compare(contest, _one_by_one, seconds, doubt)
+
+
+def _compare(contest: _Contest, round_of: Round, seconds: float, doubt: float) -> Comparison:
+    """Rounds until the answer is clear or the time is over.
+
+    What stops the rounds early is how clear the answer is, not which: a test that goes on until it likes the
+    answer would find one.
     """
     end = time.monotonic() + seconds
-    random = np.random.default_rng(seed)
-    pairs: list[tuple[float, float]] = []
-    for placement in range(2):
-        opened = time.monotonic()
-        models = (before, after) if placement == 0 else (after, before)
-        loaded = [LoadedModel(model, threads) for model in models]
-        runs = [model.bind(feeds) for model in loaded]
-        if placement == 1:
-            runs.reverse()
-        repeats = _warm_up(runs)
-        opening = time.monotonic() - opened
-        share = (end - time.monotonic() - opening) / 2 if placement == 0 else end - time.monotonic()
-        pairs.extend(_timed_pairs(runs, repeats, random, time.monotonic() + share))
-        if placement == 0 and time.monotonic() + opening > end and len(pairs) >= _MIN_PAIRS:
+    rounds: list[Pairs] = []
+    while len(rounds) < _MAX_ROUNDS:
+        began = time.monotonic()
+        order = (0, 1) if len(rounds) % 2 == 0 else (1, 0)
+        pairs = len(rounds[0]) if rounds else None
+        rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
+        if 2 * time.monotonic() - began > end:
             break
-    return comparison_of(np.asarray(pairs), random)
+        if len(rounds) >= _MIN_ROUNDS and compared(np.asarray(rounds), doubt).is_clear:
+            break
+    return compared(np.asarray(rounds), doubt)
 
 
-def _warm_up(runs: list[BoundRun]) -> int:
-    """Runs both a few times; how many runs make a sample long enough for the clock."""
-    shortest = min(min(run.microseconds() for _ in range(3)) for run in runs)
+def _side_by_side(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+    opened = time.monotonic()
+    runs = {which: contest.run(which) for which in order}
+    repeats = _repeats(min(_warmed_up(run) for run in runs.values()))
+    opening = time.monotonic() - opened
+    timed: Pairs = []
+    while pairs is None or len(timed) < pairs:
+        began = time.monotonic()
+        times = [0.0, 0.0]
+        for which in (0, 1) if contest.random.random() < 0.5 else (1, 0):
+            times[which] = _sample(runs[which], repeats)
+        timed.append((times[0], times[1]))
+        if pairs is None:
+            pairs = _pairs(opening, time.monotonic() - began, seconds)
+    return timed
+
+
+def _one_by_one(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+    times: dict[int, list[float]] = {}
+    for which in order:
+        opened = time.monotonic()
+        run = contest.run(which)
+        shortest = _warmed_up(run)
+        opening = time.monotonic() - opened
+        repeats = _repeats(shortest)
+        pairs = pairs or _pairs(2 * opening, 2e-6 * shortest * repeats, seconds)
+        times[which] = [_sample(run, repeats) for _ in range(pairs)]
+        del run
+    return list(zip(times[0], times[1], strict=True))
+
+
+def _pairs(opening: float, pair: float, seconds: float) -> int:
+    """How many pairs a round has: timing takes as long as opening does, if there is time for that."""
+    wanted = min(_MAX_PAIRS, max(_MIN_PAIRS, round(opening / max(pair, 1e-6))))
+    return max(1, min(wanted, int((seconds - opening) / max(pair, 1e-6))))
+
+
+def _warmed_up(run: BoundRun) -> float:
+    """Runs until the slow first runs are over; the microseconds of the fastest one."""
+    shortest = run.microseconds()
+    if shortest < _WARM_UP:
+        shortest = min(run.microseconds() for _ in range(3))
+    return shortest
+
+
+def _repeats(shortest: float) -> int:
     return max(1, int(_SHORTEST_SAMPLE / max(shortest, 1.0)))
 
 
-def _timed_pairs(
-    runs: list[BoundRun], repeats: int, random: np.random.Generator, end: float
-) -> list[tuple[float, float]]:
-    pairs: list[tuple[float, float]] = []
-    while len(pairs) < _MAX_PAIRS and (len(pairs) < _MIN_PAIRS or time.monotonic() < end):
-        times = [0.0, 0.0]
-        for which in (0, 1) if random.random() < 0.5 else (1, 0):
-            times[which] = min(runs[which].microseconds() for _ in range(repeats))
-        pairs.append((times[0], times[1]))
-        if len(pairs) >= 2 * _USUAL_PAIRS and len(pairs) % _USUAL_PAIRS == 0:
-            so_far = comparison_of(np.asarray(pairs), np.random.default_rng(0))
-            if so_far.high - so_far.low < 0.004:
-                break
-    return pairs
+def _sample(run: BoundRun, repeats: int) -> float:
+    return min(run.microseconds() for _ in range(repeats))
 
 
 def comparison_of(pairs: Array, random: np.random.Generator) -> Comparison:
     """What pairs of times, shape [pairs, 2] in microseconds, say; the interval is bootstrapped."""
-    before, after = (float(value) for value in np.quantile(pairs, _QUANTILE, axis=0))
+    before, after = (float(value) for value in np.quantile(pairs, QUANTILE, axis=0))
     chosen = random.integers(0, len(pairs), (_RESAMPLES, len(pairs)))
-    resampled = np.quantile(pairs[chosen], _QUANTILE, axis=1)
+    resampled = np.quantile(pairs[chosen], QUANTILE, axis=1)
     ratios = resampled[:, 0] / resampled[:, 1]
     tail = (1 - _CONFIDENCE) / 2
     low, high = (float(value) for value in np.quantile(ratios, (tail, 1 - tail)))
