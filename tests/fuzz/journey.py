@@ -1,0 +1,138 @@
+"""One random model through the optimizer, and what is wrong with what comes out.
+
+Models that are not finite everywhere are only checked, not compared: rules are equalities of real numbers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import onnx
+
+from optimizer import Options, optimize
+from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
+from optimizer.cost import CostStore, GraphCost, Kernel, MemoryCostStore, Price, Sizes
+from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.search import Backtracking, Limits, RuleSet, Watch
+from substitution_db import open_database
+from superopt.api import verified_substitutions
+from superopt.ir import Plan
+from superopt.onnx_io import LiftedModel, lift, load_model, lower
+from superopt.rewriting import Substitution
+from tests.fuzz.graphs import random_model
+from tests.onnx_io.test_random_models import Grower
+
+COSTS = MemoryCostStore()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one model: ``steps`` were applied; ``wrong`` says what is wrong with the outcome."""
+
+    steps: int
+    wrong: str = ""
+
+
+class Whim:
+    """An objective that prices kernels at random, so that a search applies rules no device would ask for."""
+
+    unit = "whim"
+    source = "analytic"
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def known(self, kernel: Kernel) -> Price | None:
+        """The price."""
+        return self.price(kernel)
+
+    def bound(self, kernel: Kernel) -> float:
+        """The price."""
+        return self.price(kernel).cost
+
+    def price(self, kernel: Kernel) -> Price:
+        """A number from 1 to 64 that the kernel and the seed decide."""
+        return Price(float(random.Random(f"{self._seed} {kernel.fingerprint}").randint(1, 64)))
+
+
+def rewritten_at_whim(content: bytes, rules: Sequence[Substitution], seed: int) -> Finding:
+    """Searches under random prices, writes the best graph, and runs it beside the original."""
+    lifted = lift(load_model(content))
+    start = GraphCost.of(lifted.graph, Whim(seed), Sizes(lifted.graph, {}))
+    limits = Limits(deadline=float("inf"), alpha=1.2, max_candidates=150, seed=seed)
+    found = Backtracking().run(start, RuleSet(rules), Watch(limits))
+    lowered = lower(lifted, found.best.graph, Plan())
+    return Finding(len(found.trace), _fault(content, lifted, lowered.to_bytes(), seed))
+
+
+def optimised(
+    content: bytes, rules: Sequence[Substitution], costs: CostStore, seed: int, budget: float
+) -> Finding:
+    """The whole main job with a small budget; also wrong: slower by its report, or an internal error."""
+    lifted = lift(load_model(content))
+    options = Options(budget=budget, threads=1, seed=seed, max_candidates=300)
+    result = optimize(lifted, rules, options, costs)
+    report = result.report
+    if report.why.startswith("internal error"):
+        return Finding(0, report.why)
+    if report.returned == "original":
+        return Finding(0)
+    if report.measured is None or report.measured.interval[0] <= 1:
+        return Finding(len(result.trace), "returned although it is not certainly faster")
+    written = lower(lifted, result.graph, result.plan).to_bytes()
+    return Finding(len(result.trace), _fault(content, lifted, written, seed))
+
+
+@cache
+def _rules(database: str | None) -> Sequence[Substitution]:
+    return verified_substitutions(open_database(database))
+
+
+def model_of(seed: int) -> bytes | None:
+    """Every third model is made of ONNX nodes, with opaque ones and branches; the others of operators."""
+    if seed % 3 == 0:
+        return Grower(seed).model(2 + seed % 13).SerializeToString()
+    return random_model(seed)
+
+
+def tried(seed: int, *, budget: float | None, database: str | None) -> Finding | None:
+    """What one seed brings; None where it makes no model."""
+    content = model_of(seed)
+    if content is None:
+        return None
+    try:
+        if budget is None:
+            return rewritten_at_whim(content, _rules(database), seed)
+        return optimised(content, _rules(database), COSTS, seed, budget)
+    except Exception as error:  # noqa: BLE001 - a finding, whatever it is
+        return Finding(0, f"{type(error).__name__}: {error}")
+
+
+def _fault(content: bytes, lifted: LiftedModel, written: bytes, seed: int) -> str:
+    try:
+        onnx.checker.check_model(written, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    except onnx.checker.ValidationError as error:
+        return f"the checker refuses it: {error}"
+    try:
+        original = LoadedModel(content, threads=1)
+    except RuntimeRefusedError:
+        return ""
+    try:
+        other = LoadedModel(written, threads=1)
+    except RuntimeRefusedError as error:
+        return str(error)
+    inputs = plan_inputs(lifted, original.inputs, {})
+    reference = Reference(original, inputs, Sampling(samples=3, seed=seed))
+    samples = tuple(reference.samples())
+    if not samples or not all(_is_finite(sample.outputs) for sample in samples):
+        return ""
+    verdict = check_equivalence(reference, other)
+    return "" if verdict.passed else verdict.why
+
+
+def _is_finite(outputs: Sequence[object]) -> bool:
+    return all(np.isfinite(np.asarray(output)).all() for output in outputs)
