@@ -3,6 +3,7 @@
 from optimizer.cost.graph_cost import GraphCost, PricedGroup
 from optimizer.cost.kernel import Kernel, Sizes
 from optimizer.cost.objective import OBJECTIVES, Flops, Latency, Objective, Price, Traffic, objective_of
+from optimizer.cost.origin import Origin
 from optimizer.cost.runtime import device_name, physical_cores, runtime_version
 from optimizer.cost.store import CostStore, MemoryCostStore
 
@@ -15,6 +16,7 @@ __all__ = [
     "Latency",
     "MemoryCostStore",
     "Objective",
+    "Origin",
     "Price",
     "PricedGroup",
     "Sizes",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from optimizer.cost.kernel import Kernel, Sizes, kernel_of
 from optimizer.cost.objective import Objective, Price
 from optimizer.fusion import group_of, is_free, partition
-from superopt.ir.graph import Graph, Input, NodeId
+from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.plan import FusionGroup
 from superopt.rewriting import Rewrite
 
+_MAX_KERNELS = 1 << 16
+_MAX_REMEMBERED = 32
 _TRANSPARENT = ("broadcast", "identity")
 
 
@@ -41,13 +43,16 @@ class GraphCost:
     owner: Mapping[NodeId, PricedGroup]
     free: set[NodeId]
     blocked: set[NodeId]
+    kernels: KernelMemo
 
     @staticmethod
-    def of(graph: Graph, objective: Objective, sizes: Sizes) -> GraphCost:
-        """The cost of a whole graph."""
+    def of(
+        graph: Graph, objective: Objective, sizes: Sizes, blocked_inputs: Iterable[NodeId] = ()
+    ) -> GraphCost:
+        """The cost of a whole graph; of some inputs it may be said that they come in the runtime's layout."""
         free = set(graph.weight_only)
         groups = partition(graph, free)
-        blocked: set[NodeId] = set()
+        blocked = set(blocked_inputs)
         owner: dict[NodeId, PricedGroup] = {}
         total = 0.0
         for group in _in_order(groups, graph.order):
@@ -57,7 +62,7 @@ class GraphCost:
             owner.update((member, priced) for member in group.members)
             if priced.price.blocked:
                 blocked.add(group.members[-1])
-        return GraphCost(graph, objective, sizes, total, owner, free, blocked)
+        return GraphCost(graph, objective, sizes, total, owner, free, blocked, KernelMemo())
 
     def after(self, rewrite: Rewrite, limit: float = math.inf) -> Update | None:
         """What the rewrite does to the cost; None when the result is certainly not below ``limit``."""
@@ -72,6 +77,57 @@ class GraphCost:
     def groups(self) -> tuple[PricedGroup, ...]:
         """Every group once, in the order of its first node."""
         return tuple({id(priced): priced for priced in self.owner.values()}.values())
+
+
+class KernelMemo:
+    """Kernels of groups by the nodes that they are cut out of: a rewrite leaves most of them as they were."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[Kernel, tuple[Node, ...]]] = {}
+
+    def kernel_of(
+        self,
+        graph: Graph,
+        group: FusionGroup,
+        free: Container[NodeId],
+        blocked: Container[NodeId],
+        sizes: Sizes,
+    ) -> Kernel:
+        """The kernel of a group, as ``kernel_of`` gives it."""
+        nodes: list[Node] = []
+        context: list[object] = []
+        for member in group.members:
+            node = graph.nodes[member]
+            users = graph.users(member)
+            if len(node.types) > 1 or len(nodes) > _MAX_REMEMBERED:
+                return kernel_of(graph, group, free, blocked, sizes)
+            context.append(member in graph.output_nodes or any(user not in group.members for user in users))
+            self._look(graph, node, free, blocked, nodes, context)
+        key = (*map(id, nodes), *context)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MAX_KERNELS:
+                self._known.clear()
+            found = self._known[key] = kernel_of(graph, group, free, blocked, sizes), tuple(nodes)
+        return found[0]
+
+    def _look(
+        self,
+        graph: Graph,
+        node: Node,
+        free: Container[NodeId],
+        blocked: Container[NodeId],
+        nodes: list[Node],
+        context: list[object],
+    ) -> None:
+        """Notes the node, and of what it reads all that has a say in the kernel."""
+        nodes.append(node)
+        for value in node.inputs:
+            source = graph.nodes[value.node]
+            is_free = value.node in free
+            if source.operator.name == "broadcast" or (source.operator.name == "identity" and not is_free):
+                self._look(graph, source, free, blocked, nodes, context)
+            context.append((is_free, value.node in blocked))
 
 
 class _Overlay:
@@ -139,6 +195,7 @@ class Update:
             owner=owner,
             free=self._free.without(removed),
             blocked=self._blocked.without(removed),
+            kernels=before.kernels,
         )
 
     def _update_free(self) -> None:
@@ -226,7 +283,7 @@ class Update:
         unsure: set[NodeId] = set()
         total = 0.0
         for group in order:
-            kernel = kernel_of(self._graph, group, self._free, blocked, before.sizes)
+            kernel = before.kernels.kernel_of(self._graph, group, self._free, blocked, before.sizes)
             sources = {value.node for m in group.members for value in self._graph.nodes[m].inputs}
             price = None if sources & unsure else before.objective.known(kernel)
             last = group.members[-1]
@@ -245,7 +302,7 @@ class Update:
         for group in waiting:
             last = group.members[-1]
             previous = self._owner_of(last)
-            kernel = kernel_of(graph, group, self._free, blocked, before.sizes)
+            kernel = before.kernels.kernel_of(graph, group, self._free, blocked, before.sizes)
             priced = PricedGroup(group, kernel, before.objective.price(kernel))
             self.total += priced.price.cost - (previous.price.cost if previous is not None else 0.0)
             self._owner.update((member, priced) for member in group.members)

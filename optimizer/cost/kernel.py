@@ -11,26 +11,42 @@ import hashlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Final, cast
 
+from optimizer.cost.machine import bytes_of, number_of
+from optimizer.cost.origin import Origin
 from optimizer.cost.spelling import respelled
 from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
-from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import ElementType, TensorType, UnknownType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 
 _BLOCKABLE_RANK = 4
+_TRANSPARENT = ("broadcast", "identity")
+_FILLED = ("ones", "full")
+
+LARGE_WEIGHTS = 128 * 2**10
+"""Bytes of weights from which on it matters where they lie when a kernel starts."""
+
+_FETCHING = 16
+"""A kernel with fewer operations per byte of its weights waits for them."""
+
+_TELLING = frozenset(("erf", "sigmoid", "tanh", "sqrt", "opaque"))
+"""Operators around which the runtime looks at the numbers that it is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a kernel reads. ``blocked``: it lies in the runtime's own layout for images."""
+    """What a kernel reads. ``blocked``: it lies in the runtime's own layout for images; ``content``: the
+    bytes of a constant that decides what the runtime does.
+    """
 
     type: TensorType
     is_weight: bool = False
     blocked: bool = False
+    content: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +60,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Operators that run together; two kernels are equal when the runtime cannot tell them apart."""
+    """Operators that run together; two kernels are equal when the runtime cannot tell them apart.
+
+    ``opaque``: some step is beyond the algebra; it can be measured where there is an ``origin`` to copy it
+    from. ``far``: it mostly reads weights, of a model that has more of them than the caches hold.
+    """
 
     sources: tuple[Source, ...]
     steps: tuple[Step, ...]
     outputs: tuple[tuple[int, int], ...]
     opaque: bool = False
+    far: bool = False
+    origin: Origin | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
         return self._hash
@@ -61,7 +83,10 @@ class Kernel:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits, the same in every process."""
-        text = repr((self.sources, self.steps, self.outputs))
+        steps = self.steps if not self.opaque else tuple(map(_without_index, self.steps))
+        text = repr(
+            (self.sources, steps, self.outputs, "far") if self.far else (self.sources, steps, self.outputs)
+        )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
@@ -73,7 +98,9 @@ class Kernel:
     def flops(self) -> int:
         """Arithmetic operations of all steps."""
         return sum(
-            _integer(step.operator.work(self._operand_types(step), step.types).flops) for step in self.steps
+            number_of(step.operator.work(self._operand_types(step), step.types).flops)
+            for step in self.steps
+            if step.operands and step.operator.name not in _TRANSPARENT
         )
 
     @property
@@ -81,6 +108,11 @@ class Kernel:
         """Bytes of everything that enters or leaves the kernel, each counted once."""
         types = (*(source.type for source in self.sources), *self.output_types)
         return sum(bytes_of(type_) for type_ in types)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights that it reads."""
+        return sum(bytes_of(source.type) for source in self.sources if source.is_weight)
 
     def _operand_types(self, step: Step) -> tuple[TensorType, ...]:
         return tuple(
@@ -108,18 +140,22 @@ class Kernel:
         return editor.build()
 
 
-def bytes_of(type_: TensorType) -> int:
-    """Bytes of a tensor of known shape."""
-    return _integer(type_.elements) * type_.element.bytes_per_element
+def _without_index(step: Step) -> Step:
+    operator = step.operator
+    if not isinstance(operator, Opaque):
+        return step
+    return dataclasses.replace(step, operator=dataclasses.replace(operator, index=0))
 
 
 class Sizes:
-    """Numbers for symbolic dimensions, so that a model whose dimensions are open can be priced.
+    """Numbers for what a graph leaves open, so that it can be priced: symbolic dimensions, and, where the
+    ``origin`` is known, constants.
 
     ``given`` names symbols; a symbol that is axis 0 of some tensor is 1, any other one 64.
     """
 
-    def __init__(self, graph: Graph, given: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, given: Mapping[str, int], origin: Origin | None = None) -> None:
+        self.origin: Final = origin
         assignment: dict[str, Dimension] = {}
         for node in graph:
             for type_ in node.types:
@@ -210,6 +246,8 @@ class _Extraction:
         self._steps: list[Step] = []
         self._places: dict[Value, tuple[int, int]] = {}
         self._opaque = False
+        names = {graph.nodes[member].operator.name for member in group.members}
+        self._origin = None if _TELLING.isdisjoint(names) else sizes.origin
 
     def kernel(self) -> Kernel:
         members = self._group.members
@@ -219,7 +257,7 @@ class _Extraction:
         graph = self._graph
         for member in members:
             node = graph.nodes[member]
-            outside = [user for user in graph.users(member) if user not in members]
+            outside = [user for user in graph.users(member) if self._is_outside(user)]
             read = {v for user in outside for v in graph.nodes[user].inputs}
             for value in node.values:
                 place = self._places.get(value)
@@ -227,14 +265,33 @@ class _Extraction:
                     outputs.append(place)
         if not outputs and self._steps:
             outputs = [(len(self._steps) - 1, 0)]
-        return Kernel(tuple(self._sources), tuple(self._steps), tuple(outputs), self._opaque)
+        origin = self._origin if self._opaque else None
+        kernel = Kernel(tuple(self._sources), tuple(self._steps), tuple(outputs), self._opaque, origin=origin)
+        return dataclasses.replace(kernel, far=True) if self._is_far(kernel) else kernel
+
+    def _is_far(self, kernel: Kernel) -> bool:
+        """Whether the time of the kernel is that of fetching its weights from memory."""
+        origin = self._sizes.origin
+        if origin is None or kernel.opaque or not origin.exceeds_caches:
+            return False
+        weights = kernel.weight_bytes
+        return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
+
+    def _is_outside(self, user: NodeId) -> bool:
+        """Whether the value that a node reads leaves the kernel by it."""
+        if user in self._group.members:
+            return False
+        node = self._graph.nodes[user]
+        if node.operator.name not in _TRANSPARENT or user in self._graph.output_nodes:
+            return True
+        return any(map(self._is_outside, self._graph.users(user)))
 
     def _add(self, node_id: NodeId) -> None:
         node = self._graph.nodes[node_id]
         operator = node.operator
         if not isinstance(operator, Operator) or isinstance(operator, Opaque):
             self._opaque = True
-            operator = Opaque("", operator.name, 0, "") if not isinstance(operator, Operator) else operator
+            operator = self._opaque_spelling(operator)
         operands = tuple(self._place(value) for value in node.inputs)
         types = tuple(self._sizes.type(t) for t in node.types if isinstance(t, TensorType))
         if len(types) != len(node.types):
@@ -243,6 +300,15 @@ class _Extraction:
         self._steps.append(Step(self._spelled(operator, operands), operands, types))
         for port, value in enumerate(node.values[: len(types)]):
             self._places[value] = (index, port)
+
+    def _opaque_spelling(self, operator: GraphOperator) -> Operator:
+        spelled = None
+        if isinstance(operator, Opaque) and self._origin is not None:
+            spelled = self._origin.spelled(operator)
+        if spelled is None:
+            self._origin = None
+            return Opaque("", operator.name, 0, "")
+        return spelled
 
     def _spelled(self, operator: Operator, operands: tuple[tuple[int, int], ...]) -> Operator:
         if self._opaque:
@@ -257,7 +323,7 @@ class _Extraction:
         if found is not None:
             return found
         node = self._graph.nodes[value.node]
-        if node.operator.name == "broadcast":
+        if node.operator.name == "broadcast" or (self._origin is not None and _is_filled(node)):
             self._add(value.node)
             return self._places[value]
         if node.operator.name == "identity" and value.node not in self._free:
@@ -267,19 +333,18 @@ class _Extraction:
             if isinstance(type_, UnknownType):
                 self._opaque = True
                 type_ = TensorType(ElementType.OTHER, ())
-            self._sources.append(
-                Source(
-                    self._sizes.type(type_),
-                    is_weight=value.node in self._free,
-                    blocked=value.node in self._blocked and can_be_blocked(type_),
-                )
+            is_weight = value.node in self._free
+            content = (
+                self._origin.content(self._graph, value, self._free)
+                if is_weight and self._origin is not None
+                else None
             )
+            blocked = value.node in self._blocked and can_be_blocked(type_)
+            self._sources.append(Source(self._sizes.type(type_), is_weight, blocked, content))
             place = (-len(self._sources), 0)
         self._places[value] = place
         return place
 
 
-def _integer(dimension: Dimension) -> int:
-    if not isinstance(dimension, int):
-        raise TypeError(f"expected a number, got the dimension {dimension}")
-    return dimension
+def _is_filled(node: Node) -> bool:
+    return node.operator.name in _FILLED

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
-from optimizer.cost.kernel import Kernel, bytes_of, can_be_blocked
+from optimizer.cost.kernel import LARGE_WEIGHTS, Kernel, can_be_blocked
+from optimizer.cost.machine import bytes_of, last_cache_bytes
 from optimizer.cost.runtime import (
     Array,
     BoundRun,
@@ -23,7 +24,7 @@ from optimizer.cost.runtime import (
     profiled_model,
 )
 from superopt.errors import UnsupportedError
-from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops.activation import Relu
@@ -32,14 +33,17 @@ from superopt.ops.pooling import MaxPool
 LAUNCH_MICROSECONDS = 1.0
 """What the runtime spends around a kernel."""
 
+_OPSET = 17
 _MAX_BYTES = 96 * 2**20
 _DISTINCT = 10_007
 _MIN_RUNS = 3
 _MAX_RUNS = 120
 _MAX_COLD_RUNS = 24
-_COLD_WEIGHTS = 128 * 2**10
-_EVICTED = 4 * 2**20
-_SCRATCH = np.zeros(_EVICTED // 8, np.int64)
+_MAX_FAR_RUNS = 8
+_EVICTED = 8 * 2**20
+"""More than a core keeps of data and of page addresses."""
+
+_RECENT = 512 * 2**10
 _BUDGET_MICROSECONDS = 12_000.0
 _QUIET = 0.97
 """A run that got this share of the wall time was not interrupted, so that its profile is right."""
@@ -78,7 +82,7 @@ class Measurer:
 
     def is_measurable(self, kernel: Kernel) -> bool:
         """Whether the kernel can be built as a model of reasonable size with numbers in it."""
-        if kernel.opaque:
+        if kernel.opaque and kernel.origin is None:
             return False
         types = [*(source.type for source in kernel.sources), *kernel.output_types]
         return all(t.element in _DTYPES for t in types) and sum(map(bytes_of, types)) <= _MAX_BYTES
@@ -102,7 +106,7 @@ class Measurer:
 
     def _clocked(self, kernel: Kernel) -> float:
         graph = kernel.to_graph()
-        model = LoadedModel(build_model(graph, _weights(graph)), self._threads)
+        model = LoadedModel(kernel_model(kernel, graph), self._threads)
         feeds = _feeds(graph)
         best = _fastest(_timed(model.bind(feeds), _Caches(kernel, feeds)))
         return max(best - self.empty_run, 0.0) + LAUNCH_MICROSECONDS
@@ -110,7 +114,7 @@ class Measurer:
     def _profiled(self, kernel: Kernel) -> Measurement:
         graph, pools = _with_blocked_inputs(kernel)
         feeds = _feeds(graph)
-        with profiled_model(build_model(graph, _weights(graph)), self._threads) as model:
+        with profiled_model(kernel_model(kernel, graph), self._threads) as model:
             timed = _timed(model.bind(feeds), _Caches(kernel, feeds))
             runs = model.end_profile()
         own = [_own_kernels(run, pools) for run in runs]
@@ -160,17 +164,25 @@ class _Caches:
     just made, its weights were last read when the model last ran."""
 
     def __init__(self, kernel: Kernel, feeds: Mapping[str, Array]) -> None:
-        weights = sum(bytes_of(source.type) for source in kernel.sources if source.is_weight)
-        self._is_cold = weights >= _COLD_WEIGHTS
-        self._recent = [array for array in feeds.values() if array.nbytes <= _EVICTED // 8]
-        self.most_runs = _MAX_COLD_RUNS if self._is_cold else _MAX_RUNS
+        self._evicted: Array | None = None
+        self.most_runs = _MAX_RUNS
+        if kernel.far:
+            self._evicted, self.most_runs = _scratch(2 * last_cache_bytes()), _MAX_FAR_RUNS
+        elif kernel.weight_bytes >= LARGE_WEIGHTS:
+            self._evicted, self.most_runs = _scratch(_EVICTED), _MAX_COLD_RUNS
+        self._recent = [array for array in feeds.values() if array.nbytes <= _RECENT]
 
     def prepare(self) -> None:
-        """Evicts the weights of a kernel that has many from the core's own cache."""
-        if self._is_cold:
-            np.add(_SCRATCH, 1, out=_SCRATCH)
+        """Evicts the weights of a kernel that has many: from the core's own cache, or from all of them."""
+        if self._evicted is not None:
+            np.add(self._evicted, 1, out=self._evicted)
             for array in self._recent:
                 array.max()
+
+
+@cache
+def _scratch(size: int) -> Array:
+    return np.zeros(size // 8, np.int64)
 
 
 def _lower_mean(values: Sequence[float]) -> float:
@@ -211,10 +223,22 @@ def _own_kernels(run: Sequence[KernelTime], pools: int) -> tuple[KernelTime, ...
     return tuple(kept)
 
 
-def _weights(graph: Graph) -> dict[str, Array]:
-    return {
-        node.operator.label: _array(node.operator.type) for node in graph if isinstance(node.operator, Weight)
+def kernel_model(kernel: Kernel, graph: Graph) -> bytes:
+    """A graph of the kernel as a model, of the oldest usual operator set that has all of its operators."""
+    weights = {
+        f"w{index}": _array(source.type) if source.content is None else _constant(source.type, source.content)
+        for index, source in enumerate(kernel.sources)
+        if source.is_weight
     }
+    if kernel.origin is not None:
+        return kernel.origin.model(graph, weights.__getitem__)
+    forms = (step.operator.onnx for step in kernel.steps)
+    return build_model(graph, weights, max((_OPSET, *(form.since for form in forms if form is not None))))
+
+
+def _constant(type_: TensorType, content: bytes) -> Array:
+    shape = tuple(size if isinstance(size, int) else 1 for size in type_.shape)
+    return np.frombuffer(content, _DTYPES[type_.element]).reshape(shape)
 
 
 def _feeds(graph: Graph) -> dict[str, Array]:

@@ -16,11 +16,14 @@ from superopt.errors import InvalidOptionError
 
 OBJECTIVES = ("latency", "flops", "memory")
 
-_METHOD = "4"
+_METHOD = "5"
 """Raised when measuring changes, so that costs of an older method are not used."""
 
 _GRAIN = 1024
 """Prices are multiples of 1/1024, so that their sums are exact and do not depend on the order of rewrites."""
+
+_SECOND_LOOK = 0.9
+"""The share of the cost of a graph whose kernels are measured twice."""
 
 _FREE_STEPS = frozenset(("reshape",))
 
@@ -75,7 +78,7 @@ class Latency:
         self._prefix = f"{device_name()}/{runtime_version()}/threads={threads}/{_METHOD}/"
         self._prices: dict[Kernel, Price] = {}
         self._bounds: dict[Kernel, float] = {}
-        self._fresh: dict[Kernel, None] = {}
+        self._fresh: dict[Kernel, int] = {}
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix)
         self.measured = 0
         self.deadline = math.inf
@@ -105,16 +108,20 @@ class Latency:
             measurement = self._measurer.measure(kernel) if in_time else None
             price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price
+        elif kernel in self._fresh:
+            self._fresh[kernel] += 1
         return price
 
     def measure_again(self) -> None:
-        """A second look at everything measured so far, later in time; the minimum counts.
-
-        With one thread it is not needed: the processor time of a thread does not depend on what others do.
+        """A second look, later in time, at the kernels just measured that make up most of what was priced;
+        the minimum counts. Others may have used the caches and the memory when they were measured first.
         """
-        for kernel in self._fresh if self._threads > 1 else ():
-            if time.monotonic() >= self.deadline:
+        shares = {kernel: times * self._prices[kernel].cost for kernel, times in self._fresh.items()}
+        left = _SECOND_LOOK * sum(shares.values())
+        for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
+            if time.monotonic() >= self.deadline or left <= 0:
                 break
+            left -= shares[kernel]
             measurement = self._measurer.measure(kernel)
             if measurement is not None and measurement.microseconds < self._prices[kernel].cost:
                 self._prices[kernel] = self._recorded(kernel, measurement)
@@ -137,7 +144,7 @@ class Latency:
         if measurement.blocked:
             costs[f"{key}/blocked"] = 1.0
         self._store.put_many(costs)
-        self._fresh[kernel] = None
+        self._fresh.setdefault(kernel, 1)
         self.measured += 1
         return Price(_rounded(measurement.microseconds), measurement.blocked)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.cost.kernel import Kernel, Source, Step, bytes_of
+from optimizer.cost.kernel import Kernel, Source, Step
+from optimizer.cost.machine import bytes_of
 from optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
 from optimizer.cost.store import CostStore
 from superopt.ir.types import ElementType, TensorType
@@ -34,9 +35,10 @@ class Roofline:
         return LAUNCH_MICROSECONDS + max(flops / self.flops, _moved(kernel) / self.bytes)
 
     def lower_bound(self, kernel: Kernel) -> float:
-        """What the kernel cannot beat: a step that only moves data may even be free."""
+        """What the kernel cannot beat: a step that only moves data may even be free; of an opaque one nothing
+        is known."""
         if kernel.opaque:
-            return self.microseconds(kernel)
+            return 0.0
         return 0.5 * max(kernel.flops / self.flops, 0.5 * _moved(kernel) / self.cached_bytes)
 
 

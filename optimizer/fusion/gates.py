@@ -1,19 +1,29 @@
-"""Gated steps, ``x * gate(x)``: gelu and silu in the pieces in which exporters write them."""
+"""Steps around one telling operator, in the pieces that exporters write: gates ``x * gate(x)`` (gelu, also by
+tanh, and silu), and the normalisation of rows, ``(x - mean) / sqrt(variance + epsilon)``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
 from typing import TypeAlias
 
-from superopt.ir.graph import Graph, NodeId, Value
+from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import FusionGroup
 
 FreeNodes: TypeAlias = "Container[NodeId]"
 """The nodes that depend on weights alone: they are folded and belong to no group."""
 
-_GATES = frozenset(("erf", "sigmoid"))
-_STEPS = frozenset(("add", "mul", "div", "scale", "bias_add", "channel_scale"))
-_MAX_MEMBERS = 10
+_SCALINGS = frozenset(("add", "mul", "div", "scale", "bias_add", "channel_scale"))
+_STEPS = {
+    "erf": _SCALINGS,
+    "sigmoid": _SCALINGS,
+    "tanh": _SCALINGS | {"power"},
+    "sqrt": _SCALINGS | {"power", "sub", "reduce_mean", "affine"},
+}
+"""What may stand around the operator that tells what the group is."""
+
+_ANY_STEP = frozenset[str]().union(*_STEPS.values())
+_TRANSPARENT = ("broadcast", "identity")
+_MAX_MEMBERS = 12
 _MAX_DISTANCE = 6
 
 
@@ -44,19 +54,40 @@ def _gates_near(graph: Graph, node_id: NodeId, free: FreeNodes) -> list[NodeId]:
     for _ in range(_MAX_DISTANCE):
         following: list[NodeId] = []
         for current in frontier:
-            node = graph.nodes[current]
-            name = node.operator.name
-            if name in _GATES:
+            name = graph.nodes[current].operator.name
+            if name in _STEPS:
                 found.append(current)
-            elif name not in _STEPS:
+            elif name not in _ANY_STEP:
                 continue
-            users = graph.users(current)
-            for neighbour in (*(v.node for v in node.inputs), *(users if len(users) <= 2 else ())):
+            readers = _readers(graph, current)
+            for neighbour in (*_sources(graph, current), *(readers if len(readers) <= 2 else ())):
                 if neighbour not in seen and neighbour not in free:
                     seen.add(neighbour)
                     following.append(neighbour)
         frontier = following
     return sorted(found)
+
+
+def _readers(graph: Graph, node_id: NodeId) -> list[NodeId]:
+    """The nodes that read a node, looked for behind steps that vanish when lowered."""
+    found: dict[NodeId, None] = {}
+    for user in graph.users(node_id):
+        if graph.nodes[user].operator.name in _TRANSPARENT:
+            found.update(dict.fromkeys(_readers(graph, user)))
+        else:
+            found[user] = None
+    return list(found)
+
+
+def _sources(graph: Graph, node_id: NodeId) -> list[NodeId]:
+    """The nodes that a node reads, looked for behind steps that vanish when lowered."""
+    found: list[NodeId] = []
+    for value in graph.nodes[node_id].inputs:
+        source = graph.nodes[value.node]
+        while source.operator.name in _TRANSPARENT:
+            source = graph.nodes[source.inputs[0].node]
+        found.append(source.id)
+    return found
 
 
 def _members(
@@ -65,40 +96,40 @@ def _members(
     """From the gate down to the products that use it, and up through steps that nothing else reads."""
     if not is_available(gate):
         return set()
+    steps = _STEPS[graph.nodes[gate].operator.name]
+
+    def joins(node_id: NodeId) -> bool:
+        return node_id not in free and graph.nodes[node_id].operator.name in steps and is_available(node_id)
+
     members = {gate}
-    node = graph.nodes[gate]
-    while len(members) < _MAX_MEMBERS and node.id not in graph.output_nodes:
-        users = graph.users(node.id)
-        if len(users) != 1 or not _is_step(graph, users[0], free) or not is_available(users[0]):
+    last = gate
+    while len(members) < _MAX_MEMBERS and last not in graph.output_nodes:
+        readers = _readers(graph, last)
+        if len(readers) != 1 or not joins(readers[0]):
             break
-        node = graph.nodes[users[0]]
-        members.add(node.id)
+        last = readers[0]
+        members.add(last)
     waiting = sorted(members)
     while waiting and len(members) < _MAX_MEMBERS:
-        for value in graph.nodes[waiting.pop()].inputs:
-            source = value.node
-            if source in members or source in graph.output_nodes or not _is_step(graph, source, free):
+        for source in _sources(graph, waiting.pop()):
+            if source in members or source in graph.output_nodes or not joins(source):
                 continue
-            if members.issuperset(graph.users(source)) and is_available(source):
+            if members.issuperset(_readers(graph, source)):
                 members.add(source)
                 waiting = sorted(members)
     return members
 
 
-def _is_step(graph: Graph, node_id: NodeId, free: FreeNodes) -> bool:
-    return node_id not in free and graph.nodes[node_id].operator.name in _STEPS
-
-
 def _reads_twice(graph: Graph, members: set[NodeId], free: FreeNodes) -> bool:
-    """Whether some value is read at two places: what makes the group a gate and not a mere chain."""
-    seen: set[Value] = set()
+    """Whether some node is read at two places: what makes the group a gate and not a mere chain."""
+    seen: set[NodeId] = set()
     for member in members:
-        for value in graph.nodes[member].inputs:
-            if value.node in free:
+        for source in _sources(graph, member):
+            if source in free:
                 continue
-            if value in seen:
+            if source in seen:
                 return True
-            seen.add(value)
+            seen.add(source)
     return False
 
 
@@ -106,7 +137,7 @@ def _execution_order(graph: Graph, members: set[NodeId]) -> tuple[NodeId, ...]:
     ordered: list[NodeId] = []
     waiting = sorted(members)
     while waiting:
-        ready = next(m for m in waiting if not any(v.node in waiting for v in graph.nodes[m].inputs))
+        ready = next(m for m in waiting if not any(source in waiting for source in _sources(graph, m)))
         ordered.append(ready)
         waiting.remove(ready)
     return tuple(ordered)

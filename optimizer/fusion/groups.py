@@ -1,8 +1,9 @@
 """Groups of nodes that the runtime executes together, decided from a node's neighbourhood alone.
 
 A group is what has to be measured as one model for its price to be right: a convolution with the steps that
-are folded into its weights, a residual sum and an activation; a matrix product with its bias; the pieces of a
-gelu. The tables say what *may* be fused; whether the runtime does so, and what it is worth, measurement says.
+are folded into its weights, a residual sum and an activation; a matrix product with its bias, which may be a
+matrix; a normalisation with the residual sum before it; the pieces of a gelu. The tables say what *may* be
+fused; whether the runtime does so, and what it is worth, measurement says.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _VECTOR_STEPS = frozenset(("bias_add", "channel_scale", "affine"))
 _ACTIVATIONS = frozenset(("relu", "sigmoid", "tanh", "hard_sigmoid"))
 _FOLLOWERS = _VECTOR_STEPS | _ACTIVATIONS | {"add", "scale"}
 _HEADS = ("conv", "matmul")
+_NORMALISATIONS = frozenset(("layer_normalization", "rms_normalization"))
 _MAX_CHAIN = 8
+_MATRIX_RANK = 2
 
 
 class _Stage(enum.IntEnum):
@@ -53,9 +56,15 @@ def group_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup:
     chain = chain_of(graph, node_id, free)
     if chain is not None:
         return chain
-    return gate_of(graph, node_id, free, lambda member: chain_of(graph, member, free) is None) or FusionGroup(
-        node_id, (node_id,)
-    )
+    residual = _residual_of(graph, node_id, free)
+    if residual is not None:
+        return residual
+    return gate_of(
+        graph,
+        node_id,
+        free,
+        lambda member: chain_of(graph, member, free) is None and _residual_of(graph, member, free) is None,
+    ) or FusionGroup(node_id, (node_id,))
 
 
 def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
@@ -65,6 +74,21 @@ def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | No
         if node_id in group.members:
             return group
     return None
+
+
+def _residual_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
+    """A normalisation of rows and the sum that only it reads."""
+    node: Node | None = graph.nodes[node_id]
+    if node.operator.name == "add":
+        node = _only_user(graph, node)
+    if node is None or node.operator.name not in _NORMALISATIONS or node.id in free:
+        return None
+    total = graph.nodes[node.inputs[0].node]
+    if total.operator.name != "add" or total.id in free or _only_user(graph, total) is None:
+        return None
+    if node_id not in (total.id, node.id) or chain_of(graph, total.id, free) is not None:
+        return None
+    return FusionGroup(node.id, (total.id, node.id))
 
 
 def _possible_heads(graph: Graph, node_id: NodeId, free: FreeNodes) -> Iterator[NodeId]:
@@ -116,8 +140,9 @@ def _stage_after(
         and follower.inputs[0] == node.value
     ):
         return _Stage.FOLDED
-    if convolution and follower.operator.name == "add" and _absorbs_sum(graph, follower, node.id, free):
-        return _Stage.SUMMED
+    if follower.operator.name == "add":
+        absorbs = _absorbs_sum if convolution else _absorbs_matrix
+        return _Stage.SUMMED if absorbs(graph, follower, node.id, free) else None
     return None
 
 
@@ -142,6 +167,26 @@ def _absorbs_sum(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bo
         return False
     other = second if first == last else first
     return other < last or other in free or not _ends_convolution(graph, other, free)
+
+
+def _absorbs_matrix(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bool:
+    """A product of two matrices takes a third one as its bias; a sum of two products goes to the first."""
+    first, second = (value.node for value in total.inputs)
+    if first == second or not _is_plain_product(graph, last):
+        return False
+    other = second if first == last else first
+    return other > last or other in free or not _is_plain_product(graph, other)
+
+
+def _is_plain_product(graph: Graph, node_id: NodeId) -> bool:
+    node = graph.nodes[node_id]
+    type_ = node.types[0]
+    return (
+        node.operator.name == "matmul"
+        and isinstance(type_, TensorType)
+        and type_.rank == _MATRIX_RANK
+        and _only_user(graph, node) is not None
+    )
 
 
 def _ends_convolution(graph: Graph, node_id: NodeId, free: FreeNodes) -> bool:

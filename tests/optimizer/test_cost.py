@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import onnx
 import pytest
 
-from optimizer.cost import Flops, GraphCost, Latency, MemoryCostStore, Sizes, Traffic, objective_of
+from optimizer.cost import Flops, GraphCost, Latency, MemoryCostStore, Origin, Sizes, Traffic, objective_of
+from optimizer.cost.measure import kernel_model
 from optimizer.cost.objective import Objective
+from optimizer.cost.runtime import profiled_model
 from superopt.errors import InvalidOptionError
 from superopt.ir import ElementType, Graph, Input, TensorType, symbol
+from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.ops.activation import Relu, Softmax
 from superopt.ops.affine import BiasAdd
 from superopt.ops.convolution import Conv
@@ -77,6 +82,41 @@ def test_what_cannot_be_measured_has_an_analytic_price(latency: Latency) -> None
     assert latency.measured == 0 or all(p.price.cost > 0 for p in cost.groups)
     assert min(p.price.cost for p in cost.groups) > 0
     assert cost.total > (1 << 28) * 4 / latency.roofline.bytes
+
+
+def test_an_opaque_node_is_measured_where_its_model_is_known() -> None:
+    lifted = lifted_text("(float[8,4] x) => (float[2,4] y) <int64[2] rows = {3, 1}> { y = Gather(x, rows) }")
+    objective = Latency(MemoryCostStore(), threads=1)
+    GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}))
+    assert objective.measured == 0
+    cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert objective.measured == 1
+    assert cost.groups[0].kernel.sources[1].content == np.array([3, 1], np.int64).tobytes()
+
+
+def test_equal_opaque_nodes_are_one_kernel() -> None:
+    body = "{ a = CumSum(x, zero) b = CumSum(a, zero) c = CumSum <reverse = 1> (b, zero) }"
+    lifted = lifted_text(f"(float[8,4] x) => (float[8,4] c) <int64 zero = {{0}}> {body}")
+    objective = Latency(MemoryCostStore(), threads=1)
+    GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert objective.measured == 2
+
+
+def test_numbers_that_decide_a_fusion_are_kept() -> None:
+    gelu = "{ a = Div(x, root) b = Erf(a) c = Add(b, one) d = Mul(x, c) y = Mul(d, half) }"
+    numbers = "<float root = {1.41421356237}, float one = {1}, float half = {0.5}>"
+    lifted = lifted_text(f"(float[64,64] x) => (float[64,64] y) {numbers} {gelu}")
+    (group,) = GraphCost.of(lifted.graph, Flops(), Sizes(lifted.graph, {}, Origin(lifted))).groups
+    model = kernel_model(group.kernel, group.kernel.to_graph())
+    with profiled_model(model, threads=1) as loaded:
+        loaded.run({"x0": np.ones((64, 64), np.float32)})
+        (run,) = loaded.end_profile()
+    assert [kernel.operator for kernel in run] == ["Gelu"]
+
+
+def lifted_text(graph: str) -> LiftedModel:
+    text = f'<ir_version: 8, opset_import: ["": 17]> g {graph}'
+    return lift(load_model(onnx.parser.parse_model(text)))
 
 
 def test_the_bound_is_below_the_price(latency: Latency) -> None:

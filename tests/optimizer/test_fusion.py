@@ -8,12 +8,14 @@ import pytest
 
 from optimizer.fusion import partition
 from superopt.ir import Graph, Value
-from superopt.ops.activation import Erf, Relu, Sigmoid
-from superopt.ops.affine import Affine, BiasAdd
+from superopt.ops.activation import Erf, Relu, Sigmoid, Tanh
+from superopt.ops.affine import Affine, BiasAdd, ChannelScale
 from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Multiply, Scale
+from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Sqrt, Subtract
 from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.shape import Broadcast
+from superopt.ops.normalization import LayerNormalization
+from superopt.ops.reduction import ReduceMean
+from superopt.ops.shape import Broadcast, Ones
 from tests.optimizer.graphs import Builder
 
 
@@ -73,6 +75,44 @@ def gelu_in_pieces(b: Builder) -> Value:
     return b.add(Scale(), b.add(Multiply(), x, y), b.weight())
 
 
+def gelu_by_tanh(b: Builder) -> Value:
+    x = b.input("x", 3, 8)
+    y = b.add(Add(), x, b.add(Scale(), b.add(Power(3), x), b.weight()))
+    y = b.add(Add(), b.add(Tanh(), b.add(Scale(), y, b.weight())), b.add(Ones((3, 8))))
+    return b.add(Multiply(), b.add(Scale(), x, b.weight()), y)
+
+
+def normalisation_in_pieces(b: Builder) -> Value:
+    x = b.input("x", 3, 8)
+    y = b.add(Subtract(), x, b.add(Broadcast((3, 8)), b.add(ReduceMean(-1), x)))
+    variance = b.add(ReduceMean(-1), b.add(Power(2), y))
+    root = b.add(Sqrt(), b.add(Add(), variance, b.add(Broadcast((3, 1)), b.weight())))
+    y = b.add(Divide(), y, b.add(Broadcast((3, 8)), root))
+    return b.add(
+        Matmul(), b.add(BiasAdd(-1), b.add(ChannelScale(-1), y, b.weight(8)), b.weight(8)), b.weight(8, 8)
+    )
+
+
+def residual_normalised(b: Builder) -> Value:
+    x = b.add(Add(), b.input("x", 2, 3, 8), b.input("y", 2, 3, 8))
+    return b.add(LayerNormalization(), x, b.weight(8), b.weight(8))
+
+
+def residual_read_twice(b: Builder) -> Value:
+    x = b.add(Add(), b.input("x", 2, 3, 8), b.input("y", 2, 3, 8))
+    return b.add(Multiply(), b.add(LayerNormalization(), x, b.weight(8), b.weight(8)), x)
+
+
+def products_summed(b: Builder) -> Value:
+    x = b.add(Matmul(), b.input("x", 3, 8), b.weight(8, 5))
+    return b.add(Tanh(), b.add(Add(), x, b.add(Matmul(), b.input("y", 3, 8), b.weight(8, 5))))
+
+
+def batched_products_summed(b: Builder) -> Value:
+    x = b.add(Matmul(), b.input("x", 2, 3, 8), b.weight(2, 8, 5))
+    return b.add(Add(), x, b.input("y", 2, 3, 5))
+
+
 def silu(b: Builder) -> Value:
     x = b.add(Add(), b.input("x", 3, 8), b.input("y", 3, 8))
     return b.add(Multiply(), x, b.add(Sigmoid(), x))
@@ -104,6 +144,15 @@ def broadcast_vanishes(b: Builder) -> Value:
         (transposed_product, "transpose matmul"),
         (permuted_product, "transpose | matmul"),
         (gelu_in_pieces, "matmul bias_add | scale erf add mul scale"),
+        (gelu_by_tanh, "power scale add scale tanh add scale mul"),
+        (
+            normalisation_in_pieces,
+            "reduce_mean sub power reduce_mean add sqrt div channel_scale bias_add | matmul",
+        ),
+        (residual_normalised, "add layer_normalization"),
+        (residual_read_twice, "add | layer_normalization | mul"),
+        (products_summed, "matmul add tanh | matmul"),
+        (batched_products_summed, "matmul | add"),
         (silu, "add sigmoid mul"),
         (plain_sigmoid, "sigmoid | mul"),
         (folded_weights, "matmul"),

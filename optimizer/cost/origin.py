@@ -1,0 +1,127 @@
+"""Where a graph came from: the small constants that decide what the runtime fuses, and its opaque nodes.
+
+A kernel is measured apart from its model, with other weights. Two things must be as they were: numbers that
+the runtime looks at when it fuses (the root of two in a gelu) or that an opaque node takes for a shape, and
+the nodes that only ONNX describes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Container
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from optimizer.cost.machine import bytes_of, last_cache_bytes
+from optimizer.cost.runtime import Array
+from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
+from superopt.ir.types import TensorType
+from superopt.onnx_io import LiftedModel, build_model
+from superopt.onnx_io.folding import Folder
+from superopt.onnx_io.protos import captured_names
+from superopt.ops.opaque import Opaque
+
+_FEW = 64
+"""The elements of a constant that is kept, and of all that it is computed from."""
+
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
+
+
+class Origin:
+    """The model that a graph was lifted from; rewriting leaves its weights and opaque nodes what they are."""
+
+    def __init__(self, lifted: LiftedModel) -> None:
+        self.lifted: Final = lifted
+        self._spelled: dict[int, Opaque | None] = {}
+        self._labels: dict[str, bytes] = {}
+
+    @cached_property
+    def exceeds_caches(self) -> bool:
+        """Whether the weights of the model do not stay in the caches from one run to the next."""
+        weights = (node.operator.type for node in self.lifted.graph if isinstance(node.operator, Weight))
+        return sum(map(bytes_of, weights)) > last_cache_bytes()
+
+    def content(self, graph: Graph, value: Value, free: Container[NodeId]) -> bytes | None:
+        """The bytes of a constant of few elements; None for a larger one, and for what is no constant."""
+        node = graph.nodes[value.node]
+        if isinstance(node.operator, Weight):
+            return self._weight(node.operator)
+        if value.node not in free or not self._is_small(graph, value):
+            return None
+        return Folder(graph, self.lifted.weight).value(value).tobytes()
+
+    def spelled(self, operator: Opaque) -> Opaque | None:
+        """The operator that stands for all nodes equal to this one, with their hash as its reason; None when
+        the node cannot run apart from its model."""
+        if operator.index not in self._spelled:
+            self._spelled[operator.index] = self._spell(operator)
+        return self._spelled[operator.index]
+
+    def model(self, graph: Graph, weights: Callable[[str], Array]) -> bytes:
+        """The graph as a model, its opaque nodes copied; raises as ``build_model`` does."""
+        return build_model(graph, weights, source=self.lifted.source)
+
+    def _weight(self, weight: Weight) -> bytes | None:
+        if not _is_few(weight.type):
+            return None
+        found = self._labels.get(weight.label)
+        if found is None:
+            found = self._labels[weight.label] = np.asarray(self.lifted.weight(weight.label)).tobytes()
+        return found
+
+    def _is_small(self, graph: Graph, value: Value) -> bool:
+        waiting, seen = [value.node], {value.node}
+        while waiting:
+            node = graph.nodes[waiting.pop()]
+            if isinstance(node.operator, Input | Opaque) or len(seen) > _FEW:
+                return False
+            if not all(isinstance(type_, TensorType) and _is_few(type_) for type_ in node.types):
+                return False
+            for source in node.inputs:
+                if source.node not in seen:
+                    seen.add(source.node)
+                    waiting.append(source.node)
+        return True
+
+    def _spell(self, operator: Opaque) -> Opaque | None:
+        node = self.lifted.source.proto.graph.node[operator.index]
+        if (
+            node.domain not in _STANDARD
+            or captured_names(node)
+            or self._functions.intersection({node.op_type})
+        ):
+            return None
+        bare = type(node)()
+        bare.CopyFrom(node)
+        bare.ClearField("name")
+        bare.ClearField("doc_string")
+        bare.ClearField("metadata_props")
+        slots = ["x" if name else "" for name in node.input], ["y" if name else "" for name in node.output]
+        del bare.input[:], bare.output[:]
+        bare.input.extend(slots[0])
+        bare.output.extend(slots[1])
+        content = bare.SerializeToString(deterministic=True)
+        digest = hashlib.blake2b(content, digest_size=8, key=self._opsets).hexdigest()
+        return self._first.setdefault(digest, Opaque(node.domain, node.op_type, operator.index, digest))
+
+    @cached_property
+    def _first(self) -> dict[str, Opaque]:
+        return {}
+
+    @cached_property
+    def _functions(self) -> frozenset[str]:
+        return frozenset(function.name for function in self.lifted.source.proto.functions)
+
+    @cached_property
+    def _opsets(self) -> bytes:
+        imports = self.lifted.source.proto.opset_import
+        return ",".join(sorted(f"{entry.domain}:{entry.version}" for entry in imports)).encode()[:64]
+
+
+def _is_few(type_: TensorType) -> bool:
+    return isinstance(type_.elements, int) and type_.elements <= _FEW
+
+
+__all__ = ["Origin"]
