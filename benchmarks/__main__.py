@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import ast
 import runpy
 import sys
 from pathlib import Path
@@ -11,15 +10,15 @@ from pathlib import Path
 
 def main() -> int:
     """Hands the rest of the command line to the benchmark; 2 where there is none of that name."""
-    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])]
-    names.remove("__main__")
+    folder = Path(__file__).parent
+    names = [path.stem for path in sorted(folder.glob("[a-z]*.py")) if "def main()" in path.read_text()]
     if len(sys.argv) > 1 and sys.argv[1] in names:
         name = sys.argv.pop(1)
         sys.argv[0] = f"benchmarks {name}"
         runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=False)
         return 0
     for name in names:
-        purpose = (importlib.import_module(f"benchmarks.{name}").__doc__ or "").splitlines()[0]
+        purpose = (ast.get_docstring(ast.parse((folder / f"{name}.py").read_text())) or "").splitlines()[0]
         sys.stdout.write(f"{name:12} {purpose}\n")
     return 2 if sys.argv[1:] else 0
 
