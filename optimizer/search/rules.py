@@ -1,15 +1,14 @@
-"""Rules ready for matching: looked up by the operator of their first root, found again only near changes."""
+"""Rules ready for matching: looked up by the operators around their first root, found again near changes."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from optimizer.search.net import Net
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, variables
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
-
-_HALVES = ("split0", "split1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ class RuleSet:
         self.substitutions: Sequence[Substitution] = tuple(filter(_is_connected, substitutions))
         self._protected = protected
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
+        self._net = Net(self.substitutions)
+        self._several = frozenset(i for i, s in enumerate(self.substitutions) if len(s.source) > 1)
         self._single_height = max((_heights(s) for s in self.substitutions if len(s.source) == 1), default=1)
         self._several_height = max((_heights(s) for s in self.substitutions if len(s.source) > 1), default=0)
 
@@ -92,15 +93,23 @@ class RuleSet:
     def _matches_at(
         self, graph: Graph, free: Container[NodeId], single: Iterable[NodeId], several: Iterable[NodeId]
     ) -> Iterator[Match]:
-        single_by_operator = _by_operator(graph, single)
-        several_by_operator = _by_operator(graph, several)
-        for substitution in self.substitutions:
-            by_operator = single_by_operator if len(substitution.source) == 1 else several_by_operator
-            roots = by_operator.get(_root_operator(substitution))
-            if not roots:
-                continue
-            for root in roots:
-                yield from self.matches_at(graph, free, substitution, root)
+        for position, root in sorted(self._places(graph, free, single, several)):
+            yield from self.matches_at(graph, free, self.substitutions[position], root)
+
+    def _places(
+        self, graph: Graph, free: Container[NodeId], single: Iterable[NodeId], several: Iterable[NodeId]
+    ) -> Iterator[tuple[int, NodeId]]:
+        """Where which rule may match; what runs before the model does is worth no rule with one output."""
+        shapes: dict[tuple[NodeId, int], int] = {}
+        for root in single:
+            if root in graph.nodes and root not in free:
+                allowed = self._net.allowed(graph, root, shapes)
+                yield from ((position, root) for position in allowed if position not in self._several)
+        if self._several:
+            for root in several:
+                if root in graph.nodes:
+                    allowed = self._net.allowed(graph, root, shapes)
+                    yield from ((position, root) for position in allowed if position in self._several)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +143,6 @@ def _is_connected(substitution: Substitution) -> bool:
             return False
         read |= own
     return True
-
-
-def _by_operator(graph: Graph, nodes: Iterable[NodeId]) -> dict[str, list[NodeId]]:
-    found: dict[str, list[NodeId]] = {}
-    for node_id in sorted(nodes):
-        node = graph.nodes.get(node_id)
-        if node is not None:
-            found.setdefault(node.operator.name, []).append(node_id)
-    return found
-
-
-def _root_operator(substitution: Substitution) -> str:
-    operator = substitution.roots[0].operator
-    return "split" if operator in _HALVES else operator
 
 
 def _heights(substitution: Substitution) -> int:

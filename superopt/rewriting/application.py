@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from superopt.errors import IllTypedError
@@ -114,13 +115,13 @@ def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorTy
         return True
     found = [(term, graph.type_of(match.terms[term])) for term in sized_by_types]
     try:
-        infer_terms(
+        _inferred(
             match.substitution.source,
-            types,
-            match.attributes,
-            equal=[(term, type_) for term, type_ in found if isinstance(type_, TensorType)],
-            fixed=_symbols(match, (*types.values(), *(t for _, t in found if isinstance(t, TensorType)))),
-            cuts=match.cuts,
+            tuple(types.items()),
+            tuple(match.attributes.items()),
+            tuple((term, type_) for term, type_ in found if isinstance(type_, TensorType)),
+            _symbols(match, (*types.values(), *(t for _, t in found if isinstance(t, TensorType)))),
+            tuple(match.cuts.items()),
         )
     except IllTypedError:
         return False
@@ -159,17 +160,47 @@ def _typed_target(graph: Graph, match: Match, types: Mapping[str, TensorType]) -
             raise IllTypedError("the type of a shared term is not known")
         required.append((term, type_))
     fixed = _symbols(match, (*types.values(), *(type_ for _, type_ in required)))
-    typing = infer_terms(
+    typing = _inferred(
         target,
-        {name: types[name] for name in match.substitution.target_variables},
-        match.attributes,
-        equal=required,
-        fixed=fixed,
-        cuts=match.cuts,
+        tuple((name, types[name]) for name in match.substitution.target_variables),
+        tuple(match.attributes.items()),
+        tuple(required),
+        fixed,
+        tuple(match.cuts.items()),
     )
     if typing.unresolved - fixed:
         raise IllTypedError("a size of the target stays open")
     return typing
+
+
+def _inferred(
+    terms: tuple[Term, ...],
+    types: tuple[tuple[str, TensorType], ...],
+    attributes: tuple[tuple[str, object], ...],
+    equal: tuple[tuple[Term, TensorType], ...],
+    fixed: frozenset[str],
+    cuts: tuple[tuple[tuple[Term, int], Dimension], ...],
+) -> Typing:
+    """``infer_terms``, remembered: a search types the same terms at the same sizes in many graphs."""
+    found = _typing_or_reason(terms, types, attributes, equal, fixed, cuts)
+    if isinstance(found, str):
+        raise IllTypedError(found)
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _typing_or_reason(
+    terms: tuple[Term, ...],
+    types: tuple[tuple[str, TensorType], ...],
+    attributes: tuple[tuple[str, object], ...],
+    equal: tuple[tuple[Term, TensorType], ...],
+    fixed: frozenset[str],
+    cuts: tuple[tuple[tuple[Term, int], Dimension], ...],
+) -> Typing | str:
+    try:
+        return infer_terms(terms, dict(types), dict(attributes), equal=equal, fixed=fixed, cuts=dict(cuts))
+    except IllTypedError as error:
+        return str(error)
 
 
 def _type_of_output(graph: Graph, match: Match, output: Value) -> ValueType:

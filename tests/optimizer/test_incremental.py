@@ -17,7 +17,7 @@ from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Identity, Multiply, Scale
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat
-from superopt.rewriting import Match
+from superopt.rewriting import Match, find_matches
 from tests.optimizer.graphs import Builder, dense_blocks, shared_products
 from tests.optimizer.rules import ALL, rules
 
@@ -142,3 +142,13 @@ def test_commuting_rewrites_reach_one_fingerprint() -> None:
             state = candidate.build()
         found.add(state.digest.fingerprint)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_net_lets_every_match_through(seed: int) -> None:
+    graph = (mixed_graph(seed), shared_products(3))[seed % 2]
+    substitutions = rules(*ALL, "mul(scale(x, ones[shape=()]), y) => mul(x, y)")
+    rule_set, free = RuleSet(substitutions), graph.weight_only
+    everywhere = [m for s in rule_set.substitutions for m in find_matches(graph, s)]
+    running = [m for m in everywhere if any(value.node not in free for value in m.outputs)]
+    assert [described(m) for m in rule_set.matches(graph, free)] == [described(m) for m in running]
