@@ -30,6 +30,7 @@ from generator.levels import Block, Levels, Piece
 from generator.preset import InputType, Instance, Stage
 from generator.terms import TermTable, joined, padded
 from generator.values import Values
+from superopt.domains.arrays import HOST, Device
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import IllTypedError, UnsupportedError
 from superopt.ops import Operator
@@ -63,7 +64,8 @@ class Enumeration:
     """The classes and terms of a stage. Made with all levels but the last; ``complete`` adds that one, or
     ``last_level`` of each of the ``parts``, anywhere, and then ``finish``.
 
-    Equal stages give equal enumerations, in any process. Files of large levels are removed with the object.
+    Equal stages give equal enumerations, in any process and with the values on any ``device``. Files of large
+    levels are removed with the object.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Enumeration:
         merges: bool = True,
         progress: Callable[[Level], None] | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        device: Device = HOST,
     ) -> None:
         self.stage = stage
         self.levels: list[Level] = []
@@ -83,11 +86,12 @@ class Enumeration:
         folder = tempfile.mkdtemp(prefix="superopt-")
         self.folder = Path(folder)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._fingerprints = Fingerprints()
+        self._device = device
+        self._fingerprints = Fingerprints(device)
         self._applications = Applications(stage, self.table)
-        self._values = Values(self.table, self._applications, self.folder, memory_bytes // 2)
+        self._values = Values(self.table, self._applications, self.folder, memory_bytes // 2, device)
         self._pieces = Levels(stage, self.table, self._applications)
-        self.evaluation = Evaluation(self.table, self._pieces, self._values, self._fingerprints)
+        self.evaluation = Evaluation(self.table, self._pieces, self._values, self._fingerprints, device)
         leaves = self._leaves()
         self.terms = self._add_leaves(leaves)
         self.commutative = self._commuting(leaves)
@@ -206,7 +210,8 @@ class Enumeration:
         return True
 
     def _add_leaves(self, leaves: list[tuple[InputType, SmallArray]]) -> TermTable:
-        keys = [self._fingerprints.of(type_, value) for type_, value in leaves]
+        placed = [value.each(self._device.put) for _, value in leaves]
+        keys = [self._fingerprints.of(type_, value) for (type_, _), value in zip(leaves, placed, strict=True)]
         classes, fresh = self.table.classify(np.concatenate(keys))
         if len(fresh) < len(leaves):
             raise IllTypedError("two constants of the preset are equal")
@@ -223,7 +228,7 @@ class Enumeration:
                 np.arange(count, dtype=np.int32),
             )
         )
-        for number, (type_, (_, value)) in enumerate(zip(types, leaves, strict=True)):
+        for number, (type_, value) in enumerate(zip(types, placed, strict=True)):
             self._values.keep(type_, classes[number : number + 1], value)
         self._pieces.close(0)
         indices = np.arange(count, dtype=np.int32)[:, None]

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from generator.applications import Types
 from generator.classes import ClassTable, TypeId
-from generator.fingerprints import VECTORS, Fingerprints, Keys, projected
+from generator.fingerprints import VECTORS, Fingerprints, Keys, applied, projected
 from generator.forms import (
     CHUNK_ELEMENTS,
     Form,
     Shape,
-    evaluated,
     form_of,
     linear_forms,
     partner_forms,
@@ -24,7 +23,8 @@ from generator.forms import (
 from generator.joins import Indices
 from generator.levels import Block, Levels, Piece
 from generator.preset import InputType
-from generator.values import Values, selected
+from generator.values import Values
+from superopt.domains.arrays import Device, namespace, reshaped
 from superopt.domains.small_field import SmallArray, Wide, exact_matmul, reduced_in_place
 from superopt.ops import Operator
 
@@ -36,10 +36,14 @@ PROBES = 4
 
 @dataclass(frozen=True)
 class Functional:
-    """A linear form of results, [vectors, elements], and the type that it makes keys of."""
+    """A linear form of results, [vectors, elements], and the type that it makes keys of.
+
+    ``placed`` are the weights on the device.
+    """
 
     name: tuple[object, ...]
     weights: Wide
+    placed: Wide
     type: InputType
 
 
@@ -59,14 +63,22 @@ class Drivers:
     @cached_property
     def wide(self) -> Wide:
         """[vectors, classes, elements] their residues."""
-        residue = self.values.residue
-        return residue.reshape(VECTORS, len(self.classes), -1).astype(np.float64)
+        xp = namespace(self.values.residue)
+        return xp.astype(reshaped(self.values.residue, (VECTORS, len(self.classes), -1)), xp.float64)
 
 
 class Evaluation:
-    """Computes keys; remembers what partners make of linear and bilinear operators."""
+    """Computes keys on a device; remembers what partners make of linear and bilinear operators."""
 
-    def __init__(self, table: ClassTable, levels: Levels, values: Values, fingerprints: Fingerprints) -> None:
+    def __init__(
+        self,
+        table: ClassTable,
+        levels: Levels,
+        values: Values,
+        fingerprints: Fingerprints,
+        device: Device,
+    ) -> None:
+        self._device = device
         self._table = table
         self._levels = levels
         self._values = values
@@ -81,7 +93,7 @@ class Evaluation:
     def whole(self, type_: TypeId) -> Functional:
         """The linear form of results of a type."""
         known = self._table.types[type_]
-        return Functional((), self._fingerprints.weights(known), known)
+        return Functional((), self._fingerprints.weights(known), self._fingerprints.placed(known), known)
 
     def part(self, type_: TypeId, part: TypeId, axis: int, start: int) -> Functional:
         """The form of that part of results which begins at ``start`` along an axis, cut out."""
@@ -91,7 +103,8 @@ class Evaluation:
         along = axis % len(whole.shape)
         index[1 + along] = slice(start, start + cut.shape[along])
         weights[tuple(index)] = self._fingerprints.weights(cut).reshape(VECTORS, *cut.shape)
-        return Functional((part, axis, start), weights.reshape(VECTORS, -1), cut)
+        flat = weights.reshape(VECTORS, -1)
+        return Functional((part, axis, start), flat, self._device.put(flat), cut)
 
     def keys(self, piece: Piece, drivers: Drivers, functional: Functional) -> Keys:
         """The keys of all terms of a piece, in order."""
@@ -122,30 +135,24 @@ class Evaluation:
 
     def _linear(self, piece: Piece, drivers: Drivers, functional: Functional) -> Wide:
         forms = self._linear_forms(piece.operator, piece.types, functional)
-        own = np.stack(
-            [
-                exact_matmul(v, f[:, np.newaxis])[:, 0]
-                for v, f in zip(drivers.wide, forms[piece.place], strict=True)
-            ]
-        )
-        if len(piece.types) == 1:
-            return own[:, piece.drivers]
-        rows, partners = piece.pairs()
+        own = applied(forms[piece.place], drivers.wide)
+        xp = namespace(own)
         if piece.kept is None:
-            return reduced_in_place(own[:, rows] + self._added(piece, drivers, partners, functional))
+            chosen = xp.take(own, self._device.put(piece.drivers), axis=1)
+            if len(piece.types) == 1:
+                return chosen
+            return reduced_in_place(chosen + self._added(piece, drivers, piece.partners[:, 0], functional))
         added = self._added(piece, drivers, piece.partners[:, 0], functional)
-        return reduced_in_place(
-            np.stack([np.add.outer(a, b)[piece.kept] for a, b in zip(own, added, strict=True)])
-        )
+        kept = self._device.put(piece.kept)
+        sums = [(own[vector, :, None] + added[vector, None, :])[kept] for vector in range(VECTORS)]
+        return reduced_in_place(xp.stack(sums))
 
     def _added(self, piece: Piece, drivers: Drivers, partners: Indices, functional: Functional) -> Wide:
         """[vectors, n] what each partner adds to the form of a LINEAR operator."""
         forms = self._linear_forms(piece.operator, piece.types, functional)[1 - piece.place]
         if piece.kept is None and (drivers.classes[piece.drivers] == partners).all():
-            values = drivers.wide[:, piece.drivers]
-            return np.stack(
-                [exact_matmul(v, f[:, np.newaxis])[:, 0] for v, f in zip(values, forms, strict=True)]
-            )
+            chosen = self._device.put(piece.drivers)
+            return applied(forms, namespace(drivers.wide).take(drivers.wide, chosen, axis=1))
         level = int(self._table.columns.levels[partners[0]])
         type_ = piece.types[1 - piece.place]
         members = self._levels.members(type_, level)
@@ -157,8 +164,9 @@ class Evaluation:
                 projected(self._values.take(type_, members[start : start + step]), forms)
                 for start in range(0, len(members), step)
             ]
-            found = self._remembered(key, (np.concatenate(blocks, axis=1),))
-        return found[0][:, np.searchsorted(members, partners)]
+            found = self._remembered(key, (namespace(forms).concat(blocks, axis=1),))
+        places = self._device.put(np.searchsorted(members, partners))
+        return namespace(forms).take(found[0], places, axis=1)
 
     def _bilinear(
         self, piece: Piece, kept: npt.NDArray[np.bool_], drivers: Drivers, functional: Functional
@@ -172,15 +180,20 @@ class Evaluation:
         if found is None:
             values = self._values.take(piece.types[1 - piece.place], partners)
             shapes = self._shapes(piece.types)
-            forms = partner_forms(piece.operator, shapes, piece.place, values, functional.weights)
+            forms = partner_forms(
+                piece.operator, shapes, piece.place, values, functional.weights, self._device
+            )
             found = self._remembered(key, (forms,))
-        return np.stack([exact_matmul(v, q)[kept] for v, q in zip(drivers.wide, found[0], strict=True)])
+        chosen = self._device.put(kept)
+        wide, forms = drivers.wide, found[0]
+        products = [exact_matmul(wide[v, ...], forms[v, ...])[chosen] for v in range(VECTORS)]
+        return namespace(wide).stack(products)
 
     def _evaluated(self, piece: Piece, drivers: Drivers, functional: Functional) -> Wide:
         step = max(1, CHUNK_ELEMENTS // (functional.weights.shape[1] * VECTORS))
         rows, partners = piece.pairs()
         same = piece.place >= 0 and bool((drivers.classes[rows] == partners).all())
-        found = np.empty((VECTORS, piece.count))
+        found: list[Wide] = []
         for start in range(0, piece.count, step):
             chosen = slice(start, start + step)
             if piece.place < 0:
@@ -188,20 +201,20 @@ class Evaluation:
                     self._values.take(t, piece.partners[chosen, place]) for place, t in enumerate(piece.types)
                 ]
             else:
-                own = selected(drivers.values, rows[chosen])
+                own = self._values.selected(drivers.values, rows[chosen])
                 arrays = [own] * len(piece.types)
                 if not same:
                     other = self._values.take(piece.types[1 - piece.place], partners[chosen])
                     arrays = [own, other] if piece.place == 0 else [other, own]
-            found[:, chosen] = projected(evaluated(piece.operator, arrays), functional.weights)
-        return found
+            found.append(projected(self._values.evaluated(piece.operator, arrays), functional.placed))
+        return found[0] if len(found) == 1 else namespace(functional.placed).concat(found, axis=1)
 
     def _linear_forms(self, operator: Operator, types: Types, functional: Functional) -> tuple[Wide, ...]:
         key = ("linear", operator, types, functional.name)
         found = self._known(key)
         if found is None:
             forms = linear_forms(operator, self._shapes(types), functional.weights)
-            found = self._remembered(key, forms)
+            found = self._remembered(key, tuple(self._device.put(form) for form in forms))
         return found
 
     def _shapes(self, types: Types) -> tuple[Shape, ...]:
@@ -214,8 +227,8 @@ class Evaluation:
 
     def _remembered(self, key: tuple[object, ...], forms: tuple[Wide, ...]) -> tuple[Wide, ...]:
         self._cache[key] = forms
-        self._cached += sum(form.nbytes for form in forms)
+        self._cached += sum(8 * form.size for form in forms)
         while self._cached > CACHED_BYTES and len(self._cache) > 1:
             _, oldest = self._cache.popitem(last=False)
-            self._cached -= sum(form.nbytes for form in oldest)
+            self._cached -= sum(8 * form.size for form in oldest)
         return forms

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from generator.fingerprints import projected
+from superopt.domains.arrays import Device, namespace, reshaped
 from superopt.domains.small_field import (
     Residues,
     SmallArray,
@@ -72,9 +73,11 @@ def form_of(operator: Operator, shapes: tuple[Shape, ...]) -> Form:
     return Form.OTHER
 
 
-def evaluated(operator: Operator, arguments: Sequence[SmallArray]) -> SmallArray:
-    """The one result of an operator."""
-    (result,) = operator.evaluate(_DOMAIN, *arguments)
+def evaluated(
+    operator: Operator, arguments: Sequence[SmallArray], domain: SmallFieldDomain = _DOMAIN
+) -> SmallArray:
+    """The one result of an operator, on the device of the domain: the host if none is given."""
+    (result,) = operator.evaluate(domain, *arguments)
     return result
 
 
@@ -92,14 +95,28 @@ def linear_forms(operator: Operator, shapes: Sequence[Shape], weights: Wide) -> 
 
 
 def partner_forms(
-    operator: Operator, shapes: tuple[Shape, ...], place: int, partners: SmallArray, weights: Wide
+    operator: Operator,
+    shapes: tuple[Shape, ...],
+    place: int,
+    partners: SmallArray,
+    weights: Wide,
+    device: Device,
 ) -> Wide:
     """[vectors, elements, n]: ``weights`` of the results of a BILINEAR operator, as forms of its argument at
-    ``place``, for each of n values of the other one."""
+    ``place``, for each of n values of the other one; these and the result are on the device."""
     matrices = bilinear_forms(operator, shapes, weights)
-    matrices = matrices if place == 0 else matrices.transpose(0, 2, 1)
-    values = partners.residue.reshape(len(weights), -1, matrices.shape[2])
-    return np.stack([exact_matmul(m, v.T.astype(np.float64)) for m, v in zip(matrices, values, strict=True)])
+    matrices = device.put(matrices if place == 0 else matrices.transpose(0, 2, 1))
+    xp = namespace(matrices)
+    values = reshaped(partners.residue, (len(weights), -1, matrices.shape[2]))
+    return xp.stack(
+        [
+            exact_matmul(
+                matrices[vector, ...],
+                xp.astype(xp.permute_dims(values[vector, ...], (1, 0)), xp.float64),
+            )
+            for vector in range(len(weights))
+        ]
+    )
 
 
 def bilinear_forms(operator: Operator, shapes: tuple[Shape, ...], weights: Wide) -> Wide:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,14 +15,15 @@ from generator.fingerprints import VECTORS
 from generator.forms import CHUNK_ELEMENTS, evaluated
 from generator.joins import Indices, distinct_rows
 from generator.terms import TermTable
-from superopt.domains import Array
-from superopt.domains.small_field import SmallArray
+from superopt.domains.arrays import Array, Device, namespace, reshaped
+from superopt.domains.small_field import SmallArray, SmallFieldDomain
 from superopt.ops import Operator
 
 
 @dataclass
 class _Block:
-    """Ascending classes of one type and their values, each part [vectors, classes, ...] or the file of it."""
+    """Ascending classes of one type and their values: each part [vectors, classes, ...] on the device, or the
+    file of it."""
 
     classes: Indices
     parts: tuple[Array | Path | None, ...]
@@ -34,9 +35,13 @@ class _Typed:
 
 
 class Values:
-    """Values by class. What outgrows ``limit`` bytes is written to ``folder``."""
+    """Values by class, on a device. What outgrows ``limit`` bytes is written to ``folder``."""
 
-    def __init__(self, table: ClassTable, applications: Applications, folder: Path, limit: int) -> None:
+    def __init__(
+        self, table: ClassTable, applications: Applications, folder: Path, limit: int, device: Device
+    ) -> None:
+        self._device = device
+        self._domain = SmallFieldDomain(device)
         self._table = table
         self._applications = applications
         self._folder = folder
@@ -55,7 +60,8 @@ class Values:
 
     def keep(self, type_: TypeId, classes: Indices, values: SmallArray) -> None:
         """Keeps values whose stack holds all classes at the first test vector, then at the next ones."""
-        parts = [_by_vector(part) for part in (values.residue, values.shadow, values.exponent)]
+        carried = (values.residue, values.shadow, values.exponent)
+        parts = [None if part is None else _by_vector(part) for part in carried]
         kept: list[Array | Path | None] = list(parts)
         if self._held + values.bytes > self._limit:
             for index, part in enumerate(parts):
@@ -81,13 +87,15 @@ class Values:
             here = block.classes[at] == classes
             if here.any():
                 places = np.flatnonzero(here)
-                found.append((places, _gathered(block, at[places])))
+                found.append((places, self._gathered(block, at[places])))
                 rest &= ~here
         if rest.any():
             found += self._computed(np.flatnonzero(rest), classes)
         if len(found) == 1:
-            return found[0][1] if len(found[0][0]) == len(classes) else _scattered(found, len(classes))
-        return _scattered(found, len(classes))
+            return found[0][1]
+        order = np.empty(len(classes), np.intp)
+        order[np.concatenate([places for places, _ in found])] = np.arange(len(classes))
+        return self.selected(_joined([values for _, values in found]), order)
 
     def _computed(
         self, places: npt.NDArray[np.intp], classes: Indices
@@ -128,67 +136,67 @@ class Values:
 
     def of_terms(self, operator: Operator, types: tuple[TypeId, ...], arguments: Indices) -> SmallArray:
         """The values of an operator on argument classes [n, arity]."""
-        return evaluated(
-            operator, [self.take(type_, arguments[:, place]) for place, type_ in enumerate(types)]
-        )
+        values = [self.take(type_, arguments[:, place]) for place, type_ in enumerate(types)]
+        return self.evaluated(operator, values)
+
+    def evaluated(self, operator: Operator, arguments: Sequence[SmallArray]) -> SmallArray:
+        """The one result of an operator."""
+        return evaluated(operator, arguments, self._domain)
+
+    def selected(self, values: SmallArray, rows: npt.NDArray[np.intp]) -> SmallArray:
+        """Some of the values of a stack of all test vectors."""
+        places = self._device.put(rows)
+        return values.each(lambda part: _flat(_taken(_by_vector(part), places)))
+
+    def _gathered(self, block: _Block, rows: npt.NDArray[np.intp]) -> SmallArray:
+        places = self._device.put(rows)
+        residue, shadow, exponent = (self._rows_of(part, rows, places) for part in block.parts)
+        assert residue is not None
+        return SmallArray(residue, shadow, exponent)
+
+    def _rows_of(self, part: Array | Path | None, rows: npt.NDArray[np.intp], places: Array) -> Array | None:
+        """``places`` are the rows on the device."""
+        if part is None:
+            return None
+        if isinstance(part, Path):
+            read = np.load(part, mmap_mode="r")[:, rows]
+            return _flat(self._device.put(np.ascontiguousarray(read)))
+        return _flat(_taken(part, places))
 
     def _written(self, part: Array) -> Path:
         self._files += 1
         path = self._folder / f"values{self._files}.npy"
-        np.save(path, part)
+        np.save(path, self._device.get(part))
         return path
 
 
-def selected(values: SmallArray, rows: npt.NDArray[np.intp]) -> SmallArray:
-    """Some of the values of a stack of all test vectors."""
-    return values.each(
-        lambda part: part.reshape(VECTORS, -1, *part.shape[1:])[:, rows].reshape(-1, *part.shape[1:])
-    )
+def _by_vector(part: Array) -> Array:
+    return reshaped(part, (VECTORS, -1, *part.shape[1:]))
 
 
-def _by_vector(part: Array | None) -> Array | None:
-    return None if part is None else part.reshape(VECTORS, -1, *part.shape[1:])
+def _flat(part: Array) -> Array:
+    return reshaped(part, (-1, *part.shape[2:]))
 
 
-def _gathered(block: _Block, rows: npt.NDArray[np.intp]) -> SmallArray:
-    residue, shadow, exponent = (_rows_of(part, rows) for part in block.parts)
-    assert residue is not None
-    return SmallArray(residue, shadow, exponent)
-
-
-def _rows_of(part: Array | Path | None, rows: npt.NDArray[np.intp]) -> Array | None:
-    if part is None:
-        return None
-    values = np.load(part, mmap_mode="r") if isinstance(part, Path) else part
-    return np.ascontiguousarray(values[:, rows]).reshape(-1, *values.shape[2:])
+def _taken(part: Array, places: Array) -> Array:
+    return namespace(part).take(part, places, axis=1)
 
 
 def _joined(blocks: list[SmallArray]) -> SmallArray:
     """Stacks of all test vectors, one after another at each vector."""
-    if len(blocks) == 1:
-        return blocks[0]
-    places: list[tuple[npt.NDArray[np.intp], SmallArray]] = []
-    start = 0
-    for block in blocks:
-        stop = start + len(block.residue) // VECTORS
-        places.append((np.arange(start, stop), block))
-        start = stop
-    return _scattered(places, start)
+    return blocks[0] if len(blocks) == 1 else _each(blocks, _concatenated)
 
 
-def _scattered(found: list[tuple[npt.NDArray[np.intp], SmallArray]], count: int) -> SmallArray:
-    def put(parts: list[Array | None]) -> Array | None:
-        first = parts[0]
-        if first is None:
-            return None
-        whole = np.empty((VECTORS, count, *first.shape[1:]), first.dtype)
-        for (places, _), part in zip(found, parts, strict=True):
-            assert part is not None
-            whole[:, places] = part.reshape(VECTORS, -1, *part.shape[1:])
-        return whole.reshape(-1, *first.shape[1:])
-
-    residue = put([values.residue for _, values in found])
-    assert residue is not None
+def _each(values: Sequence[SmallArray], function: Callable[[list[Array]], Array]) -> SmallArray:
+    """A function of all parts of a kind, of each kind that is carried."""
+    shadows = [v.shadow for v in values if v.shadow is not None]
+    exponents = [v.exponent for v in values if v.exponent is not None]
     return SmallArray(
-        residue, put([values.shadow for _, values in found]), put([values.exponent for _, values in found])
+        function([v.residue for v in values]),
+        function(shadows) if shadows else None,
+        function(exponents) if exponents else None,
     )
+
+
+def _concatenated(parts: Sequence[Array]) -> Array:
+    return _flat(namespace(parts[0]).concat([_by_vector(part) for part in parts], axis=1))
