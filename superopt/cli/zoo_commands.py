@@ -9,7 +9,6 @@ import typer
 
 from superopt import zoo
 from superopt.cli.output import JsonOption, Output
-from superopt.files import write_atomically
 
 app = typer.Typer(help="The papers' benchmark networks.", no_args_is_help=True)
 
@@ -25,11 +24,29 @@ def list_networks(as_json: JsonOption = False) -> None:
     output = Output(as_json)
     networks = [zoo.describe(name) for name in zoo.names()]
     output.document(
-        [{"name": n.name, "summary": n.summary, "source": n.source, "batch": n.batch} for n in networks]
+        [
+            {
+                "name": n.name,
+                "summary": n.summary,
+                "source": n.source,
+                "batch": n.batch,
+                "parameters": n.parameters,
+            }
+            for n in networks
+        ]
     )
     output.table(
-        ("name", "batch", "what it is", "source"),
-        [(n.name, "any" if n.batch is None else str(n.batch), n.summary, n.source) for n in networks],
+        ("name", "batch", "parameters", "what it is", "source"),
+        [
+            (
+                n.name,
+                "any" if n.batch is None else str(n.batch),
+                "" if n.parameters is None else f"{n.parameters / 1e6:.1f} M",
+                n.summary,
+                n.source,
+            )
+            for n in networks
+        ],
     )
 
 
@@ -41,9 +58,8 @@ def build(
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Build a network with seeded weights and write it as ONNX."""
+    """Build a network with seeded weights and write it as ONNX, weights over 1 GB in a file beside it."""
     output = Output(as_json)
-    content = zoo.build(name, batch=batch, seed=seed).SerializeToString()
-    write_atomically(out, content)
-    output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": len(content)})
-    output.line(f"{out}: {name}, batch {batch}, {len(content) / 1e6:.1f} MB")
+    size = zoo.save(name, out, batch=batch, seed=seed)
+    output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": size})
+    output.line(f"{out}: {name}, batch {batch}, {size / 1e6:.1f} MB")

@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx
 
 from superopt.errors import InvalidOptionError
-from superopt.zoo.bert import bert_base
+from superopt.files import write_atomically
+from superopt.zoo.blueprint import Blueprint
+from superopt.zoo.catalogue import NETWORKS, Network
 from superopt.zoo.light import build_light, light_networks
 from superopt.zoo.materialise import materialise
-from superopt.zoo.nasrnn import nasrnn
-from superopt.zoo.resnet import resnet50, resnext50
-from superopt.zoo.squeezenet import squeezenet
 
-__all__ = ["Description", "build", "describe", "light_networks", "materialise", "names"]
+__all__ = [
+    "Blueprint", "Description", "blueprint", "build", "describe", "light_networks", "materialise", "names",
+    "save",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Description:
-    """One network of the zoo; ``batch`` is the only batch that it comes in, or None for any."""
+    """One network of the zoo; ``batch`` is the only batch that it comes in, or None for any.
+
+    ``parameters`` is the published number, None for the networks of the onnx package.
+    """
 
     name: str
     summary: str
     source: str
     batch: int | None
-
-
-@dataclass(frozen=True)
-class Network:
-    """How to build a network at any batch: ``build(batch, seed)``."""
-
-    summary: str
-    source: str
-    build: Callable[[int, int], onnx.ModelProto]
-
-
-NETWORKS = {
-    "squeezenet": Network(
-        "SqueezeNet 1.1: eight fire modules without normalisation", "Iandola et al. 2016", squeezenet
-    ),
-    "resnet50": Network("ResNet-50: sixteen bottleneck blocks", "He et al. 2016", resnet50),
-    "resnext50": Network("ResNeXt-50 32x4d: bottleneck blocks with 32 groups", "Xie et al. 2017", resnext50),
-    "bert-base": Network("BERT-base: twelve encoder layers, 128 tokens", "Devlin et al. 2019", bert_base),
-    "nasrnn": Network("NasRNN: five steps of eight gates, hidden size 512", "Zoph and Le 2017", nasrnn),
-}
+    parameters: int | None
 
 
 def names() -> tuple[str, ...]:
@@ -56,24 +42,52 @@ def names() -> tuple[str, ...]:
 def describe(name: str) -> Description:
     """What ``name`` is. Raises InvalidOptionError for an unknown name."""
     if name in light_networks():
-        return Description(name, "a network of the onnx package, weights redrawn", "ONNX model zoo", 1)
+        return Description(name, "a network of the onnx package, weights redrawn", "ONNX model zoo", 1, None)
     network = _find(name)
-    return Description(name, network.summary, network.source, None)
+    return Description(name, network.summary, network.source, None, network.parameters)
+
+
+def blueprint(name: str, *, batch: int = 1) -> Blueprint:
+    """The network ``name`` with weights that are described and not drawn; not for light networks.
+
+    Raises InvalidOptionError for an unknown name, a light network, or a batch below 1.
+    """
+    _check(name, batch, 0)
+    if name in light_networks():
+        raise InvalidOptionError(f"{name} is read from a file with its weights: it has no blueprint")
+    return _find(name).build(batch)
 
 
 def build(name: str, *, batch: int = 1, seed: int = 0) -> onnx.ModelProto:
     """The network ``name`` for inputs of ``batch`` samples; the same arguments give the same bytes.
 
-    Raises InvalidOptionError for an unknown name, a batch below 1, a negative seed, or a batch other than 1
-    of a light network.
+    Raises InvalidOptionError for an unknown name, a batch below 1, a negative seed, a batch other than 1 of
+    a light network, or a network of more than 2 GB, which ``save`` can write.
     """
+    _check(name, batch, seed)
+    if name in light_networks():
+        return build_light(name, batch, seed)
+    return _find(name).build(batch).model(seed)
+
+
+def save(name: str, path: Path, *, batch: int = 1, seed: int = 0) -> int:
+    """Writes the network ``name`` and returns the bytes written; of more than 1 GB weights go beside it.
+
+    Raises InvalidOptionError as ``build`` does, but for size, and where the files cannot be written.
+    """
+    _check(name, batch, seed)
+    if name in light_networks():
+        content = build_light(name, batch, seed).SerializeToString()
+        write_atomically(path, content)
+        return len(content)
+    return _find(name).build(batch).save(path, seed)
+
+
+def _check(name: str, batch: int, seed: int) -> None:
     if batch < 1:
         raise InvalidOptionError(f"{name}: expected a batch of at least 1, got {batch}")
     if seed < 0:
         raise InvalidOptionError(f"{name}: expected a seed of at least 0, got {seed}")
-    if name in light_networks():
-        return build_light(name, batch, seed)
-    return _find(name).build(batch, seed)
 
 
 def _find(name: str) -> Network:

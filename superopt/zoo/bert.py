@@ -1,16 +1,28 @@
-"""BERT-base, uncased (Devlin et al. 2019), node for node as PyTorch exports it at opset 17."""
+"""BERT (Devlin et al. 2019): base as PyTorch exports it at opset 17, large as it did at opset 13."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import onnx
 
+from superopt.zoo import weights
+from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
+from superopt.zoo.transformer import decomposed_layer_norm, erf_gelu, first_token, layer_norm, linear
 
-__all__ = ["bert_base"]
+__all__ = ["bert_base", "bert_large"]
+
+
+class Export(Enum):
+    """How a model was traced: OLD has no LayerNormalization and computes shapes at run time."""
+
+    OLD = 13
+    NEW = 17
 
 
 @dataclass(frozen=True)
@@ -18,11 +30,12 @@ class Encoder:
     """The sizes of an encoder and of one call of it."""
 
     batch: int
+    export: Export
+    layers: int
+    hidden: int
+    heads: int
+    intermediate: int
     sequence: int = 128
-    layers: int = 12
-    hidden: int = 768
-    heads: int = 12
-    intermediate: int = 3072
     vocabulary: int = 30522
     positions: int = 512
     token_types: int = 2
@@ -33,11 +46,19 @@ class Encoder:
         return self.hidden // self.heads
 
 
-def bert_base(batch: int, seed: int) -> onnx.ModelProto:
+def bert_base(batch: int) -> Blueprint:
     """Three int64 inputs [batch, 128] -> hidden states [batch, 128, 768] and pooled output [batch, 768]."""
-    encoder = Encoder(batch)
-    graph = GraphBuilder("bert-base", seed)
-    shape = (batch, encoder.sequence)
+    return _bert("bert-base", Encoder(batch, Export.NEW, 12, 768, 12, 3072))
+
+
+def bert_large(batch: int) -> Blueprint:
+    """Three int64 inputs [batch, 128] -> hidden states [batch, 128, 1024] and pooled output [batch, 1024]."""
+    return _bert("bert-large", Encoder(batch, Export.OLD, 24, 1024, 16, 4096))
+
+
+def _bert(name: str, encoder: Encoder) -> Blueprint:
+    graph = GraphBuilder(name, encoder.export.value)
+    shape = (encoder.batch, encoder.sequence)
     tokens = graph.input("input_ids", shape, np.int64)
     attended = graph.input("attention_mask", shape, np.int64)
     types = graph.input("token_type_ids", shape, np.int64)
@@ -51,16 +72,16 @@ def bert_base(batch: int, seed: int) -> onnx.ModelProto:
         x = graph.node("Add", [_feed_forward(graph, encoder, name, x), x], f"{name}.output.sum")
         out = "last_hidden_state" if index == encoder.layers - 1 else f"{name}.output.LayerNorm.out"
         x = _layer_norm(graph, encoder, f"{name}.output.LayerNorm", x, out)
-    graph.output(x, (batch, encoder.sequence, encoder.hidden))
-    graph.output(_pooler(graph, encoder, x), (batch, encoder.hidden))
-    return graph.model()
+    graph.output(x, (encoder.batch, encoder.sequence, encoder.hidden))
+    graph.output(_pooler(graph, encoder, x), (encoder.batch, encoder.hidden))
+    return graph.blueprint()
 
 
 def _embeddings(graph: GraphBuilder, encoder: Encoder, tokens: str, types: str) -> str:
     def table(name: str, rows: int) -> str:
-        return graph.weight(f"embeddings.{name}.weight", graph.weights.normal((rows, encoder.hidden), 1.0))
+        return graph.weight(f"embeddings.{name}.weight", weights.normal((rows, encoder.hidden), 1.0))
 
-    positions = graph.weight("embeddings.position_ids", np.arange(encoder.sequence, dtype=np.int64)[None, :])
+    positions = graph.buffer("embeddings.position_ids", np.arange(encoder.sequence, dtype=np.int64)[None, :])
     words = graph.node("Gather", [table("word", encoder.vocabulary), tokens], "embeddings.words")
     kinds = graph.node("Gather", [table("token_type", encoder.token_types), types], "embeddings.types")
     places = graph.node("Gather", [table("position", encoder.positions), positions], "embeddings.places")
@@ -71,7 +92,7 @@ def _embeddings(graph: GraphBuilder, encoder: Encoder, tokens: str, types: str) 
 
 def _additive_mask(graph: GraphBuilder, attended: str) -> str:
     """int64 [batch, sequence] of ones and zeros -> float [batch, 1, 1, sequence] of 0 and -10000."""
-    axes = [graph.weight(f"mask.axis{axis}", np.asarray([axis], dtype=np.int64)) for axis in (1, 2)]
+    axes = [graph.integers(f"mask.axis{axis}", [axis]) for axis in (1, 2)]
     x = graph.node("Unsqueeze", [attended, axes[0]], "mask.rows")
     x = graph.node("Unsqueeze", [x, axes[1]], "mask.heads")
     x = graph.node("Cast", [x], "mask.float", {"to": int(onnx.TensorProto.FLOAT)})
@@ -79,30 +100,20 @@ def _additive_mask(graph: GraphBuilder, attended: str) -> str:
     return graph.node("Mul", [x, graph.constant("mask.minus_large", -10000.0)], "mask")
 
 
-def _linear(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int]) -> str:
-    """MatMul then Add, with the bias first, as traced ``nn.Linear`` over three dimensions comes out."""
-    weight = graph.weight(f"{name}.weight", graph.weights.lecun(sizes, sizes[0]))
-    bias = graph.weight(f"{name}.bias", graph.weights.bias((sizes[1],)))
-    product = graph.node("MatMul", [x, weight], f"{name}.product")
-    return graph.node("Add", [bias, product], f"{name}.out")
-
-
 def _layer_norm(graph: GraphBuilder, encoder: Encoder, name: str, x: str, output: str | None = None) -> str:
-    scale = graph.weight(f"{name}.weight", graph.weights.scale((encoder.hidden,)))
-    bias = graph.weight(f"{name}.bias", graph.weights.bias((encoder.hidden,)))
-    attributes: dict[str, Attribute] = {"axis": -1, "epsilon": 1e-12}
-    return graph.node("LayerNormalization", [x, scale, bias], output or f"{name}.out", attributes)
+    norm = layer_norm if encoder.export is Export.NEW else decomposed_layer_norm
+    return norm(graph, name, x, encoder.hidden, 1e-12, output)
 
 
 def _attention(graph: GraphBuilder, encoder: Encoder, name: str, x: str, mask: str) -> str:
     """softmax(q·kᵀ / sqrt(head size) + mask)·v, projected back to the hidden size."""
     square = (encoder.hidden, encoder.hidden)
-    in_heads = np.asarray([encoder.batch, encoder.sequence, encoder.heads, encoder.head_size], dtype=np.int64)
 
     def head(part: str, perm: tuple[int, ...]) -> str:
         label = f"{name}.self.{part}"
-        shape = graph.weight(f"{label}.shape", in_heads)
-        split = graph.node("Reshape", [_linear(graph, label, x, square), shape], f"{label}.split")
+        projected = linear(graph, label, x, square)
+        shape = _shape(graph, encoder, f"{label}.shape", projected, (encoder.heads, encoder.head_size))
+        split = graph.node("Reshape", [projected, shape], f"{label}.split")
         return graph.node("Transpose", [split], f"{label}.heads", {"perm": perm})
 
     query = head("query", (0, 2, 1, 3))
@@ -112,37 +123,43 @@ def _attention(graph: GraphBuilder, encoder: Encoder, name: str, x: str, mask: s
     root = graph.constant(f"{name}.self.root", math.sqrt(encoder.head_size))
     scores = graph.node("Div", [scores, root], f"{name}.self.scaled")
     scores = graph.node("Add", [scores, mask], f"{name}.self.masked")
-    weights = graph.node("Softmax", [scores], f"{name}.self.weights", {"axis": -1})
-    context = graph.node("MatMul", [weights, value], f"{name}.self.context")
+    attended = graph.node("Softmax", [scores], f"{name}.self.weights", {"axis": -1})
+    context = graph.node("MatMul", [attended, value], f"{name}.self.context")
     context = graph.node("Transpose", [context], f"{name}.self.rows", {"perm": (0, 2, 1, 3)})
-    merged = np.asarray([encoder.batch, encoder.sequence, encoder.hidden], dtype=np.int64)
-    shape = graph.weight(f"{name}.self.shape", merged)
+    shape = _shape(graph, encoder, f"{name}.self.shape", context, (encoder.hidden,))
     context = graph.node("Reshape", [context, shape], f"{name}.self.merged")
-    return _linear(graph, f"{name}.output.dense", context, square)
+    return linear(graph, f"{name}.output.dense", context, square)
+
+
+def _shape(graph: GraphBuilder, encoder: Encoder, name: str, like: str, rest: Sequence[int]) -> str:
+    """The shape (batch, sequence, *rest): a constant, or as an old trace computes it from ``like``."""
+    if encoder.export is Export.NEW:
+        return graph.integers(name, (encoder.batch, encoder.sequence, *rest))
+    parts: list[str] = []
+    for axis in (0, 1):
+        label = f"{name}.{axis}"
+        shape = graph.node("Shape", [like], f"{label}.shape")
+        index = graph.buffer(f"{label}.index", np.asarray(axis, dtype=np.int64))
+        size = graph.node("Gather", [shape, index], f"{label}.size", {"axis": 0})
+        parts.append(graph.node("Unsqueeze", [size, graph.integers(f"{label}.zero", [0])], f"{label}.vector"))
+    parts += [graph.integers(f"{name}.{axis}", [size]) for axis, size in enumerate(rest, start=2)]
+    return graph.node("Concat", parts, name, {"axis": 0})
 
 
 def _feed_forward(graph: GraphBuilder, encoder: Encoder, name: str, x: str) -> str:
-    wide = _linear(graph, f"{name}.intermediate.dense", x, (encoder.hidden, encoder.intermediate))
-    wide = _gelu(graph, f"{name}.intermediate.gelu", wide)
-    return _linear(graph, f"{name}.output.dense", wide, (encoder.intermediate, encoder.hidden))
-
-
-def _gelu(graph: GraphBuilder, name: str, x: str) -> str:
-    """x · (erf(x / sqrt 2) + 1) · 0.5, decomposed as opset 17 has no Gelu."""
-    y = graph.node("Div", [x, graph.constant(f"{name}.root", math.sqrt(2.0))], f"{name}.scaled")
-    y = graph.node("Erf", [y], f"{name}.erf")
-    y = graph.node("Add", [y, graph.constant(f"{name}.one", 1.0)], f"{name}.shifted")
-    y = graph.node("Mul", [x, y], f"{name}.product")
-    return graph.node("Mul", [y, graph.constant(f"{name}.half", 0.5)], f"{name}.out")
+    wide = linear(graph, f"{name}.intermediate.dense", x, (encoder.hidden, encoder.intermediate))
+    wide = erf_gelu(graph, f"{name}.intermediate.gelu", wide)
+    return linear(graph, f"{name}.output.dense", wide, (encoder.intermediate, encoder.hidden))
 
 
 def _pooler(graph: GraphBuilder, encoder: Encoder, x: str) -> str:
     """tanh of a linear map of the first token, [batch, hidden]."""
-    index = graph.weight("pooler.index", np.asarray(0, dtype=np.int64))
-    first = graph.node("Gather", [x, index], "pooler.first", {"axis": 1})
-    shape = (encoder.hidden, encoder.hidden)
-    weight = graph.weight("pooler.dense.weight", graph.weights.lecun(shape, encoder.hidden))
-    bias = graph.weight("pooler.dense.bias", graph.weights.bias((encoder.hidden,)))
+    first = first_token(graph, "pooler", x)
+    weight = weights.lecun((encoder.hidden, encoder.hidden), encoder.hidden)
+    inputs = [
+        first,
+        graph.weight("pooler.dense.weight", weight),
+        graph.weight("pooler.dense.bias", weights.bias((encoder.hidden,))),
+    ]
     attributes: dict[str, Attribute] = {"alpha": 1.0, "beta": 1.0, "transB": 1}
-    dense = graph.node("Gemm", [first, weight, bias], "pooler.dense.out", attributes)
-    return graph.node("Tanh", [dense], "pooler_output")
+    return graph.node("Tanh", [graph.node("Gemm", inputs, "pooler.dense.out", attributes)], "pooler_output")

@@ -13,7 +13,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.zoo.weights import AFFINE_GAIN, RESIDUAL_GAIN, WeightSource
+from superopt.zoo import weights
+from superopt.zoo.weights import AFFINE_GAIN, RESIDUAL_GAIN, Draw, Stream
 
 __all__ = ["materialise"]
 
@@ -113,9 +114,11 @@ def materialise(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
     kept = {p.name: p for p in _initialized(out.graph) if p.name not in generated}
     roles |= {name: role for name in kept if (role := _role(uses, name)) is not None}
     parameters = generated | kept
-    weights = WeightSource(seed)
+    stream = Stream(seed)
     drawn = {
-        name: _draw(weights, uses, parameters, name, roles[name]) for name in parameters if name in roles
+        name: stream.array(_draw(uses, parameters, name, roles[name])).astype(parameters[name].dtype)
+        for name in parameters
+        if name in roles
     }
     _replace(out, drawn)
     return out
@@ -147,35 +150,32 @@ def _role(uses: Uses, tensor: str) -> Role | None:
     return None if use is None else ROLES.get((use.node.op_type, use.index))
 
 
-def _draw(
-    weights: WeightSource, uses: Uses, parameters: Mapping[str, Parameter], name: str, role: Role
-) -> NDArray[np.generic]:
-    parameter = parameters[name]
-    shape = parameter.shape
+def _draw(uses: Uses, parameters: Mapping[str, Parameter], name: str, role: Role) -> Draw:
+    shape = parameters[name].shape
     use = uses.final_reader(name)
     assert use is not None, f"{name} has a role, so something reads it"
     match role:
         case Role.WEIGHT:
-            fan_in = _fan_in(use.node, shape)
-            rectified = _rectified(uses, use.node.input[0])
-            array = weights.he(shape, fan_in) if rectified else weights.lecun(shape, fan_in)
+            axes = _summed_axes(use.node, len(shape))
+            if _rectified(uses, use.node.input[0]):
+                return weights.rectified(shape, axes)
+            return weights.lecun(shape, math.prod(shape[axis] for axis in axes))
         case Role.BIAS:
-            array = weights.bias(shape)
+            return weights.bias(shape)
         case Role.SCALE:
-            array = weights.scale(shape, _gain(uses, parameters, use.node))
+            return weights.scale(shape, _gain(uses, parameters, use.node))
         case Role.VARIANCE:
-            array = weights.variance(shape)
-    return array.astype(parameter.dtype)
+            return weights.variance(shape)
 
 
-def _fan_in(node: onnx.NodeProto, shape: tuple[int, ...]) -> int:
-    """How many products one output element of ``node`` sums."""
+def _summed_axes(node: onnx.NodeProto, rank: int) -> tuple[int, ...]:
+    """The axes of a weight that one output element of ``node`` sums over."""
     transposed = any(a.name == "transB" and a.i for a in node.attribute)
     if node.op_type == "Conv" or (node.op_type == "Gemm" and transposed):
-        return math.prod(shape[1:])
+        return tuple(range(1, rank))
     if node.op_type == "ConvTranspose":
-        return shape[0] * math.prod(shape[2:])
-    return shape[-2] if len(shape) > 1 else math.prod(shape)
+        return (0, *range(2, rank))
+    return (max(rank - 2, 0),)
 
 
 def _rectified(uses: Uses, tensor: str) -> bool:

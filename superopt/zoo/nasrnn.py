@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import onnx
-
+from superopt.zoo import weights
+from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
 
 __all__ = ["nasrnn"]
@@ -13,18 +13,18 @@ STEPS = 5
 GATES = 8
 
 
-def nasrnn(batch: int, seed: int) -> onnx.ModelProto:
+def nasrnn(batch: int) -> Blueprint:
     """x0 ... x4 and h0, each [batch, 512] -> the last state [batch, 512]; all steps share their weights."""
-    graph = GraphBuilder("nasrnn", seed)
+    graph = GraphBuilder("nasrnn")
     shape = (HIDDEN, HIDDEN)
-    into = [graph.weight(f"W{i}", graph.weights.lecun(shape, HIDDEN)) for i in range(GATES)]
-    back = [graph.weight(f"U{i}", graph.weights.lecun(shape, HIDDEN)) for i in range(GATES)]
+    into = [graph.weight(f"W{i}", weights.lecun(shape, HIDDEN)) for i in range(GATES)]
+    back = [graph.weight(f"U{i}", weights.lecun(shape, HIDDEN)) for i in range(GATES)]
     inputs = [graph.input(f"x{step}", (batch, HIDDEN)) for step in range(STEPS)]
     state = graph.input("h0", (batch, HIDDEN))
     for step, x in enumerate(inputs):
         state = _cell(graph, f"step{step}", x, state, into, back)
     graph.output(state, (batch, HIDDEN))
-    return graph.model()
+    return graph.blueprint()
 
 
 def _cell(graph: GraphBuilder, name: str, x: str, h: str, into: list[str], back: list[str]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import onnx
-
-from superopt.zoo.builder import GraphBuilder, Images
+from superopt.zoo.blueprint import Blueprint
+from superopt.zoo.builder import GraphBuilder
+from superopt.zoo.images import Images
 from superopt.zoo.weights import RESIDUAL_GAIN
 
 __all__ = ["resnet50", "resnext50"]
@@ -27,21 +27,21 @@ class Bottlenecks:
         return planes * self.width_per_group // 64 * self.groups
 
 
-def resnet50(batch: int, seed: int) -> onnx.ModelProto:
+def resnet50(batch: int) -> Blueprint:
     """[batch, 3, 224, 224] -> [batch, 1000]."""
-    return _fifty_layers("resnet50", Bottlenecks(groups=1, width_per_group=64), batch, seed)
+    return _fifty_layers("resnet50", Bottlenecks(groups=1, width_per_group=64), batch)
 
 
-def resnext50(batch: int, seed: int) -> onnx.ModelProto:
+def resnext50(batch: int) -> Blueprint:
     """[batch, 3, 224, 224] -> [batch, 1000]; 3x3 convolutions in 32 groups."""
-    return _fifty_layers("resnext50", Bottlenecks(groups=32, width_per_group=4), batch, seed)
+    return _fifty_layers("resnext50", Bottlenecks(groups=32, width_per_group=4), batch)
 
 
-def _fifty_layers(name: str, blocks: Bottlenecks, batch: int, seed: int) -> onnx.ModelProto:
-    graph = GraphBuilder(name, seed)
+def _fifty_layers(name: str, blocks: Bottlenecks, batch: int) -> Blueprint:
+    graph = GraphBuilder(name)
     images = Images(graph)
     x = graph.input("input", (batch, 3, 224, 224))
-    x = images.conv(x, "conv1", (3, 64), 7, stride=2, padding=3)
+    x = images.linear_conv(x, "conv1", (3, 64), 7, stride=2, padding=3)
     x = images.relu(images.batch_norm(x, "bn1", 64))
     x = images.max_pool(x, "maxpool", padding=1)
     channels = 64
@@ -52,11 +52,9 @@ def _fifty_layers(name: str, blocks: Bottlenecks, batch: int, seed: int) -> onnx
             x = _bottleneck(graph, x, f"layer{stage + 1}.{index}", channels, planes, stride, blocks)
             channels = planes * EXPANSION
     flat = images.pool_and_flatten(x)
-    weight = graph.weight("fc.weight", graph.weights.lecun((1000, channels), channels))
-    bias = graph.weight("fc.bias", graph.weights.bias((1000,)))
-    logits = graph.node("Gemm", [flat, weight, bias], "output", {"alpha": 1.0, "beta": 1.0, "transB": 1})
+    logits = images.linear(flat, "fc", (channels, 1000), "output")
     graph.output(logits, (batch, 1000))
-    return graph.model()
+    return graph.blueprint()
 
 
 def _bottleneck(

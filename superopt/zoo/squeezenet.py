@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import onnx
-
-from superopt.zoo.builder import GraphBuilder, Images
+from superopt.zoo.blueprint import Blueprint
+from superopt.zoo.builder import GraphBuilder
+from superopt.zoo.images import Images
 
 __all__ = ["squeezenet"]
 
@@ -16,12 +16,12 @@ LAYERS: tuple[tuple[int, int] | None, ...] = (
 )  # fmt: skip
 
 
-def squeezenet(batch: int, seed: int) -> onnx.ModelProto:
+def squeezenet(batch: int) -> Blueprint:
     """[batch, 3, 224, 224] -> [batch, 1000]."""
-    graph = GraphBuilder("squeezenet", seed)
+    graph = GraphBuilder("squeezenet")
     images = Images(graph)
     x = graph.input("input", (batch, 3, 224, 224))
-    x = images.relu(images.conv(x, "features.0", (3, 64), 3, stride=2, biased=True))
+    x = images.relu(images.linear_conv(x, "features.0", (3, 64), 3, stride=2, biased=True))
     channels = 64
     for index, layer in enumerate(LAYERS, start=2):
         name = f"features.{index}"
@@ -36,4 +36,4 @@ def squeezenet(batch: int, seed: int) -> onnx.ModelProto:
         channels = 2 * expand
     x = images.relu(images.conv(x, "classifier.1", (channels, 1000), 1, biased=True))
     graph.output(images.pool_and_flatten(x), (batch, 1000))
-    return graph.model()
+    return graph.blueprint()

@@ -1,0 +1,125 @@
+"""A network whose weights are described and not drawn: megabytes to hold, gigabytes only when written."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+from onnx import TensorProto
+
+from superopt.errors import InvalidOptionError
+from superopt.files import write_atomically
+from superopt.zoo.weights import Draw, Stream
+
+__all__ = ["Blueprint"]
+
+BYTES_PER_NUMBER = 4
+INLINE_LIMIT = 1_000_000_000
+"""Weights of more bytes than that are written into a file beside the model."""
+
+PROTO_LIMIT = 2_000_000_000
+ALIGNMENT = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """``skeleton`` is the model; initialisers that are in ``draws``, by name, have no content in it.
+
+    Neither may be changed. Constants that shapes depend on have their content, so that types are inferred.
+    """
+
+    skeleton: onnx.ModelProto
+    draws: Mapping[str, Draw]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers training would set: all that are drawn but the statistics of normalisations."""
+        statistics = {
+            name
+            for node in self.skeleton.graph.node
+            if node.op_type == "BatchNormalization"
+            for name in node.input[3:5]
+        }
+        return sum(draw.size for name, draw in self.draws.items() if name not in statistics)
+
+    @property
+    def weight_bytes(self) -> int:
+        """What the drawn weights take."""
+        return sum(draw.size for draw in self.draws.values()) * BYTES_PER_NUMBER
+
+    def model(self, seed: int) -> onnx.ModelProto:
+        """The network with its weights inside.
+
+        Raises InvalidOptionError for one that is too large for one ONNX message: it can be saved.
+        """
+        if self.weight_bytes > PROTO_LIMIT:
+            raise InvalidOptionError(
+                f"{self.skeleton.graph.name} has {self.weight_bytes / 1e9:.1f} GB of weights, and one ONNX "
+                "message holds 2 GB: save it to a path, then its weights go into a second file"
+            )
+        model = onnx.ModelProto()
+        model.CopyFrom(self.skeleton)
+        stream = Stream(seed)
+        for tensor in model.graph.initializer:
+            if tensor.name in self.draws:
+                tensor.raw_data = stream.array(self.draws[tensor.name]).tobytes()
+        return model
+
+    def save(self, path: Path, seed: int, inline_limit: int = INLINE_LIMIT) -> int:
+        """Writes the network and returns the bytes written; each file appears whole or not at all.
+
+        Weights of more than ``inline_limit`` bytes go into one file beside the model that is named after its
+        content; they are drawn piece by piece, at most one tensor at a time. Raises InvalidOptionError where
+        the files cannot be written.
+        """
+        try:
+            if self.weight_bytes <= inline_limit:
+                content = self.model(seed).SerializeToString(deterministic=True)
+                write_atomically(path, content)
+                return len(content)
+            return self._save_with_data(path, seed)
+        except OSError as error:
+            raise InvalidOptionError(f"{path} cannot be written: {error.strerror or error}") from error
+
+    def _save_with_data(self, path: Path, seed: int) -> int:
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise InvalidOptionError(f"{path}: expected the path of a file in a directory that exists")
+        model = onnx.ModelProto()
+        model.CopyFrom(self.skeleton)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        try:
+            with part.open("xb") as file:
+                digest, size = self._write_weights(file, model, seed)
+            data = path.with_name(f"{path.stem}-{digest}.data")
+            for tensor in model.graph.initializer:
+                if tensor.name in self.draws:
+                    tensor.external_data[0].value = data.name
+            content = model.SerializeToString(deterministic=True)
+            part.replace(data)
+        finally:
+            part.unlink(missing_ok=True)
+        write_atomically(path, content)
+        return size + len(content)
+
+    def _write_weights(self, file: BinaryIO, model: onnx.ModelProto, seed: int) -> tuple[str, int]:
+        digest = hashlib.blake2b(digest_size=8)
+        stream = Stream(seed)
+        for tensor in model.graph.initializer:
+            if tensor.name not in self.draws:
+                continue
+            draw = self.draws[tensor.name]
+            start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
+            file.seek(start)
+            for piece in stream.pieces(draw):
+                digest.update(piece.data)
+                file.write(piece.data)
+            tensor.data_location = TensorProto.EXTERNAL
+            length = draw.size * BYTES_PER_NUMBER
+            for key, value in (("location", ""), ("offset", str(start)), ("length", str(length))):
+                tensor.external_data.add(key=key, value=value)
+        return digest.hexdigest(), file.tell()

@@ -1,0 +1,87 @@
+"""Pieces of transformers as exporters write them; tensors are [batch, sequence, hidden]."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from superopt.zoo import weights
+from superopt.zoo.builder import Attribute, GraphBuilder
+
+__all__ = [
+    "decomposed_layer_norm", "erf_gelu", "first_token", "layer_norm", "linear", "product", "tanh_gelu",
+]  # fmt: skip
+
+
+def product(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], gain: float = 1.0) -> str:
+    """x·W without a bias."""
+    draw = weights.normal(sizes, gain * math.sqrt(1.0 / sizes[0]))
+    return graph.node("MatMul", [x, graph.weight(f"{name}.weight", draw)], f"{name}.product")
+
+
+def linear(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], gain: float = 1.0) -> str:
+    """MatMul then Add, with the bias first, as traced ``nn.Linear`` over three dimensions comes out."""
+    draw = weights.normal(sizes, gain * math.sqrt(1.0 / sizes[0]))
+    weight = graph.weight(f"{name}.weight", draw)
+    bias = graph.weight(f"{name}.bias", weights.bias((sizes[1],)))
+    out = graph.node("MatMul", [x, weight], f"{name}.product")
+    return graph.node("Add", [bias, out], f"{name}.out")
+
+
+def layer_norm(
+    graph: GraphBuilder, name: str, x: str, hidden: int, epsilon: float, output: str | None = None
+) -> str:
+    """The operator, which exists from opset 17 on."""
+    scale = graph.weight(f"{name}.weight", weights.scale((hidden,)))
+    bias = graph.weight(f"{name}.bias", weights.bias((hidden,)))
+    attributes: dict[str, Attribute] = {"axis": -1, "epsilon": epsilon}
+    return graph.node("LayerNormalization", [x, scale, bias], output or f"{name}.out", attributes)
+
+
+def decomposed_layer_norm(
+    graph: GraphBuilder, name: str, x: str, hidden: int, epsilon: float, output: str | None = None
+) -> str:
+    """(x - mean) / sqrt(mean of its square + epsilon) · weight + bias, as exported before opset 17."""
+    over_last: dict[str, Attribute] = {"axes": [-1], "keepdims": 1}
+    mean = graph.node("ReduceMean", [x], f"{name}.mean", over_last)
+    centred = graph.node("Sub", [x, mean], f"{name}.centred")
+    square = graph.node("Pow", [centred, graph.constant(f"{name}.two", 2.0)], f"{name}.square")
+    variance = graph.node("ReduceMean", [square], f"{name}.variance", over_last)
+    variance = graph.node("Add", [variance, graph.constant(f"{name}.epsilon", epsilon)], f"{name}.positive")
+    normal = graph.node(
+        "Div", [centred, graph.node("Sqrt", [variance], f"{name}.deviation")], f"{name}.normal"
+    )
+    scale = graph.weight(f"{name}.weight", weights.scale((hidden,)))
+    bias = graph.weight(f"{name}.bias", weights.bias((hidden,)))
+    scaled = graph.node("Mul", [normal, scale], f"{name}.scaled")
+    return graph.node("Add", [scaled, bias], output or f"{name}.out")
+
+
+def erf_gelu(graph: GraphBuilder, name: str, x: str) -> str:
+    """x · (erf(x / sqrt 2) + 1) · 0.5, decomposed as no opset before 20 has Gelu."""
+    y = graph.node("Div", [x, graph.constant(f"{name}.root", math.sqrt(2.0))], f"{name}.scaled")
+    y = graph.node("Erf", [y], f"{name}.erf")
+    y = graph.node("Add", [y, graph.constant(f"{name}.one", 1.0)], f"{name}.shifted")
+    y = graph.node("Mul", [x, y], f"{name}.product")
+    return graph.node("Mul", [y, graph.constant(f"{name}.half", 0.5)], f"{name}.out")
+
+
+def tanh_gelu(graph: GraphBuilder, name: str, x: str) -> str:
+    """0.5 · x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 · x^3))), as GPT-2 computes gelu."""
+    half = graph.node("Mul", [x, graph.constant(f"{name}.half", 0.5)], f"{name}.halved")
+    cube = graph.node("Pow", [x, graph.constant(f"{name}.three", 3.0)], f"{name}.cube")
+    cube = graph.node("Mul", [cube, graph.constant(f"{name}.factor", 0.044715)], f"{name}.scaled")
+    inner = graph.node("Add", [x, cube], f"{name}.inner")
+    inner = graph.node(
+        "Mul", [inner, graph.constant(f"{name}.root", math.sqrt(2.0 / math.pi))], f"{name}.angle"
+    )
+    tanh = graph.node("Tanh", [inner], f"{name}.tanh")
+    outer = graph.node("Add", [tanh, graph.constant(f"{name}.one", 1.0)], f"{name}.shifted")
+    return graph.node("Mul", [half, outer], f"{name}.out")
+
+
+def first_token(graph: GraphBuilder, name: str, x: str) -> str:
+    """[batch, sequence, hidden] -> [batch, hidden]."""
+    index = graph.buffer(f"{name}.index", np.asarray(0, dtype=np.int64))
+    return graph.node("Gather", [x, index], f"{name}.first", {"axis": 1})
