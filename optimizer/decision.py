@@ -104,6 +104,7 @@ class Court:
     race: Race = compare_latency
     without: Callable[[Variant, Sequence[str]], Variant] = field(default=lambda variant, _: variant)
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
+    judged: list[Variant] = field(default_factory=list["Variant"])
     _judgements: int = 0
 
     def decide(self, variant: Variant) -> Verdict:
@@ -124,6 +125,7 @@ class Court:
         def refused(why: str, equivalence: Equivalence | None = None, nodes: int = 0) -> Verdict:
             return Verdict(variant, False, equivalence, None, nodes, why)  # noqa: FBT003
 
+        self.judged.append(variant)
         if not self._lasts(self.loading + self.running):
             return refused("there was no time left to check the rewritten model")
         try:

@@ -23,6 +23,7 @@ from optimizer.check import (
 from optimizer.cost import CostStore, GraphCost, Latency, Objective, Sizes, objective_of, physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.decision import Court, Variant, Verdict, plan_of
+from optimizer.explanation import Explanation, Findings, explain
 from optimizer.options import Options
 from optimizer.report import (
     CostSummary,
@@ -61,6 +62,9 @@ _LOG = logging.getLogger(__name__)
 _SECOND_OPINIONS = 3
 _LEAST_SECONDS = 5.0
 """A search and its judgement are not begun with less time than this."""
+
+_EXPLANATION_SHARE = 0.05
+"""Share of the budget for explaining the outcome."""
 
 _LARGE = 1 << 30
 """Bytes of weights from which on no two models are in memory at once."""
@@ -120,7 +124,8 @@ class Journey:
         cancel: CancelToken | None = None,
     ) -> None:
         self._started = time.monotonic()
-        self._deadline = self._started + options.budget
+        self._explaining = _EXPLANATION_SHARE * options.budget
+        self._deadline = self._started + options.budget - self._explaining
         self._lifted = lifted
         self._options = options
         self._costs = costs
@@ -128,7 +133,8 @@ class Journey:
         self._cancel = cancel or CancelToken()
         self._threads = options.threads or physical_cores()
         self._rules = tuple(_usable(rules, options, lifted.source.opset))
-        self._loaded_rules = len({rule.rule_id for rule in rules})
+        self._offered = tuple(rules)
+        self._court: Court | None = None
         self._result: SearchResult | None = None
         self._start: GraphCost | None = None
         self._objective: Objective | None = None
@@ -184,7 +190,7 @@ class Journey:
             objective.deadline = math.inf
         with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
             try:
-                court = self._court(start, Path(directory))
+                court = self._court = self._convened(start, Path(directory))
             except RuntimeRefusedError as error:
                 return self.original(f"the original does not run: {error}")
             if court is None:
@@ -221,7 +227,7 @@ class Journey:
             rejected = verdict
         return rejected
 
-    def _court(self, start: GraphCost, directory: Path) -> Court | None:
+    def _convened(self, start: GraphCost, directory: Path) -> Court | None:
         lifted, options = self._lifted, self._options
         original = runnable_original(lifted, directory)
         began = time.monotonic()
@@ -294,12 +300,37 @@ class Journey:
             ),
             returned="original" if accepted is None else "optimized",
             why=why,
+            explanation=self._explained(accepted),
         )
+
+    def _explained(self, accepted: Verdict | None) -> Explanation | None:
+        """None where nothing was priced, and where explaining fails: the model matters more."""
+        if self._start is None or self._cancel.is_cancelled:
+            return None
+        court, chosen = self._court, None if accepted is None else accepted.variant
+        judged = () if court is None else court.judged
+        findings = Findings(
+            lifted=self._lifted,
+            start=self._start,
+            chosen=chosen,
+            ablations=() if court is None else court.ablations,
+            offered=self._offered,
+            usable=frozenset(rule.rule_id for rule in self._rules),
+            excluded=frozenset(self._options.exclude_rules),
+            tried=frozenset(rule for variant in judged for rule in variant.rules),
+            protected=self._protected,
+            was_cut_short=self._result is None or self._result.stopped_by != "exhausted",
+        )
+        try:
+            return explain(findings, self._explaining)
+        except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation
+            _LOG.exception("explaining %s failed", self._lifted.source.name)
+            return None
 
     def _rule_counts(self, verdict: Verdict | None) -> RuleCounts:
         matched = 0 if self._result is None else len(self._result.matched)
         applied = 0 if verdict is None else len({step.rule for step in verdict.variant.trace})
-        return RuleCounts(self._loaded_rules, matched, applied)
+        return RuleCounts(len({rule.rule_id for rule in self._offered}), matched, applied)
 
     def _cost_summary(self, verdict: Verdict | None) -> CostSummary:
         before = 0.0 if self._start is None else self._start.total

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Literal, cast
 
 from optimizer.check import Comparison, Equivalence
-from optimizer.cost import runtime_version
+from optimizer.cost import device_name, runtime_version
+from optimizer.explanation import Explanation
 from optimizer.search import SearchResult, TraceStep
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
@@ -146,6 +149,7 @@ class Report:
     fusion: tuple[tuple[NodeId, ...], ...]
     returned: Literal["optimized", "original"]
     why: str
+    explanation: Explanation | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -164,6 +168,8 @@ class Report:
             "memory": None,
             "returned": self.returned,
             "why": self.why,
+            "explanation": None if self.explanation is None else self.explanation.to_json(),
+            "versions": _versions(),
         }
 
 
@@ -204,6 +210,17 @@ def _recorded(number: int, step: object) -> RecordedStep:
         raise InvalidFileError(f"report: step {number} of the trace is no rewriting step: {step!r}")
     nodes = tuple(NodeId(node) for node in cast("Sequence[int]", site))
     return RecordedStep(cast("str", rule), cast("bool", backwards), nodes, cast("int", choice))
+
+
+def _versions() -> dict[str, str]:
+    """What the report was made with, and on."""
+    return {
+        "superopt": version("superopt"),
+        "runtime": runtime_version(),
+        "onnx": version("onnx"),
+        "python": platform.python_version(),
+        "device": device_name(),
+    }
 
 
 def _step_to_json(step: TraceStep) -> dict[str, object]:

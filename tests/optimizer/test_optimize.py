@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -105,6 +106,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "memory": "NoneType",
         "returned": "str",
         "why": "str",
+        "explanation": ["complete", "gains", "kernels", "regions", "seconds", "seconds_allowed", "unused"],
+        "versions": ["device", "onnx", "python", "runtime", "superopt"],
     }  # fmt: skip
     (step,) = report["trace"]
     assert set(step) == {
@@ -177,6 +180,56 @@ def test_excluded_rules_and_kept_nodes_are_respected(costs: MemoryCostStore) -> 
         run(model, costs, keep=("nobody",))
     with pytest.raises(InvalidOptionError, match="there is no verified rule 'nothing' to leave out"):
         run(model, costs, exclude_rules=("nothing",))
+
+
+def test_the_report_explains_what_was_gained_where(costs: MemoryCostStore) -> None:
+    explanation = run(lifted(skewed_products()), costs).report.explanation
+    assert explanation is not None
+    (gain,) = explanation.gains
+    assert (gain.equation, gain.times) == ("matmul(matmul(x, y), z) => matmul(x, matmul(y, z))", 1)
+    (region,) = explanation.regions
+    assert region.rules == (gain.rule,)
+    assert region.cost_before - region.cost_after == pytest.approx(gain.predicted)
+    assert region.operators_before == region.operators_after == {"matmul": 2}
+    assert region.before is not None
+    assert [node.operator or node.attributes for node in region.before.nodes] == [
+        "x1", "x2", "matmul", "w1", "matmul",
+    ]  # fmt: skip
+    for table in (explanation.before, explanation.after):
+        assert sum(kernel.share for kernel in table.kernels) == pytest.approx(1)
+    slowest = explanation.before.kernels[0]
+    assert (slowest.operators, slowest.type) == ("matmul", "f32[256, 256]")
+    assert [node.op_type for node in slowest.nodes] == ["MatMul"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason", "detail"),
+    [
+        ("relu(x) => relu(relu(x))", {}, "costlier", r"us more at the best of 1 kinds of place"),
+        (
+            "relu(x) => matmul(x, x)",
+            {},
+            "not_applicable",
+            "the target is ill-typed: matmul: dimensions 4 and 256 must be equal",
+        ),
+        (
+            "matmul(x, y) => matmul(y, x) where dim(x, -1) = 3",
+            {},
+            "not_applicable",
+            "a condition of the rule does not hold: dim(x, -1) = 3",
+        ),
+        (ASSOCIATIVE, {"exclude_rules": (rules(ASSOCIATIVE)[0].rule_id,)}, "excluded", "--exclude-rule"),
+        ("relu(x) => identity(relu(x))", {}, "no_gain", "what it gives costs the same"),
+    ],
+)
+def test_why_a_rule_was_not_used(
+    text: str, options: dict[str, object], reason: str, detail: str, costs: MemoryCostStore
+) -> None:
+    explanation = run(lifted(skewed_products()), costs, (text,), budget=20.0, **options).report.explanation
+    assert explanation is not None
+    (unused,) = explanation.unused
+    assert (unused.reason, unused.sites >= 1) == (reason, True)
+    assert re.search(detail, unused.detail) or detail in unused.detail
 
 
 @pytest.mark.parametrize("objective", ["flops", "memory"])

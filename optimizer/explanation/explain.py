@@ -1,0 +1,112 @@
+"""The explanation that a report holds, within a share of the budget."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from optimizer.cost import GraphCost, Latency
+from optimizer.decision import Ablation, Variant
+from optimizer.explanation.gains import RuleGain, rule_gains
+from optimizer.explanation.kernels import KernelTable, slowest_kernels
+from optimizer.explanation.regions import Region, rewritten_regions
+from optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
+from optimizer.search import TraceStep
+from superopt.ir.graph import NodeId
+from superopt.onnx_io import LiftedModel
+from superopt.rewriting import Substitution
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is explained. ``chosen`` is the variant that is returned, None when that is the original;
+    ``tried`` are the rules of variants that were timed and not returned."""
+
+    lifted: LiftedModel
+    start: GraphCost
+    chosen: Variant | None
+    ablations: Sequence[Ablation]
+    offered: Sequence[Substitution]
+    usable: Set[str]
+    excluded: Set[str]
+    tried: Set[str]
+    protected: Set[NodeId]
+    was_cut_short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The parts of an explanation. ``seconds`` it took, of ``seconds_allowed``; ``is_complete`` says whether
+    every rule that matches is in ``unused`` or ``gains``, with a price where there can be one."""
+
+    seconds: float
+    seconds_allowed: float
+    is_complete: bool
+    gains: tuple[RuleGain, ...]
+    unused: tuple[UnusedRule, ...]
+    before: KernelTable
+    after: KernelTable
+    regions: tuple[Region, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The explanation as JSON values."""
+        return {
+            "seconds": self.seconds,
+            "seconds_allowed": self.seconds_allowed,
+            "complete": self.is_complete,
+            "gains": [gain.to_json() for gain in self.gains],
+            "unused": [rule.to_json() for rule in self.unused],
+            "kernels": {"before": self.before.to_json(), "after": self.after.to_json()},
+            "regions": [region.to_json() for region in self.regions],
+        }
+
+
+def _rules_of(trace: Sequence[TraceStep]) -> dict[NodeId, list[str]]:
+    rules: dict[NodeId, list[str]] = {}
+    for step in trace:
+        for node in step.site:
+            rules.setdefault(node, []).append(step.rule)
+    return rules
+
+
+def explain(findings: Findings, seconds: float) -> Explanation:
+    """Explains in about so many seconds; prices that are missing are measured while they last."""
+    began = time.monotonic()
+    start = findings.start
+    final = start if findings.chosen is None else findings.chosen.cost
+    trace = () if findings.chosen is None else findings.chosen.trace
+    objective = start.objective
+    if isinstance(objective, Latency):
+        objective.deadline = began + seconds
+    regions = (
+        () if findings.chosen is None else rewritten_regions(start, final, findings.lifted, _rules_of(trace))
+    )
+    unused, complete = unused_rules(
+        findings.offered,
+        Circumstances(
+            start=start,
+            applied=trace,
+            tried=findings.tried,
+            final=final.graph,
+            usable=findings.usable,
+            excluded=findings.excluded,
+            protected=findings.protected,
+            was_cut_short=findings.was_cut_short,
+            unit=objective.unit,
+            deadline=began + seconds,
+        ),
+    )
+    if isinstance(objective, Latency):
+        objective.deadline = math.inf
+    return Explanation(
+        seconds=round(time.monotonic() - began, 3),
+        seconds_allowed=round(seconds, 3),
+        is_complete=complete,
+        gains=rule_gains(trace, findings.ablations),
+        unused=unused,
+        before=slowest_kernels(start, findings.lifted),
+        after=slowest_kernels(final, findings.lifted),
+        regions=regions,
+    )

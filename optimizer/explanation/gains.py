@@ -1,0 +1,64 @@
+"""What each rule of a trace gained: predicted step by step, and measured where it was left out on trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from optimizer.decision import Ablation
+from optimizer.search import TraceStep
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGain:
+    """How much slower, in microseconds, the whole model is without the rule, and the ratios behind it."""
+
+    gain: float
+    ratio_with: float
+    ratio_without: float
+    interval_without: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGain:
+    """A rule of the trace: how often it was applied, what that gained in the unit of the objective."""
+
+    rule: str
+    backwards: bool
+    equation: str
+    times: int
+    predicted: float
+    measured: MeasuredGain | None
+
+    def to_json(self) -> dict[str, object]:
+        """The gain as JSON values."""
+        return asdict(self)
+
+
+def rule_gains(trace: Sequence[TraceStep], ablations: Sequence[Ablation]) -> tuple[RuleGain, ...]:
+    """The rules of a trace, the one that gained most first."""
+    steps: dict[tuple[str, bool, str], list[TraceStep]] = {}
+    for step in trace:
+        steps.setdefault((step.rule, step.backwards, step.equation), []).append(step)
+    tried = {ablation.rule: ablation for ablation in ablations}
+    gains = [
+        RuleGain(
+            *key,
+            times=len(found),
+            predicted=sum(step.cost_before - step.cost_after for step in found),
+            measured=_measured(tried[key[0]]) if key[0] in tried else None,
+        )
+        for key, found in steps.items()
+    ]
+    return tuple(sorted(gains, key=lambda gain: -gain.predicted))
+
+
+def _measured(ablation: Ablation) -> MeasuredGain:
+    """Both variants ran against the original, but not in one run: their ratios are what can be compared."""
+    before, present, absent = ablation.present.before, ablation.present.ratio, ablation.absent.ratio
+    return MeasuredGain(
+        gain=round(before / absent - before / present, 3),
+        ratio_with=round(present, 4),
+        ratio_without=round(absent, 4),
+        interval_without=(round(ablation.absent.low, 4), round(ablation.absent.high, 4)),
+    )

@@ -1,0 +1,108 @@
+"""Where the time goes: the costliest kernels of a graph, with the ONNX nodes that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from optimizer.cost import GraphCost, Kernel, PricedGroup
+from superopt.ir.graph import Graph, Node
+from superopt.onnx_io import LiftedModel
+from superopt.ops.base import Operator
+from superopt.ops.opaque import Opaque
+
+_SHOWN = 20
+_NODES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNode:
+    """A node by its ONNX name and operator; the name is empty for one that rewriting made."""
+
+    name: str
+    op_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """Equal kernels: what they do, what one gives, what each costs, how many there are.
+
+    ``share`` is that of all of them in the total; ``nodes`` are the first nodes in them.
+    """
+
+    operators: str
+    type: str
+    cost: float
+    count: int
+    total: float
+    share: float
+    nodes: tuple[OnnxNode, ...]
+    node_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """The costliest kernels first; ``others`` kernels are left out, which cost ``others_total`` together."""
+
+    kernels: tuple[KernelCost, ...]
+    others: int
+    others_total: float
+
+    def to_json(self) -> dict[str, object]:
+        """The table as JSON values."""
+        return asdict(self)
+
+
+def slowest_kernels(cost: GraphCost, lifted: LiftedModel) -> KernelTable:
+    """The kernels of a graph by what equal ones cost together."""
+    groups: dict[Kernel, list[PricedGroup]] = {}
+    for priced in cost.groups:
+        groups.setdefault(priced.kernel, []).append(priced)
+    ordered = sorted(groups.values(), key=lambda equal: -_total(equal))
+    return KernelTable(
+        tuple(_kernel_cost(equal, cost, lifted) for equal in ordered[:_SHOWN]),
+        sum(len(equal) for equal in ordered[_SHOWN:]),
+        sum(_total(equal) for equal in ordered[_SHOWN:]),
+    )
+
+
+def onnx_node(node: Node, lifted: LiftedModel) -> OnnxNode:
+    """The ONNX node that a node of a graph came from."""
+    if node.origin is None:
+        form = node.operator.onnx if isinstance(node.operator, Operator) else None
+        return OnnxNode("", node.operator.name if form is None else form.op_type)
+    proto = lifted.source.proto.graph.node[node.origin]
+    name = proto.name or next((output for output in proto.output if output), f"#{node.origin}")
+    return OnnxNode(name, proto.op_type)
+
+
+def operator_name(node: Node) -> str:
+    """What the node does, as rules call it; the ONNX operator of an opaque one."""
+    return node.operator.op_type if isinstance(node.operator, Opaque) else node.operator.name
+
+
+def _kernel_cost(equal: list[PricedGroup], cost: GraphCost, lifted: LiftedModel) -> KernelCost:
+    first = equal[0]
+    nodes = dict.fromkeys(
+        onnx_node(cost.graph.nodes[member], lifted) for priced in equal for member in priced.group.members
+    )
+    named: Mapping[OnnxNode, None] = {node: None for node in nodes if node.name} or nodes
+    total = _total(equal)
+    return KernelCost(
+        operators=_operators(cost.graph, first),
+        type=", ".join(str(type_) for type_ in first.kernel.output_types),
+        cost=first.price.cost,
+        count=len(equal),
+        total=total,
+        share=total / cost.total if cost.total else 0.0,
+        nodes=tuple(named)[:_NODES_SHOWN],
+        node_count=len(named),
+    )
+
+
+def _operators(graph: Graph, priced: PricedGroup) -> str:
+    return " + ".join(operator_name(graph.nodes[member]) for member in priced.group.members)
+
+
+def _total(groups: Iterable[PricedGroup]) -> float:
+    return sum(priced.price.cost for priced in groups)

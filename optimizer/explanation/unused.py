@@ -1,0 +1,254 @@
+"""Why rules that match were not used: each kind of place is priced once, while time lasts."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import asdict, dataclass, field
+from itertools import islice, zip_longest
+
+from optimizer.cost import GraphCost
+from optimizer.search import RuleSet, TraceStep, written
+from superopt.equations import format_condition
+from superopt.ir.graph import Graph, NodeId
+from superopt.rewriting import Match, Substitution, apply_match, find_matches, obstacle
+
+_MOST_SITES = 1000
+"""Matches of one rule that are looked at."""
+
+
+class Reason(enum.StrEnum):
+    """Why a rule was not used."""
+
+    EXCLUDED = "excluded"
+    OPERATOR_SET = "operator_set"
+    KEPT = "kept"
+    NOT_APPLICABLE = "not_applicable"
+    BREAKS_FUSION = "breaks_fusion"
+    COSTLIER = "costlier"
+    NO_GAIN = "no_gain"
+    SUPERSEDED = "superseded"
+    NOT_FASTER = "not_faster"
+    NOT_COMBINED = "not_combined"
+    NOT_REACHED = "not_reached"
+    NOT_PRICED = "not_priced"
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedRule:
+    """A rule that matches the original at ``sites`` and is not in the trace.
+
+    ``kinds`` is the number of kinds of place that were priced; ``best_gain`` the largest gain found, in the
+    unit of the objective, None where there is no price; ``detail`` says the rest.
+    """
+
+    rule: str
+    backwards: bool
+    equation: str
+    sites: int
+    kinds: int
+    reason: Reason
+    best_gain: float | None
+    detail: str
+
+    def to_json(self) -> dict[str, object]:
+        """The rule as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the reasons depend on: the priced original, what was applied and tried, what the user left out."""
+
+    start: GraphCost
+    applied: Sequence[TraceStep]
+    tried: Set[str]
+    final: Graph
+    usable: Set[str]
+    excluded: Set[str]
+    protected: Set[NodeId]
+    was_cut_short: bool
+    unit: str
+    deadline: float
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time for explaining is."""
+        return time.monotonic() >= self.deadline
+
+
+@dataclass
+class _Kind:
+    """Places that look alike, with their neighbours; one of them is priced."""
+
+    match: Match
+    count: int = 0
+
+
+@dataclass
+class _Trial:
+    """A rule and what has been found out about it."""
+
+    substitution: Substitution
+    sites: int = 0
+    kept: int = 0
+    kinds: dict[object, _Kind] = field(default_factory=dict[object, _Kind])
+    priced: int = 0
+    bounded: int = 0
+    obstacles: Counter[str] = field(default_factory=Counter[str])
+    gain: float | None = None
+    best: Match | None = None
+
+
+def unused_rules(
+    offered: Sequence[Substitution], circumstances: Circumstances
+) -> tuple[tuple[UnusedRule, ...], bool]:
+    """The rules that match and were not used, those that came closest first; and whether time sufficed."""
+    used = {step.rule for step in circumstances.applied}
+    trials = list(_matching([s for s in offered if s.rule_id not in used], circumstances))
+    for round_ in zip_longest(*(trial.kinds.values() for trial in trials)):
+        for trial, kind in zip(trials, round_, strict=True):
+            if kind is not None and not circumstances.is_over:
+                _price(trial, kind.match, circumstances.start)
+    for trial in trials:
+        if trial.gain is None and trial.bounded and not circumstances.is_over:
+            _price_in_full(trial, circumstances.start)
+    found = [_explained(trial, circumstances) for trial in trials]
+    complete = not circumstances.is_over
+    return tuple(sorted(found, key=lambda rule: (-_or_worst(rule.best_gain), rule.equation))), complete
+
+
+def _matching(offered: Sequence[Substitution], circumstances: Circumstances) -> Iterator[_Trial]:
+    graph, free = circumstances.start.graph, circumstances.start.free
+    for substitution in RuleSet(offered).substitutions:
+        if circumstances.is_over:
+            return
+        trial = _Trial(substitution)
+        for match in islice(find_matches(graph, substitution), _MOST_SITES):
+            if all(value.node in free for value in match.outputs):
+                continue
+            trial.sites += 1
+            if not circumstances.protected.isdisjoint(match.sites):
+                trial.kept += 1
+            else:
+                trial.kinds.setdefault(_look(graph, match), _Kind(match)).count += 1
+        if trial.sites:
+            yield trial
+
+
+def _look(graph: Graph, match: Match) -> object:
+    """The matched nodes with their types, what they read and what reads them."""
+    nodes = graph.nodes
+    sites = match.sites
+    above = [value.node for site in sites for value in nodes[site].inputs]
+    below = sorted(nodes[user].digest for value in match.outputs for user in graph.users(value.node))
+    return (
+        tuple(nodes[site].digest for site in sites),
+        tuple((nodes[node].digest, len(graph.users(node))) for node in above),
+        tuple(below),
+        match.window,
+    )
+
+
+def _price(trial: _Trial, match: Match, start: GraphCost) -> None:
+    """Prices one place, unless a bound says that it cannot pay."""
+    rewrite = apply_match(start.graph, match)
+    if rewrite is None:
+        found = obstacle(start.graph, match)
+        if found is not None:
+            clause = "" if found.condition is None else f": {format_condition(found.condition)}"
+            trial.obstacles[f"{found.reason}{clause}"] += 1
+        return
+    trial.priced += 1
+    update = start.after(rewrite, start.total)
+    if update is None:
+        trial.bounded += 1
+        trial.best = trial.best or match
+    elif trial.gain is None or start.total - update.total > trial.gain:
+        trial.gain, trial.best = start.total - update.total, match
+
+
+def _price_in_full(trial: _Trial, start: GraphCost) -> None:
+    """The price of a place that a bound dismissed: the user wants to know by how much."""
+    assert trial.best is not None
+    rewrite = apply_match(start.graph, trial.best)
+    update = None if rewrite is None else start.after(rewrite)
+    if update is not None:
+        trial.gain = start.total - update.total
+
+
+def _explained(trial: _Trial, circumstances: Circumstances) -> UnusedRule:
+    reason, detail = _reason(trial, circumstances)
+    substitution = trial.substitution
+    return UnusedRule(
+        rule=substitution.rule_id,
+        backwards=substitution.backwards,
+        equation=written(substitution),
+        sites=trial.sites,
+        kinds=trial.priced,
+        reason=reason,
+        best_gain=None if trial.gain is None else round(trial.gain, 3),
+        detail=detail,
+    )
+
+
+def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
+    rule = trial.substitution.rule_id
+    if rule in circumstances.excluded:
+        return Reason.EXCLUDED, "left out by --exclude-rule"
+    if rule not in circumstances.usable:
+        return Reason.OPERATOR_SET, "its operators are not in the model's operator set"
+    if trial.kept == trial.sites:
+        return Reason.KEPT, "every match touches a node of --keep"
+    if not trial.priced:
+        if not trial.obstacles:
+            return Reason.NOT_PRICED, "the time for explaining was over"
+        return Reason.NOT_APPLICABLE, trial.obstacles.most_common(1)[0][0]
+    if trial.gain is None:
+        return Reason.COSTLIER, f"by a bound on its cost, at all {trial.priced} kinds of place"
+    if trial.gain > 0:
+        return _reason_despite_gain(trial, circumstances)
+    if trial.gain == 0:
+        return Reason.NO_GAIN, "what it gives costs the same"
+    loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.priced} kinds of place"
+    if _breaks_fusion(trial, circumstances.start):
+        return Reason.BREAKS_FUSION, f"what the runtime executes as one would fall apart: {loss}"
+    return Reason.COSTLIER, loss
+
+
+def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
+    """Why a rule that pays on its own is not in the trace."""
+    assert trial.best is not None
+    if trial.substitution.rule_id in circumstances.tried:
+        return Reason.NOT_FASTER, "its predicted gain did not show when the whole model was timed"
+    sites = set(trial.best.sites)
+    rivals = dict.fromkeys(step.equation for step in circumstances.applied if sites.intersection(step.site))
+    if rivals:
+        return Reason.SUPERSEDED, f"another rule took the place: {'; '.join(list(rivals)[:2])}"
+    if not sites.issubset(circumstances.final.nodes):
+        return Reason.SUPERSEDED, "other rules changed the place"
+    if circumstances.was_cut_short:
+        return Reason.NOT_REACHED, "the search ended before it was combined with the rest"
+    return Reason.NOT_COMBINED, "it pays on its own, but not together with the rules that were used"
+
+
+def _breaks_fusion(trial: _Trial, start: GraphCost) -> bool:
+    """Whether a kernel of several operators becomes smaller ones, and there are more kernels than before."""
+    assert trial.best is not None
+    rewrite = apply_match(start.graph, trial.best)
+    update = None if rewrite is None else start.after(rewrite)
+    if update is None:
+        return False
+    after = update.build()
+    kept = {id(priced) for priced in after.groups}
+    gone = [priced for priced in start.groups if id(priced) not in kept]
+    before_ids = {id(priced) for priced in start.groups}
+    new = [priced for priced in after.groups if id(priced) not in before_ids]
+    largest = max((len(priced.group.members) for priced in gone), default=0)
+    return largest > 1 and len(new) > len(gone) and all(len(p.group.members) < largest for p in new)
+
+
+def _or_worst(gain: float | None) -> float:
+    return float("-inf") if gain is None else gain
