@@ -17,7 +17,7 @@ from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 
 def _reshape(site: Site) -> tuple[Value, ...]:
     own = site.type(0)
-    wanted = site.constant_integers(1, "the shape")
+    wanted = site.sizes(1, "the shape")
     shape: list[Dimension] = []
     open_axis: int | None = None
     for axis, size in enumerate(wanted):
@@ -142,7 +142,7 @@ def _slice(site: Site) -> tuple[Value, ...]:
 
 def _expand(site: Site) -> tuple[Value, ...]:
     own = site.type(0)
-    wanted = site.constant_integers(1, "the shape")
+    wanted = site.sizes(1, "the shape")
     rank = max(own.rank, len(wanted))
     padded = (1,) * (rank - own.rank) + own.shape
     target = (1,) * (rank - len(wanted)) + wanted

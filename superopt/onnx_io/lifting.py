@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import onnx
 
 from superopt.domains import Array
@@ -14,11 +15,13 @@ from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbols_of
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.inference import infer_types
+from superopt.onnx_io.known import dimensions, evaluate, shape_content
 from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
+from superopt.onnx_io.simplifying import is_followed, simplify
 from superopt.onnx_io.site import NotLiftedError, Site, known_number, number_array
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import OPERATORS, Opaque
@@ -78,7 +81,7 @@ class LiftedModel:
 
 def lift(source: SourceModel) -> LiftedModel:
     """The model as a graph. Every node that cannot be typed or described stays opaque, with the reason."""
-    return _Lifting(source).run()
+    return _Lifting(simplify(source)).run()
 
 
 def _generic(name: str) -> Lifter:
@@ -128,6 +131,7 @@ class _Lifting:
         self._solved: dict[str, Dimension] = {}
         self._given = self._symbols_of_inputs()
         self._numbers: dict[str, Array] = {}
+        self._sizes: dict[str, Array] = {}
         self._weight_only: set[NodeId] = set()
         self._functions = {(f.domain, f.name) for f in self._model.functions}
         self._taken = set(names_within(self._model.graph))
@@ -194,6 +198,7 @@ class _Lifting:
             site = Site(
                 self._editor, node, index, self._source.opset or 0, self._value,
                 self._source.constants, self._unused, self._weight_only, self._register_number,
+                self._sizes_in,
             )  # fmt: skip
             try:
                 outputs = LIFTERS[node.op_type](site)[: len(node.output)]
@@ -207,6 +212,34 @@ class _Lifting:
                 self._bind(node, outputs)
                 return
         self._add_opaque(index, node, reason)
+        self._follow_sizes(node)
+
+    def _follow_sizes(self, node: onnx.NodeProto) -> None:
+        """Calculates the output of a node that is not lifted where it is made of sizes."""
+        if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
+            return
+        if node.op_type == "Shape":
+            value = self._value(node.input[0])
+            content = None if value is None else shape_content(self._editor.type_of(value), node)
+        else:
+            known = [c for name in node.input if (c := self._content(name)) is not None]
+            complete = len(known) == len(node.input)
+            content = evaluate(node, known, self._source.opset or 0) if complete else None
+        if content is not None:
+            self._sizes[node.output[0]] = content
+
+    def _content(self, name: str) -> Array | None:
+        if name in self._sizes:
+            return self._sizes[name]
+        tensor = self._source.constants.get(name)
+        return np.asarray(tensor.numpy()) if tensor is not None and is_followed(tensor) else None
+
+    def _sizes_in(self, name: str) -> tuple[Dimension, ...] | None:
+        """The numbers in an integer tensor, as far as it is made of sizes and constants."""
+        content = self._content(name)
+        if content is None or content.dtype.kind not in "iO":
+            return None
+        return tuple(substitute(size, self._solved) for size in dimensions(content))
 
     def _why_unknown(self, node: onnx.NodeProto) -> str | None:
         if (node.domain, node.op_type) in self._functions:

@@ -47,7 +47,7 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     outputs = [value.name for value in source.proto.graph.output]
     writer = GraphWriter(graph, source.opset, lifted.weight, outputs, _original(lifted, graph))
     written = writer.write()
-    if written.untouched:
+    if written.untouched and source.came_from is None:
         return LoweredModel.of_source(source)
     proto = copy_without_graph(source.proto)
     kept = _kept_initializers(source, written)

@@ -44,7 +44,8 @@ class LoweredModel:
 
     @staticmethod
     def of_source(source: SourceModel) -> LoweredModel:
-        """The source as it came."""
+        """The source as it was given."""
+        source = source.as_given
         proto = copy_without_graph(source.proto)
         for field, value in source.proto.graph.ListFields():
             if field.name == "initializer":

@@ -12,6 +12,7 @@ from onnx import AttributeProto
 
 from superopt.domains import Array
 from superopt.errors import SuperoptError
+from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphEditor, GraphOperator, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of, simplest_fraction
@@ -39,6 +40,7 @@ class Site:
         unused_outputs: frozenset[str],
         weight_only: set[NodeId],
         register_number: Callable[[float | Fraction, ElementType], str],
+        sizes_in: Callable[[str], tuple[Dimension, ...] | None],
     ) -> None:
         self.node = node
         self.index = index
@@ -51,6 +53,8 @@ class Site:
         self._unused_outputs = unused_outputs
         self._weight_only = weight_only
         self._register_number = register_number
+        self._sizes_in = sizes_in
+        self._read_as_sizes: set[int] = set()
         self._attributes = {attribute.name: attribute for attribute in node.attribute}
 
     def has(self, slot: int) -> bool:
@@ -67,10 +71,16 @@ class Site:
         return self._slots[slot]
 
     def slots(self) -> tuple[Value | None, ...]:
-        """The operands that the graph nodes read; the others must be constants, or the node is not lifted."""
+        """The operands that the graph nodes read, and sizes that are computed at run time.
+
+        The others must be constants, or the node is not lifted.
+        """
         read = {value for made in self.made for value in self._editor[made].inputs}
         slots = tuple(
-            value if (value := self._slots.get(i)) in read else None for i in range(len(self.node.input))
+            self._resolve(name)
+            if slot in self._read_as_sizes and name not in self._constants
+            else (value if (value := self._slots.get(slot)) in read else None)
+            for slot, name in enumerate(self.node.input)
         )
         for name, value in zip(self.node.input, slots, strict=True):
             if name and value is None and name not in self._constants:
@@ -108,6 +118,17 @@ class Site:
         if content is None:
             raise NotLiftedError(f"{what} is computed at run time")
         return tuple(int(number) for number in content.reshape(-1))
+
+    def sizes(self, slot: int, what: str) -> tuple[Dimension, ...]:
+        """The content of an operand that holds sizes, which are symbolic where they are computed at run time.
+
+        Not lifted where it is computed from anything but sizes.
+        """
+        content = self._sizes_in(self.node.input[slot])
+        if content is None:
+            raise NotLiftedError(f"{what} is computed at run time")
+        self._read_as_sizes.add(slot)
+        return content
 
     def add(self, operator: GraphOperator, *operands: Value) -> Value:
         """A graph node for this ONNX node; its first output. Raises IllTypedError."""

@@ -36,6 +36,7 @@ class SourceModel:
 
     ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file;
     ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for messages.
+    ``came_from`` is the model before what it computes from known sizes became initialisers.
     """
 
     proto: onnx.ModelProto
@@ -43,11 +44,17 @@ class SourceModel:
     base: Path
     name: str
     given: bytes | None = None
+    came_from: SourceModel | None = None
+
+    @property
+    def as_given(self) -> SourceModel:
+        """The model before sizes in it were calculated (``simplify``); itself where none were."""
+        return self if self.came_from is None else self.came_from
 
     @cached_property
     def original(self) -> bytes:
         """The model file as it was given."""
-        return self.proto.SerializeToString() if self.given is None else self.given
+        return self.as_given.proto.SerializeToString() if self.given is None else self.given
 
     @cached_property
     def opset(self) -> int | None:
@@ -57,7 +64,7 @@ class SourceModel:
     @cached_property
     def has_external_data(self) -> bool:
         """Whether any tensor lies outside the model file (or would, were a model in memory a file)."""
-        return any(is_external(tensor) for tensor in tensors_in_model(self.proto))
+        return any(is_external(tensor) for tensor in tensors_in_model(self.as_given.proto))
 
     @cached_property
     def overridable(self) -> frozenset[str]:

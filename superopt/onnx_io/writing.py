@@ -98,7 +98,7 @@ class GraphWriter(Emission):
     def _kept(self, kept: KeptNode) -> Stored:
         names = self._original.nodes[kept.index].input
         inputs = tuple(
-            self.resolve(kept.rewired[slot]) if slot is not None and slot in kept.rewired else name
+            name if slot is None else self.resolve(kept.rewired.get(slot, slot))
             for name, slot in zip(names, kept.group.slots, strict=True)
         )
         return Stored(kept.index, kept.group.outputs, inputs)

@@ -51,19 +51,21 @@ SHAPES = (
     ),
     Case(
         "reshape to a computed shape",
-        [node("Shape", "z", "s"), node("Reshape", "x s", "y")],
-        [value("x", [6]), value("z", [2, 3])],
+        [node("Mod", "z ten", "s"), node("Reshape", "x s", "y")],
+        [value("x", [6])],
         lifted="""
             x = input: f32[6]
-            z = input: f32[2, 3]
-            %2 = opaque[domain=, op_type=Shape, index=0, reason=no operator describes it](z): i64[2]
-            %3 = opaque[domain=, op_type=Reshape, index=1, reason=the shape is computed at run time](x, %2): f32[2, 3]
-            return %3
+            z = weight: i64[2]
+            ten = weight: i64[1]
+            %3 = opaque[domain=, op_type=Mod, index=0, reason=no operator describes it](z, ten): i64[2]
+            %4 = opaque[domain=, op_type=Reshape, index=1, reason=the shape is computed at run time](x, %3): f32[unk__0, unk__1]
+            return %4
         """,
         written="""
-            s = Shape(z)
+            s = Mod(z, ten)
             y = Reshape(x, s)
         """,
+        weights=[tensor("z", [2, 3], np.int64), tensor("ten", [10], np.int64)],
     ),
     Case(
         "transpositions",

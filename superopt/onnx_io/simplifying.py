@@ -1,0 +1,178 @@
+"""Simplifying: sizes that a model computes from known sizes become constants before it is lifted.
+
+What is left of the chains that computed them goes, and shape inference then knows the types behind them. Only
+small tensors become constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnx_ir
+from onnx import TensorProto, numpy_helper
+
+from superopt.domains import Array
+from superopt.ir.types import ValueType
+from superopt.onnx_io.external import bytes_of, is_external, stored_tensor
+from superopt.onnx_io.inference import SMALL, infer_types
+from superopt.onnx_io.known import LARGEST, RULES, evaluate, is_symbolic, shape_content
+from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
+from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
+
+ROUNDS = 8
+"""How often types are inferred anew at most."""
+
+DISPOSABLE = frozenset((*RULES, "Constant", "Shape", "Size"))
+"""Operators without effects: a node that nothing reads any more can go."""
+
+
+def simplify(source: SourceModel) -> SourceModel:
+    """The model with what is known of sizes as initialisers; the source itself where nothing is."""
+    if source.fixed_reason is not None or source.opset is None:
+        return source
+    if source.proto.ir_version < IR_WITH_FREE_INITIALIZERS:
+        return source
+    known = _Known(source, source.opset)
+    model = source.proto
+    for _ in range(ROUNDS):
+        if not known.extend(model):
+            break
+        model = known.apply(model)
+    if not known.folded:
+        return source
+    tensors = {name: tensor for name, tensor in source.tensors.items() if name in known.stored(model)}
+    folded = {
+        tensor.name: stored_tensor(tensor, source.base)
+        for tensor in model.graph.initializer
+        if tensor.name in known.folded
+    }
+    return replace(source, proto=model, tensors={**tensors, **folded}, came_from=source)
+
+
+def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
+    """Whether a constant may hold sizes, indices or a mask, or is a single number."""
+    return (tensor.size <= LARGEST and tensor.dtype in _INTEGERS) or (
+        tensor.size == 1 and tensor.dtype in _FLOATS
+    )
+
+
+def may_be_replaced(content: Array) -> bool:
+    """Integers, truth values, and single numbers; other floating point tensors are folded when lowering."""
+    return content.dtype.kind in "ib" or content.size == 1
+
+
+_INTEGERS = (onnx_ir.DataType.INT32, onnx_ir.DataType.INT64, onnx_ir.DataType.BOOL)
+_FLOATS = (onnx_ir.DataType.FLOAT, onnx_ir.DataType.DOUBLE)
+
+
+class _Known:
+    """Contents of small tensors by name, and which of them became initialisers."""
+
+    def __init__(self, source: SourceModel, opset: int) -> None:
+        self._opset = opset
+        self._source = source
+        self._contents = {
+            name: np.asarray(tensor.numpy())
+            for name, tensor in source.constants.items()
+            if is_followed(tensor)
+        }
+        self.folded: set[str] = set()
+        graph = source.proto.graph
+        self._read_at_first = _names_read(graph.node).union(value.name for value in graph.output)
+        self._returned = {value.name for value in graph.output}
+
+    def extend(self, model: onnx.ModelProto) -> bool:
+        """Calculates what can be; whether anything new was found."""
+        found = False
+        nodes = [node for node in model.graph.node if self._is_open(node)]
+        asks_for_types = any(node.op_type == "Shape" for node in nodes)
+        types: Mapping[str, ValueType] = infer_types(model).types if asks_for_types else {}
+        for node in nodes:
+            if node.op_type == "Shape":
+                content = shape_content(types.get(node.input[0]), node)
+            else:
+                known = [self._contents[name] for name in node.input if name in self._contents]
+                content = evaluate(node, known, self._opset) if len(known) == len(node.input) else None
+            if content is not None and not is_symbolic(content) and may_be_replaced(content):
+                self._contents[node.output[0]] = content
+                found = True
+        return found
+
+    def _is_open(self, node: onnx.NodeProto) -> bool:
+        return (
+            node.domain in STANDARD_DOMAINS
+            and len(node.output) == 1
+            and (node.op_type in RULES or node.op_type == "Shape")
+            and node.output[0] not in self._contents
+        )
+
+    def apply(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        """The model without the nodes whose outputs are known, and without what only they read."""
+        graph = model.graph
+        kept = [node for node in graph.node if not self._is_replaced(node)]
+        while True:
+            read = _names_read(kept).union(self._returned)
+            needed = [node for node in kept if not self._is_left_over(node, read)]
+            if len(needed) == len(kept):
+                break
+            kept = needed
+        gone = {n for node in graph.node for n in node.output} - {n for node in kept for n in node.output}
+        result = copy_without_graph(model)
+        for field, value in graph.ListFields():
+            if not field.is_repeated:
+                setattr(result.graph, field.name, value)
+            elif field.name not in ("node", "initializer", "value_info", "quantization_annotation"):
+                getattr(result.graph, field.name).extend(value)
+        result.graph.node.extend(kept)
+        stays = self.stored(result)
+        result.graph.initializer.extend(_light(t) for t in graph.initializer if t.name in stays)
+        have = {tensor.name for tensor in result.graph.initializer}
+        for name in sorted(gone.intersection(read) - have):
+            result.graph.initializer.append(numpy_helper.from_array(self._contents[name], name))
+            self.folded.add(name)
+        lost = gone.difference(read)
+        result.graph.value_info.extend(value for value in graph.value_info if value.name not in gone)
+        result.graph.quantization_annotation.extend(
+            entry for entry in graph.quantization_annotation if entry.tensor_name not in lost
+        )
+        return result
+
+    def stored(self, model: onnx.ModelProto) -> set[str]:
+        """The initialisers that are read, that callers can see, or that nothing read from the start."""
+        read = _names_read(model.graph.node).union(value.name for value in model.graph.output)
+        visible = {value.name for value in model.graph.input}
+        names = {tensor.name for tensor in self._source.proto.graph.initializer} | self.folded
+        return {n for n in names if n in read or n in visible or n not in self._read_at_first}
+
+    def _is_replaced(self, node: onnx.NodeProto) -> bool:
+        if len(node.output) != 1 or node.op_type == "Constant" or node.output[0] in self._returned:
+            return False
+        content = self._contents.get(node.output[0])
+        return content is not None
+
+    def _is_left_over(self, node: onnx.NodeProto, read: set[str]) -> bool:
+        return (
+            node.op_type in DISPOSABLE
+            and node.domain in STANDARD_DOMAINS
+            and read.isdisjoint(node.output)
+            and not self._read_at_first.isdisjoint(node.output)
+        )
+
+
+def _light(tensor: TensorProto) -> TensorProto:
+    """A large tensor without its content, which stays where it is in the model that was given."""
+    if is_external(tensor) or bytes_of(tensor) <= SMALL:
+        return tensor
+    stub = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    stub.doc_string = tensor.doc_string
+    stub.metadata_props.extend(tensor.metadata_props)
+    stub.data_location = TensorProto.EXTERNAL
+    stub.external_data.add(key="location", value=STUB)
+    return stub
+
+
+def _names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    return {name for node in nodes for name in (*node.input, *captured_names(node))}
