@@ -100,10 +100,10 @@ def generate(
     ``operators`` keeps only those of the preset. Stages, and parts of large ones, are tasks for the
     ``workers`` (this process when None). ``checkpoints`` opens the one for a run by its key: what is in it is
     not done again, and at the end the result stays there. Equal arguments give equal candidates in one order,
-    wherever and however often interrupted the tasks ran.
+    wherever, on whatever device and however often interrupted the tasks ran.
 
     Raises InvalidOptionError for an operator that the preset does not have or a size below 1, and what the
-    checkpoints raise; MissingServiceError when workers are lost for good.
+    checkpoints raise; MissingServiceError when workers are lost for good or lack the device.
     """
     if max_ops is not None and max_ops < 1:
         raise InvalidOptionError(f"max_ops: expected at least 1, got {max_ops}")
@@ -136,7 +136,7 @@ class _Run:
         self._size = size
         self._tasks = tasks
         self._tell = progress
-        self._stages = stage_tasks(preset, size)
+        self._stages = stage_tasks(preset, size, tasks.workers.device)
         self._found: list[Found] = []
         self._selection = Selection(f"{preset.name}, {size} operators")
         self._activity = "enumerate"

@@ -36,6 +36,7 @@ class Workers:
 
     ``apart``: tasks run in processes that do nothing else. ``lost`` are the errors of a task that says
     nothing about it: its worker is gone. ``check`` raises MissingServiceError when all of them are, for good.
+    ``device``: what each of them computes values on, one of ``superopt.domains.arrays.DEVICES``.
     """
 
     executor: Executor
@@ -43,6 +44,7 @@ class Workers:
     apart: bool
     lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
     check: Callable[[], None] = lambda: None
+    device: str = "cpu"
 
 
 def in_process() -> Workers:

@@ -14,6 +14,7 @@ from generator.merging import merges
 from generator.pairing import Pairing, single_outputs
 from generator.preset import Preset, Stage
 from generator.recorded import RecordedTerms
+from superopt.domains import arrays
 
 LevelProgress = Callable[[Level], None]
 
@@ -22,10 +23,11 @@ _LISTENER: ContextVar[LevelProgress | None] = ContextVar("listener", default=Non
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """A stage of a preset, with what the preset says of it."""
+    """A stage of a preset, with what the preset says of it, and the device to enumerate it on."""
 
     stage: Stage
     merges: bool
+    device: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,9 @@ class Part:
     seconds: float
 
 
-def stage_tasks(preset: Preset, max_ops: int) -> tuple[StageTask, ...]:
+def stage_tasks(preset: Preset, max_ops: int, device: str = "cpu") -> tuple[StageTask, ...]:
     """The stages of a preset up to that many operators."""
-    return tuple(StageTask(stage, preset.merges) for stage in preset.stages_to(max_ops))
+    return tuple(StageTask(stage, preset.merges, device) for stage in preset.stages_to(max_ops))
 
 
 def surveyed(task: StageTask) -> Found | Large:
@@ -137,7 +139,12 @@ class _Built:
         """The stage's, made now or known."""
         if self._enumeration is None or self._task != task:
             self.forget()
-            self._enumeration = Enumeration(task.stage, merges=task.merges, progress=_LISTENER.get())
+            self._enumeration = Enumeration(
+                task.stage,
+                merges=task.merges,
+                progress=_LISTENER.get(),
+                device=arrays.device(task.device),
+            )
             self._task = task
         return self._enumeration
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from substitution_db import discovery, open_database
 from substitution_db.records import Added
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import described
+from superopt.domains import arrays
+from superopt.domains.arrays import DEVICES
 from superopt.errors import InvalidOptionError
 
 
@@ -32,6 +35,10 @@ def generate(
         str | None,
         typer.Option(metavar="ADDRESS", help="Dask scheduler to run on, for instance tcp://127.0.0.1:8786."),
     ] = None,
+    device: Annotated[
+        str,
+        typer.Option(metavar="|".join(DEVICES), help="What the values of graphs are computed on."),
+    ] = "cpu",
     resume: Annotated[
         bool, typer.Option("--resume", help="Take up the work that a stopped run of the same left.")
     ] = False,
@@ -46,10 +53,13 @@ def generate(
 ) -> None:
     """Discover rules: enumerate graphs, pair equal ones, keep them as candidates to be verified.
 
-    The candidates are the same for any number of processes or machines, and for a run that was resumed.
+    The candidates are the same for any number of processes or machines, on any device, and for a run that was
+    resumed.
     """
     output = Output(as_json)
     presets = _presets(preset, operators)
+    if scheduler is None or device not in DEVICES:
+        arrays.device(device)
     root = work or user_cache_path("superopt", appauthor=False) / "generate"
     done: list[tuple[Generation, Added]] = []
     opened_work = generator.resumed_work if resume else generator.fresh_work
@@ -66,7 +76,7 @@ def generate(
                             opened,
                             chosen,
                             max_ops=max_ops,
-                            workers=workers,
+                            workers=replace(workers, device=device),
                             checkpoints=checkpoints,
                             progress=lambda p, name=chosen.name: show(f"{name}: {_line(p)}"),
                         )

@@ -104,6 +104,11 @@ def device(name: str) -> Device:
     cupy = _cupy()
     if not cupy.cuda.is_available():
         raise MissingServiceError("device cuda: CuPy finds no CUDA device; leave --device out to use the CPU")
+    try:
+        one = cupy.asarray(np.ones((1, 1)))
+        cupy.asnumpy(one @ one + one)
+    except (ImportError, OSError, RuntimeError) as error:  # a library of CUDA that it needs is missing
+        raise MissingServiceError(f"device cuda: CuPy cannot compute there: {error}") from None
     return Device("cuda", cupy.asarray, cupy.asnumpy)
 
 
