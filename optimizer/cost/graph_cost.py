@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from optimizer.cost.kernel import Kernel, Sizes, kernel_of
-from optimizer.cost.objective import Objective, Price
+from optimizer.cost.kernel import Kernel, Sizes, is_read_outside, kernel_of
+from optimizer.cost.memory import Memory, MemoryLimit, memory_of
+from optimizer.cost.objective import Objective, Price, WeighsMemory
+from optimizer.cost.overlay import Overlay, in_order, local_order
 from optimizer.fusion import group_of, is_free, partition
 from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.plan import FusionGroup
@@ -32,8 +33,10 @@ class PricedGroup:
 class GraphCost:
     """What a graph costs under an objective. Nothing in it may be changed.
 
-    ``free`` are the nodes that depend on weights alone, ``blocked`` those whose output lies in the runtime's
-    own layout, ``owner`` the priced group of every other node.
+    ``total`` is the sum of all prices, what the objective asks of the graph as a ``whole``, and the
+    ``penalty`` for exceeding a ``limit`` of memory. ``free`` are the nodes that depend on weights alone,
+    ``blocked`` those whose output lies in the runtime's own layout, ``owner`` the priced group of every other
+    node.
     """
 
     graph: Graph
@@ -44,25 +47,51 @@ class GraphCost:
     free: set[NodeId]
     blocked: set[NodeId]
     kernels: KernelMemo
+    limit: MemoryLimit | None = None
+    whole: float = 0.0
+    penalty: float = 0.0
 
     @staticmethod
     def of(
-        graph: Graph, objective: Objective, sizes: Sizes, blocked_inputs: Iterable[NodeId] = ()
+        graph: Graph,
+        objective: Objective,
+        sizes: Sizes,
+        blocked_inputs: Iterable[NodeId] = (),
+        limit: MemoryLimit | None = None,
     ) -> GraphCost:
-        """The cost of a whole graph; of some inputs it may be said that they come in the runtime's layout."""
+        """The cost of a whole graph, subject to a limit of memory; of some inputs it may be said that they
+        come in the runtime's layout.
+        """
         free = set(graph.weight_only)
         groups = partition(graph, free)
         blocked = set(blocked_inputs)
         owner: dict[NodeId, PricedGroup] = {}
         total = 0.0
-        for group in _in_order(groups, graph.order):
+        for group in in_order(groups, graph.order):
             kernel = kernel_of(graph, group, free, blocked, sizes)
             priced = PricedGroup(group, kernel, objective.price(kernel))
             total += priced.price.cost
             owner.update((member, priced) for member in group.members)
             if priced.price.blocked:
                 blocked.add(group.members[-1])
-        return GraphCost(graph, objective, sizes, total, owner, free, blocked, KernelMemo())
+        whole = penalty = 0.0
+        if limit is not None or isinstance(objective, WeighsMemory):
+            memory = memory_of(graph, free, groups.get, sizes)
+            whole = objective.whole(memory) if isinstance(objective, WeighsMemory) else 0.0
+            penalty = 0.0 if limit is None else limit.penalty(memory)
+        return GraphCost(
+            graph,
+            objective,
+            sizes,
+            total + whole + penalty,
+            owner,
+            free,
+            blocked,
+            KernelMemo(),
+            limit,
+            whole,
+            penalty,
+        )
 
     def after(self, rewrite: Rewrite, limit: float = math.inf) -> Update | None:
         """What the rewrite does to the cost; None when the result is certainly not below ``limit``."""
@@ -71,7 +100,15 @@ class GraphCost:
 
     def refreshed(self) -> GraphCost:
         """The same graph at the prices known now."""
-        return GraphCost.of(self.graph, self.objective, self.sizes)
+        return GraphCost.of(self.graph, self.objective, self.sizes, limit=self.limit)
+
+    @property
+    def memory(self) -> Memory:
+        """What the graph needs of memory."""
+        owner = self.owner
+        return memory_of(
+            self.graph, self.free, lambda node: owner[node].group if node in owner else None, self.sizes
+        )
 
     @property
     def groups(self) -> tuple[PricedGroup, ...]:
@@ -98,10 +135,9 @@ class KernelMemo:
         context: list[object] = []
         for member in group.members:
             node = graph.nodes[member]
-            users = graph.users(member)
             if len(node.types) > 1 or len(nodes) > _MAX_REMEMBERED:
                 return kernel_of(graph, group, free, blocked, sizes)
-            context.append(member in graph.output_nodes or any(user not in group.members for user in users))
+            context.append(member in graph.output_nodes or is_read_outside(graph, group, member))
             self._look(graph, node, free, blocked, nodes, context)
         key = (*map(id, nodes), *context)
         found = self._known.get(key)
@@ -130,37 +166,17 @@ class KernelMemo:
             context.append((is_free, value.node in blocked))
 
 
-class _Overlay:
-    """A set of nodes with changes on top; the set itself stays as it is."""
-
-    __slots__ = ("base", "changed")
-
-    def __init__(self, base: set[NodeId]) -> None:
-        self.base = base
-        self.changed: dict[NodeId, bool] = {}
-
-    def __contains__(self, node_id: object) -> bool:
-        changed = self.changed.get(cast("NodeId", node_id))
-        return node_id in self.base if changed is None else changed
-
-    def without(self, removed: Iterable[NodeId]) -> set[NodeId]:
-        """The set with the changes made and some nodes left out."""
-        result = self.base.difference(removed)
-        for node_id, is_member in self.changed.items():
-            (result.add if is_member else result.discard)(node_id)
-        return result
-
-
 class Update:
     """What one rewrite does to a cost: the new ``total`` at once, the new ``GraphCost`` on demand."""
 
     def __init__(self, before: GraphCost, rewrite: Rewrite) -> None:
         self.total = math.inf
+        self._whole = self._penalty = 0.0
         self._before = before
         self._rewrite = rewrite
         self._graph = rewrite.graph
-        self._free = _Overlay(before.free)
-        self._blocked = _Overlay(before.blocked)
+        self._free = Overlay(before.free)
+        self._blocked = Overlay(before.blocked)
         self._owner: dict[NodeId, PricedGroup] = {}
         self._taken: dict[int, PricedGroup] = {}
         self._seeds: list[NodeId] = []
@@ -171,11 +187,15 @@ class Update:
         self._update_free()
         self._touch()
         self._regroup()
-        rest = self._before.total - sum(priced.price.cost for priced in self._taken.values())
-        order = _in_order(self._groups, _local_order(self._graph, self._groups))
+        before = self._before
+        rest = before.total - before.whole - before.penalty
+        rest -= sum(priced.price.cost for priced in self._taken.values())
+        order = in_order(self._groups, local_order(self._graph, self._groups))
         if limit < math.inf and self._bound(order) + rest >= limit:
             return False
         self._price(order, rest)
+        if before.limit is not None or isinstance(before.objective, WeighsMemory):
+            self._weigh()
         return True
 
     def build(self) -> GraphCost:
@@ -196,6 +216,9 @@ class Update:
             free=self._free.without(removed),
             blocked=self._blocked.without(removed),
             kernels=before.kernels,
+            limit=before.limit,
+            whole=self._whole,
+            penalty=self._penalty,
         )
 
     def _update_free(self) -> None:
@@ -279,7 +302,7 @@ class Update:
     def _bound(self, order: Iterable[FusionGroup]) -> float:
         """What the new groups cost at least, nothing measured."""
         before = self._before
-        blocked = _Overlay(before.blocked)
+        blocked = Overlay(before.blocked)
         unsure: set[NodeId] = set()
         total = 0.0
         for group in order:
@@ -310,6 +333,20 @@ class Update:
                 blocked.changed[last] = priced.price.blocked
                 waiting.extend(self._readers_elsewhere(last, group))
 
+    def _weigh(self) -> None:
+        """Adds what depends on the memory that the whole graph needs."""
+        before = self._before
+
+        def group(node_id: NodeId) -> FusionGroup | None:
+            found = self._owner_of(node_id)
+            return None if found is None else found.group
+
+        memory = memory_of(self._graph, self._free, group, before.sizes)
+        if isinstance(before.objective, WeighsMemory):
+            self._whole = before.objective.whole(memory)
+        self._penalty = 0.0 if before.limit is None else before.limit.penalty(memory)
+        self.total += self._whole + self._penalty
+
     def _owner_of(self, node_id: NodeId) -> PricedGroup | None:
         """The priced group of a node, unless it was taken and not priced again yet."""
         found = self._owner.get(node_id)
@@ -329,29 +366,3 @@ class Update:
             if owner is not None and user not in group.members:
                 found[id(owner.group)] = owner.group
         return found.values()
-
-
-def _in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> list[FusionGroup]:
-    """Distinct groups, each where its last member stands in the order."""
-    position = {node_id: index for index, node_id in enumerate(order)}
-    distinct = {id(group): group for group in groups.values()}.values()
-    return sorted(distinct, key=lambda group: max(position[member] for member in group.members))
-
-
-def _local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> list[NodeId]:
-    """The nodes of the groups, operands first; ties by id."""
-    ordered: list[NodeId] = []
-    done: set[NodeId] = set()
-    for start in sorted(groups):
-        stack = [(start, False)]
-        while stack:
-            node_id, ready = stack.pop()
-            if ready:
-                ordered.append(node_id)
-                continue
-            if node_id in done or node_id not in groups:
-                continue
-            done.add(node_id)
-            stack.append((node_id, True))
-            stack.extend((value.node, False) for value in graph.nodes[node_id].inputs)
-    return ordered

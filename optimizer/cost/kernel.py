@@ -228,6 +228,20 @@ def kernel_of(
     return _Extraction(graph, group, free, blocked, sizes).kernel()
 
 
+def is_read_outside(graph: Graph, group: FusionGroup, member: NodeId) -> bool:
+    """Whether a node that is not in the group reads what a member makes."""
+    return any(_is_outside(graph, group, user) for user in graph.users(member))
+
+
+def _is_outside(graph: Graph, group: FusionGroup, user: NodeId) -> bool:
+    """Whether a value leaves the group by this reader, or by one behind it if it vanishes when lowered."""
+    if user in group.members:
+        return False
+    if graph.nodes[user].operator.name not in _TRANSPARENT or user in graph.output_nodes:
+        return True
+    return is_read_outside(graph, group, user)
+
+
 class _Extraction:
     def __init__(
         self,
@@ -257,7 +271,7 @@ class _Extraction:
         graph = self._graph
         for member in members:
             node = graph.nodes[member]
-            outside = [user for user in graph.users(member) if self._is_outside(user)]
+            outside = [user for user in graph.users(member) if _is_outside(graph, self._group, user)]
             read = {v for user in outside for v in graph.nodes[user].inputs}
             for value in node.values:
                 place = self._places.get(value)
@@ -276,15 +290,6 @@ class _Extraction:
             return False
         weights = kernel.weight_bytes
         return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
-
-    def _is_outside(self, user: NodeId) -> bool:
-        """Whether the value that a node reads leaves the kernel by it."""
-        if user in self._group.members:
-            return False
-        node = self._graph.nodes[user]
-        if node.operator.name not in _TRANSPARENT or user in self._graph.output_nodes:
-            return True
-        return any(map(self._is_outside, self._graph.users(user)))
 
     def _add(self, node_id: NodeId) -> None:
         node = self._graph.nodes[node_id]

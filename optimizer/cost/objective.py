@@ -1,20 +1,21 @@
-"""What is minimised: latency as measured, arithmetic operations, or bytes moved."""
+"""What is minimised: latency as measured, arithmetic operations, memory, bytes moved, or kernels launched."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from optimizer.cost.kernel import Kernel
 from optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurement, Measurer
+from optimizer.cost.memory import Memory
 from optimizer.cost.roofline import Roofline, calibrate
 from optimizer.cost.runtime import device_name, runtime_version
 from optimizer.cost.store import CostStore
 from superopt.errors import InvalidOptionError
 
-OBJECTIVES = ("latency", "flops", "memory")
+OBJECTIVES = ("latency", "flops", "memory", "traffic", "launches")
 
 _METHOD = "5"
 """Raised when measuring changes, so that costs of an older method are not used."""
@@ -59,6 +60,15 @@ class Objective(Protocol):
 
     def price(self, kernel: Kernel) -> Price:
         """The price, measured now if need be."""
+        ...
+
+
+@runtime_checkable
+class WeighsMemory(Protocol):
+    """An objective to which the memory that the whole graph needs matters, too."""
+
+    def whole(self, memory: Memory) -> float:
+        """What is added to the sum of the prices."""
         ...
 
 
@@ -190,6 +200,54 @@ class Traffic:
         return self.known(kernel)
 
 
+class Launches:
+    """Kernels that the runtime launches: one for each group, none for what only renames a tensor."""
+
+    unit = "kernels"
+    source = "analytic"
+
+    def known(self, kernel: Kernel) -> Price:
+        """Always known."""
+        return Price(0.0 if _is_free(kernel) else 1.0)
+
+    def bound(self, kernel: Kernel) -> float:
+        """The price itself."""
+        return self.known(kernel).cost
+
+    def price(self, kernel: Kernel) -> Price:
+        """One."""
+        return self.known(kernel)
+
+
+class PeakMemory:
+    """Bytes that the graph needs at most, weights included; of graphs that need the same, the one that moves
+    less is preferred.
+    """
+
+    unit = "bytes"
+    source = "analytic"
+
+    def known(self, kernel: Kernel) -> Price:
+        """Always known."""
+        return Price(_TIE * _TRAFFIC.known(kernel).cost)
+
+    def bound(self, kernel: Kernel) -> float:
+        """The price itself."""
+        return self.known(kernel).cost
+
+    def price(self, kernel: Kernel) -> Price:
+        """A small part of the bytes that it moves."""
+        return self.known(kernel)
+
+    def whole(self, memory: Memory) -> float:
+        """The peak."""
+        return float(memory.peak)
+
+
+_TIE = 2.0**-20
+_TRAFFIC = Traffic()
+
+
 def objective_of(name: str, store: CostStore, threads: int) -> Objective:
     """The objective of that name; raises InvalidOptionError."""
     match name:
@@ -198,7 +256,11 @@ def objective_of(name: str, store: CostStore, threads: int) -> Objective:
         case "flops":
             return Flops()
         case "memory":
+            return PeakMemory()
+        case "traffic":
             return Traffic()
+        case "launches":
+            return Launches()
         case _:
             raise InvalidOptionError(f"objective: expected one of {', '.join(OBJECTIVES)}, got {name!r}")
 

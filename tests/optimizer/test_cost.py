@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import onnx
 import pytest
 
-from optimizer.cost import Flops, GraphCost, Latency, MemoryCostStore, Origin, Sizes, Traffic, objective_of
+from optimizer.cost import (
+    Flops,
+    GraphCost,
+    Latency,
+    Launches,
+    Memory,
+    MemoryCostStore,
+    MemoryLimit,
+    Origin,
+    PeakMemory,
+    Sizes,
+    Traffic,
+    objective_of,
+)
 from optimizer.cost.measure import kernel_model
 from optimizer.cost.objective import Objective
 from optimizer.cost.runtime import profiled_model
 from superopt.errors import InvalidOptionError
-from superopt.ir import ElementType, Graph, Input, TensorType, symbol
+from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.ops.activation import Relu, Softmax
 from superopt.ops.affine import BiasAdd
@@ -149,12 +163,56 @@ def test_open_dimensions_are_priced_at_given_sizes() -> None:
 @pytest.mark.parametrize(
     ("objective", "expected"),
     [(Flops(), 2 * 3 * 8 * 5 + 3 * 5), (Traffic(), 4 * (3 * 8 + 8 * 5 + 5 + 3 * 5))],
-    ids=["flops", "memory"],
+    ids=["flops", "traffic"],
 )
 def test_analytic_objectives_price_the_fused_kernel(objective: Objective, expected: float) -> None:
     b = Builder()
     product = b.add(Matmul(), b.input("x", 3, 8), b.weight(8, 5))
     assert cost_of(b.graph(b.add(BiasAdd(-1), product, b.weight(5))), objective).total == expected
+
+
+def two_branches(b: Builder) -> Value:
+    """Of 100-byte tensors the input and two others at once: a sum overwrites an operand."""
+    x = b.input("x", 25)
+    left, right = b.add(Softmax(), x), b.add(Softmax(), x)
+    return b.add(Add(), b.add(Softmax(), left), right)
+
+
+def one_after_another(b: Builder) -> Value:
+    return b.add(Relu(), b.add(Reshape((25,)), b.add(Softmax(), b.add(Softmax(), b.input("x", 5, 5)))))
+
+
+def with_weights(b: Builder) -> Value:
+    w = b.weight(5, 5)
+    y = b.add(Matmul(), b.input("x", 5, 5), b.add(Multiply(), w, w))
+    return b.add(Add(), y, b.add(Broadcast((5, 5)), b.weight()))
+
+
+@pytest.mark.parametrize(
+    ("make", "weights", "tensors", "launches"),
+    [(two_branches, 0, 300, 4), (one_after_another, 0, 300, 3), (with_weights, 104, 200, 1)],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_memory_and_launches(
+    make: Callable[[Builder], Value], weights: int, tensors: int, launches: int
+) -> None:
+    b = Builder()
+    graph = b.graph(make(b))
+    assert cost_of(graph, Launches()).total == launches
+    cost = cost_of(graph, PeakMemory())
+    assert cost.memory == Memory(weights, tensors)
+    assert cost.memory.peak <= cost.total < cost.memory.peak + 1
+
+
+def test_a_limit_of_memory_outweighs_every_cost() -> None:
+    b = Builder()
+    graph = b.graph(two_branches(b))
+    totals = [
+        GraphCost.of(graph, Flops(), Sizes(graph, {}), limit=MemoryLimit(size)).total
+        for size in (300, 299, 200)
+    ]
+    assert totals[0] == cost_of(graph, Flops()).total
+    assert 1e9 < totals[1] < totals[2]
 
 
 def test_broadcasts_and_folded_nodes_cost_nothing() -> None:
@@ -165,7 +223,7 @@ def test_broadcasts_and_folded_nodes_cost_nothing() -> None:
 
 
 def test_an_unknown_objective_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="one of latency, flops, memory, got 'beauty'"):
+    with pytest.raises(InvalidOptionError, match="launches, got 'beauty'"):
         objective_of("beauty", MemoryCostStore(), 1)
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from optimizer.cost import Flops, GraphCost, Kernel, Price, Sizes, Traffic
+from optimizer.cost import Flops, GraphCost, Kernel, PeakMemory, Price, Sizes, Traffic
 from optimizer.cost.objective import Objective
 from optimizer.search.rules import RuleSet
 from optimizer.search.state import FINGERPRINT_MASK, State
@@ -84,7 +84,9 @@ def described(match: Match) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.parametrize("objective", [Traffic(), Flops(), LayoutSensitive()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize(
+    "objective", [Traffic(), Flops(), PeakMemory(), LayoutSensitive()], ids=lambda o: type(o).__name__
+)
 @pytest.mark.parametrize("seed", range(12))
 def test_costs_matches_and_fingerprints_follow_any_walk(objective: Objective, seed: int) -> None:
     graph = (mixed_graph(seed), dense_blocks(3, 4, 4), shared_products(3), mixed_graph(seed))[seed % 4]

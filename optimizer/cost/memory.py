@@ -1,0 +1,178 @@
+"""Memory that a graph needs at most: its weights, and the tensors that are alive at the worst moment.
+
+Each output is computed in turn, the first operand of a node first. A tensor lives from the group that makes
+it to the last one that reads it; reshaped or broadcast it is still the same tensor, and an elementwise
+kernel may write over an operand of the same size that nobody reads later, as the runtime does. Inputs
+belong to the caller and live throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from optimizer.cost.machine import bytes_of
+from superopt.ir.graph import Graph, Input, NodeId, Value
+from superopt.ir.plan import FusionGroup
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops.base import Operator
+
+_ALIASES = ("broadcast", "identity", "reshape")
+_FILLED = ("ones", "full")
+_PENALTY = 1e12
+
+
+class HasSizes(Protocol):
+    """Numbers for symbolic dimensions."""
+
+    def type(self, type_: TensorType) -> TensorType:
+        """The type with numbers for symbols."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes: of the weights, and of the tensors that are alive at the worst moment."""
+
+    weights: int
+    tensors: int
+
+    @property
+    def peak(self) -> int:
+        """Bytes of both."""
+        return self.weights + self.tensors
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """A constraint: bytes that a graph may need at most (TASO, section 2.6 of the dissertation)."""
+
+    bytes: int
+
+    def penalty(self, memory: Memory) -> float:
+        """0 within the limit; above it so much that less excess counts more than any cost."""
+        return _PENALTY * max(0, memory.peak - self.bytes) / self.bytes
+
+
+def memory_of(
+    graph: Graph,
+    free: Container[NodeId],
+    owner: Callable[[NodeId], FusionGroup | None],
+    sizes: HasSizes,
+) -> Memory:
+    """What the graph needs; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
+    return _Liveness(graph, free, owner, sizes).memory()
+
+
+class _Liveness:
+    def __init__(
+        self,
+        graph: Graph,
+        free: Container[NodeId],
+        owner: Callable[[NodeId], FusionGroup | None],
+        sizes: HasSizes,
+    ) -> None:
+        self._graph = graph
+        self._free = free
+        self._sizes = sizes
+        self._when: dict[NodeId, int] = {}
+        self._groups: list[FusionGroup] = []
+        last = {
+            id(group): group
+            for node_id in _depth_first(graph)[::-1]
+            if node_id not in free and (group := owner(node_id)) is not None
+        }
+        for group in reversed(last.values()):
+            self._when.update(dict.fromkeys(group.members, len(self._groups)))
+            self._groups.append(group)
+
+    def memory(self) -> Memory:
+        """Sweeps over the groups in their order."""
+        last_read = self._last_reads()
+        made: dict[int, int] = defaultdict(int)
+        ends: dict[int, int] = defaultdict(int)
+        inputs = 0
+        for value, last in last_read.items():
+            size = self._bytes(self._graph.type_of(value))
+            if isinstance(self._graph.nodes[value.node].operator, Input):
+                inputs += size
+                continue
+            when = self._when[value.node]
+            if last <= when:
+                continue
+            made[when] += size
+            if last < math.inf:
+                ends[int(last)] += size
+        alive = peak = 0
+        for when, group in enumerate(self._groups):
+            overwritten = min(made[when], ends[when]) if self._is_elementwise(group) else 0
+            alive += made[when]
+            peak = max(peak, alive - overwritten)
+            alive -= ends[when]
+        return Memory(self._weights(), inputs + peak)
+
+    def _last_reads(self) -> dict[Value, float]:
+        found: dict[Value, float] = {}
+        for node_id, when in self._when.items():
+            for value in self._graph.nodes[node_id].inputs:
+                root = self._root(value)
+                if root is not None:
+                    found[root] = max(found.get(root, 0.0), when)
+        for value in self._graph.outputs:
+            root = self._root(value)
+            if root is not None:
+                found[root] = math.inf
+        return found
+
+    def _root(self, value: Value) -> Value | None:
+        """The tensor that a value is a view of; None for a constant."""
+        node = self._graph.nodes[value.node]
+        while node.operator.name in _ALIASES and node.id not in self._free:
+            value = node.inputs[0]
+            node = self._graph.nodes[value.node]
+        return None if node.id in self._free else value
+
+    def _weights(self) -> int:
+        read = {
+            value for node_id in self._when for value in self._constants(self._graph.nodes[node_id].inputs)
+        }
+        return sum(self._bytes(self._graph.type_of(value)) for value in read)
+
+    def _constants(self, values: tuple[Value, ...]) -> Iterator[Value]:
+        """The constants behind operands that take room: what holds one number everywhere does not."""
+        for operand in values:
+            value, node = operand, self._graph.nodes[operand.node]
+            while node.operator.name in _ALIASES:
+                value = node.inputs[0]
+                node = self._graph.nodes[value.node]
+            if node.id in self._free and node.operator.name not in _FILLED:
+                yield value
+
+    def _bytes(self, type_: ValueType) -> int:
+        return bytes_of(self._sizes.type(type_)) if isinstance(type_, TensorType) else 0
+
+    def _is_elementwise(self, group: FusionGroup) -> bool:
+        operators = (self._graph.nodes[member].operator for member in group.members)
+        return all(isinstance(operator, Operator) and operator.element_wise for operator in operators)
+
+
+def _depth_first(graph: Graph) -> list[NodeId]:
+    """Every node after its operands, the first one first: an order that does not depend on ids."""
+    ordered: list[NodeId] = []
+    done: set[NodeId] = set()
+    stack = [(node_id, False) for node_id in sorted(graph.nodes, reverse=True)]
+    stack.extend((value.node, False) for value in reversed(graph.outputs))
+    while stack:
+        node_id, ready = stack.pop()
+        if ready:
+            ordered.append(node_id)
+        elif node_id not in done:
+            done.add(node_id)
+            node = graph.nodes[node_id]
+            stack.append((node_id, True))
+            stack.extend((before, False) for before in node.after)
+            stack.extend((value.node, False) for value in reversed(node.inputs))
+    return ordered

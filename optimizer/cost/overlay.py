@@ -1,0 +1,56 @@
+"""To follow a rewrite through a cost: a set with changes on top, and groups in an order of execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from superopt.ir.graph import Graph, NodeId
+from superopt.ir.plan import FusionGroup
+
+
+class Overlay:
+    """A set of nodes with changes on top; the set itself stays as it is."""
+
+    __slots__ = ("base", "changed")
+
+    def __init__(self, base: set[NodeId]) -> None:
+        self.base = base
+        self.changed: dict[NodeId, bool] = {}
+
+    def __contains__(self, node_id: object) -> bool:
+        changed = self.changed.get(cast("NodeId", node_id))
+        return node_id in self.base if changed is None else changed
+
+    def without(self, removed: Iterable[NodeId]) -> set[NodeId]:
+        """The set with the changes made and some nodes left out."""
+        result = self.base.difference(removed)
+        for node_id, is_member in self.changed.items():
+            (result.add if is_member else result.discard)(node_id)
+        return result
+
+
+def in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> list[FusionGroup]:
+    """Distinct groups, each where its last member stands in the order."""
+    position = {node_id: index for index, node_id in enumerate(order)}
+    distinct = {id(group): group for group in groups.values()}.values()
+    return sorted(distinct, key=lambda group: max(position[member] for member in group.members))
+
+
+def local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> list[NodeId]:
+    """The nodes of the groups, operands first; ties by id."""
+    ordered: list[NodeId] = []
+    done: set[NodeId] = set()
+    for start in sorted(groups):
+        stack = [(start, False)]
+        while stack:
+            node_id, ready = stack.pop()
+            if ready:
+                ordered.append(node_id)
+                continue
+            if node_id in done or node_id not in groups:
+                continue
+            done.add(node_id)
+            stack.append((node_id, True))
+            stack.extend((value.node, False) for value in graph.nodes[node_id].inputs)
+    return ordered
