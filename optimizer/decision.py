@@ -110,7 +110,7 @@ class Court:
     def decide(self, variant: Variant) -> Verdict:
         """Judges a variant; one with several rules is refined while time lasts."""
         started = time.monotonic()
-        verdict = self._judge(variant, share=0.35)
+        verdict = self._judge(variant, share=0.35 if len(variant.rules) > 1 else 0.6)
         if verdict.comparison is None or len(variant.rules) < 2:
             return verdict
         refined = self._refined(verdict, time.monotonic() - started)

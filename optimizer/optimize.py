@@ -20,7 +20,16 @@ from optimizer.check import (
     load_inputs,
     plan_inputs,
 )
-from optimizer.cost import CostStore, GraphCost, Latency, Objective, Sizes, objective_of, physical_cores
+from optimizer.cost import (
+    CostStore,
+    GraphCost,
+    Latency,
+    Objective,
+    Origin,
+    Sizes,
+    objective_of,
+    physical_cores,
+)
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.decision import Court, Variant, Verdict, plan_of
 from optimizer.explanation import Explanation, Findings, explain
@@ -151,7 +160,9 @@ class Journey:
         self._tell("pricing")
         if isinstance(objective, Latency):
             objective.deadline = self._started + 0.5 * options.budget
-        start = self._start = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, options.dims))
+        start = self._start = GraphCost.of(
+            lifted.graph, objective, Sizes(lifted.graph, options.dims, Origin(lifted))
+        )
         if isinstance(objective, Latency):
             objective.measure_again()
             start = self._start = start.refreshed()

@@ -60,13 +60,14 @@ class CostSummary:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Whole models timed in the runtime; ``interval`` is that of the ratio."""
+    """Whole models timed in the runtime; ``interval`` holds the ratio with probability ``confidence``."""
 
     unit: str
     before: float
     after: float
     ratio: float
     interval: tuple[float, float]
+    confidence: float
     runs: int
     runtime: str
     threads: int
@@ -80,6 +81,7 @@ class Measured:
             after=round(comparison.after, 3),
             ratio=round(comparison.ratio, 4),
             interval=(round(comparison.low, 4), round(comparison.high, 4)),
+            confidence=round(comparison.confidence, 6),
             runs=comparison.runs,
             runtime=runtime_version(),
             threads=threads,

@@ -33,7 +33,8 @@ _SINGLE_ROUND_FREEDOM = 3
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Microseconds of one run before and after, their ratio (above 1 is faster) and its interval."""
+    """Microseconds of one run before and after, their ratio (above 1 is faster) and its interval, which holds
+    the true ratio with probability ``confidence``."""
 
     before: float
     after: float
@@ -41,6 +42,7 @@ class Comparison:
     low: float
     high: float
     runs: int
+    confidence: float = 1 - 2 * DOUBT
 
     @property
     def is_faster(self) -> bool:
@@ -72,7 +74,13 @@ def compared(rounds: Array, doubt: float = DOUBT) -> Comparison:
     middle = float(ratios.mean())
     before, after = (float(value) for value in np.exp(typical.mean(axis=0)))
     return Comparison(
-        before, after, math.exp(middle), math.exp(middle - half), math.exp(middle + half), rounds[..., 0].size
+        before=before,
+        after=after,
+        ratio=math.exp(middle),
+        low=math.exp(middle - half),
+        high=math.exp(middle + half),
+        runs=rounds[..., 0].size,
+        confidence=1 - 2 * doubt,
     )
 
 

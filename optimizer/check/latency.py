@@ -97,9 +97,9 @@ def _compare(contest: _Contest, round_of: Round, seconds: float, doubt: float) -
         order = (0, 1) if len(rounds) % 2 == 0 else (1, 0)
         pairs = len(rounds[0]) if rounds else None
         rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
-        if 2 * time.monotonic() - began > end:
-            break
-        if len(rounds) >= _MIN_ROUNDS and compared(np.asarray(rounds), doubt).is_clear:
+        took = time.monotonic() - began
+        enough = len(rounds) >= _MIN_ROUNDS or took > seconds
+        if enough and (time.monotonic() + took > end or compared(np.asarray(rounds), doubt).is_clear):
             break
     return compared(np.asarray(rounds), doubt)
 
@@ -136,9 +136,9 @@ def _one_by_one(contest: _Contest, order: Sequence[int], pairs: int | None, seco
 
 
 def _pairs(opening: float, pair: float, seconds: float) -> int:
-    """How many pairs a round has: timing takes as long as opening does, if there is time for that."""
-    wanted = min(_MAX_PAIRS, max(_MIN_PAIRS, round(opening / max(pair, 1e-6))))
-    return max(1, min(wanted, int((seconds - opening) / max(pair, 1e-6))))
+    """How many pairs a round has: timing takes as long as opening does, or longer where there is time."""
+    as_opening, affordable = (int(span / max(pair, 1e-6)) for span in (opening, seconds - opening))
+    return min(_MAX_PAIRS, max(1, as_opening, min(_MIN_PAIRS, affordable)))
 
 
 def _warmed_up(run: BoundRun) -> float:

@@ -23,27 +23,31 @@ _MOST_WRITTEN = 400
 
 _MOST_REGIONS = 40
 _NAMES_SHOWN = 12
+_MOST_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """A node of a drawing: an operator with attributes and inputs, or a tensor from outside by its symbol."""
+    """A node of a drawing: an operator with attributes and inputs, or a tensor from outside.
 
-    operator: str
-    attributes: str
-    inputs: tuple[int, ...]
+    ``name`` is the operator's, or the tensor's symbol; ``attributes`` are written ``name=value``, and None
+    for a tensor.
+    """
+
+    name: str
+    attributes: tuple[str, ...] | None
+    inputs: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The node as JSON values."""
-        return {"operator": self.operator, "attributes": self.attributes, "inputs": list(self.inputs)}
+        if self.attributes is None:
+            return {"tensor": self.name}
+        return {"operator": self.name, "attributes": list(self.attributes), "inputs": list(self.inputs)}
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A side of a region: nodes, inputs first, and which of them are its results.
-
-    ``operator`` of a node is empty where ``attributes`` is the symbol of a tensor from outside.
-    """
+    """A side of a region: nodes, inputs before what uses them, and which of them are its results."""
 
     nodes: tuple[DrawnNode, ...]
     results: tuple[int, ...]
@@ -317,13 +321,13 @@ class _Sketch:
         if value.node not in self._members:
             is_weight = value.node in self._free
             symbol = self._symbols.symbol(self._graph, value, is_weight=is_weight)
-            return self._add(value, DrawnNode("", symbol, ()))
+            return self._add(value, DrawnNode(symbol, None))
         if node.operator.name == "broadcast":
             number = self._number(node.inputs[0])
             self._nodes[value] = number
             return number
         inputs = tuple(self._number(v) for v in node.inputs)
-        attributes = ", ".join(_attributes(node, value))
+        attributes = tuple(_attributes(node, value))
         return self._add(value, DrawnNode(operator_name(node), attributes, inputs))
 
     def _add(self, value: Value, node: DrawnNode) -> int:
@@ -349,6 +353,10 @@ def _attributes(node: Node, value: Value) -> Iterator[str]:
 def _attribute(name: str, value: object) -> str:
     if isinstance(value, tuple):
         parts = cast("tuple[object, ...]", value)
+        if len(parts) > _MOST_PARTS and len(set(parts)) == 1:
+            return f"{name}={len(parts)}×{parts[0]}"
+        if len(parts) > _MOST_PARTS:
+            return f"{name}=({', '.join(map(str, parts[:_MOST_PARTS]))}, …)"
         if all(isinstance(part, int) for part in parts):
             return format_attribute(name, cast("tuple[int, ...]", parts))
         return f"{name}=({', '.join(map(str, parts))})"

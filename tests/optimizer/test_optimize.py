@@ -97,7 +97,9 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         ],
         "rules": ["applied", "loaded", "matched"],
         "cost": ["after", "before", "source", "unit"],
-        "measured": ["after", "before", "interval", "ratio", "runs", "runtime", "threads", "unit"],
+        "measured": [
+            "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
+        ],
         "equivalence": ["max_abs_error", "max_rel_error", "passed", "samples", "tolerance", "weak"],
         "search": ["best_at_seconds", "candidates", "curve", "seconds", "stopped_by", "strategy"],
         "trace": "list",
@@ -192,7 +194,7 @@ def test_the_report_explains_what_was_gained_where(costs: MemoryCostStore) -> No
     assert region.cost_before - region.cost_after == pytest.approx(gain.predicted)
     assert region.operators_before == region.operators_after == {"matmul": 2}
     assert region.before is not None
-    assert [node.operator or node.attributes for node in region.before.nodes] == [
+    assert [node.name for node in region.before.nodes] == [
         "x1", "x2", "matmul", "w1", "matmul",
     ]  # fmt: skip
     for table in (explanation.before, explanation.after):

@@ -1,0 +1,187 @@
+"""The report as one page that needs nothing else: a pure function of the report's JSON."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TypeAlias, cast
+
+import jinja2
+
+from optimizer.explanation.amounts import amount, change, percent, scale_of, signed
+from optimizer.explanation.plot import curve_plot, interval_plot
+from superopt.equations import drawing, parse_equation
+from superopt.equations.drawing import description
+from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.ir.terms import Application, Direction, Equation, Term, Variable
+
+Json: TypeAlias = "Mapping[str, object]"
+
+_SCHEMA = 1
+_MOST_PICTURES = 40
+_REASONS = {
+    "excluded": "excluded by you",
+    "operator_set": "needs a newer operator set",
+    "kept": "touches nodes you keep",
+    "not_applicable": "does not apply here",
+    "breaks_fusion": "would break a fusion",
+    "costlier": "more costly",
+    "no_gain": "makes no difference",
+    "superseded": "a better rule took its place",
+    "not_faster": "not faster when timed",
+    "not_combined": "does not combine",
+    "not_reached": "not reached in the budget",
+    "not_priced": "not priced",
+}
+
+
+def html_of(report: Json) -> str:
+    """The page for a report, as ``Report.to_json`` gives it or as read from a file.
+
+    Reports of older versions give a page without what they do not have. Raises InvalidFileError for what is
+    no report.
+    """
+    if report.get("schema") != _SCHEMA:
+        raise InvalidFileError(f"report: expected schema {_SCHEMA}, got {report.get('schema')!r}")
+    try:
+        return _template().render(_context(report))
+    except (TypeError, ValueError, KeyError, AttributeError, jinja2.UndefinedError) as error:
+        raise InvalidFileError(f"report: damaged, a value is not what it should be: {error}") from error
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("optimizer.explanation", "."),
+        autoescape=True,
+        undefined=jinja2.ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = cast("dict[str, object]", environment.filters)
+    filters.update(amount=amount, change=change, signed=signed, percent=percent)
+    return environment.get_template("page.html")
+
+
+def _context(report: Json) -> dict[str, object]:
+    cost, search = _object(report["cost"]), _object(report["search"])
+    unit = str(cost["unit"])
+    explanation = _object(report.get("explanation") or {})
+    measured = _object(report.get("measured") or {})
+    curve = [(float(s), float(c)) for s, c in cast("Sequence[Sequence[float]]", search.get("curve", ()))]
+    kernels = _object(explanation.get("kernels") or {})
+    tables = [(side, _object(kernels[side])) for side in ("before", "after") if side in kernels]
+    unused = _objects(explanation.get("unused"))
+    reasons = dict.fromkeys(str(rule["reason"]) for rule in unused)
+    return {
+        "report": report,
+        "unit": unit,
+        "unit_name": scale_of(1, unit)[1],
+        "explanation": explanation,
+        "measured": measured,
+        "interval": _interval(measured),
+        "headline": _headline(report, measured, cost),
+        "curve": curve,
+        "plot": curve_plot(curve, float(cast("float", search["seconds"])), unit),
+        "gains": [_with_picture(rule, place) for place, rule in enumerate(_gains(report, explanation))],
+        "regions": [_with_drawing(region) for region in _objects(explanation.get("regions"))],
+        "tables": tables,
+        "slowest": max(
+            (float(cast("float", k["total"])) for _, t in tables for k in _objects(t["kernels"])), default=0.0
+        ),
+        "unused": unused,
+        "reasons": {reason: _REASONS.get(reason, reason.replace("_", " ")) for reason in reasons},
+        "options": {key: _written(value) for key, value in _object(report["options"]).items()},
+        "versions": _object(report.get("versions") or {}),
+    }
+
+
+def _headline(report: Json, measured: Json, cost: Json) -> tuple[str, str]:
+    """The outcome in two lines: a large one and the words below."""
+    if report["returned"] == "original":
+        return "unchanged", "The original was returned."
+    if measured:
+        ratio = float(cast("float", measured["ratio"]))
+        return f"{ratio:.2f}×", "as fast as the original" if ratio >= 1 else "the speed of the original"
+    before, after = (float(cast("float", cost[side])) for side in ("before", "after"))
+    return f"{before / after if after else 1:.2f}×", "less costly, as predicted"
+
+
+def _interval(measured: Json) -> str:
+    if not measured:
+        return ""
+    low, high = cast("Sequence[float]", measured["interval"])
+    return interval_plot(float(cast("float", measured["ratio"])), float(low), float(high))
+
+
+def _gains(report: Json, explanation: Json) -> Sequence[Json]:
+    """What each rule gained; from the trace where a report has no explanation."""
+    if explanation:
+        return _objects(explanation["gains"])
+    found: dict[str, dict[str, object]] = {}
+    for step in _objects(report["trace"]):
+        gain = float(cast("float", step["cost_before"])) - float(cast("float", step["cost_after"]))
+        rule = found.setdefault(
+            str(step["equation"]),
+            {"rule": step["rule"], "equation": step["equation"], "times": 0, "predicted": 0.0},
+        )
+        rule["times"] = cast("int", rule["times"]) + 1
+        rule["predicted"] = cast("float", rule["predicted"]) + gain
+    return sorted(found.values(), key=lambda rule: -cast("float", rule["predicted"]))
+
+
+def _with_picture(rule: Json, place: int) -> Json:
+    try:
+        equation = parse_equation(str(rule["equation"])) if place < _MOST_PICTURES else None
+    except InvalidEquationError:  # an operator of another version
+        equation = None
+    return {**rule, "picture": None if equation is None else _picture(equation)}
+
+
+def _with_drawing(region: Json) -> Json:
+    if not region.get("before") or not region.get("after"):
+        return region
+    left, right = (_terms(_object(region[side])) for side in ("before", "after"))
+    return {**region, "picture": _picture(Equation(left, right, Direction.FORWARD))}
+
+
+def _picture(equation: Equation) -> Mapping[str, str]:
+    encoded = base64.b64encode(drawing(equation).encode()).decode()
+    return {"source": f"data:image/svg+xml;base64,{encoded}", "text": description(equation)}
+
+
+def _terms(side: Json) -> tuple[Term, ...]:
+    """A drawn side as terms, whose attributes are one text."""
+    made: list[Term] = []
+    for node in _objects(side["nodes"]):
+        if "tensor" in node:
+            made.append(Variable(str(node["tensor"])))
+            continue
+        pairs = (str(text).partition("=") for text in cast("Sequence[object]", node["attributes"]))
+        attributes = tuple((name, value) for name, _, value in pairs)
+        inputs = tuple(made[number] for number in cast("Sequence[int]", node["inputs"]))
+        made.append(Application(str(node["operator"]), attributes, inputs))
+    return tuple(made[number] for number in cast("Sequence[int]", side["results"]))
+
+
+def _written(value: object) -> str:
+    match value:
+        case None | [] | {}:
+            return "–"
+        case list():
+            return ", ".join(map(str, cast("list[object]", value)))
+        case dict():
+            return ", ".join(f"{key}={held}" for key, held in cast("dict[str, object]", value).items())
+        case _:
+            return str(value)
+
+
+def _object(value: object) -> Json:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected an object, got {value!r:.60}")
+    return cast("Json", value)
+
+
+def _objects(value: object) -> Sequence[Json]:
+    return [_object(item) for item in cast("Sequence[object]", value or ())]
