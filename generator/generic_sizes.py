@@ -7,13 +7,13 @@ are the same few numbers for all equations, so that what is known of one type se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol, symbols_of
 from superopt.ir.terms import Application, Equation, Term, Variable, applications
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attributes_of, operator_from_attributes
+from superopt.ops.attributes import substituted
 from superopt.rewriting import Typing, holds, type_equation
 
 _SIZES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197)
@@ -85,14 +85,8 @@ def _closed(
     for term in applications(*equation.left, *equation.right):
         operator = typing.operators[term]
         if operator.implicit:
-            given = {name: _number(value, sizes) for name, value in attributes_of(operator).items()}
+            given = {name: substituted(value, sizes) for name, value in attributes_of(operator).items()}
             operator = operator_from_attributes(operator.name, given)
         operators[term] = operator
         (found[term],) = operator.infer(*(found[child] for child in term.inputs))
     return Typing(found, operators, {})
-
-
-def _number(value: object, sizes: Mapping[str, Dimension]) -> object:
-    if isinstance(value, tuple):
-        return tuple(_number(part, sizes) for part in cast("tuple[object, ...]", value))
-    return substitute(cast("Dimension", value), sizes) if hasattr(value, "symbols") else value

@@ -28,6 +28,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attributes_of, operator_from_attributes
+from superopt.ops.attributes import substituted
 from superopt.rewriting import Typing, holds, infer_terms, type_equation
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -300,14 +301,8 @@ def _resolved(general: Typing, types: Types, sizes: Mapping[str, Dimension], sam
     for term, open_operator in general.operators.items():
         operator = open_operator
         if operator.implicit:
-            attributes = {name: _closed(value, chosen) for name, value in attributes_of(operator).items()}
+            attributes = {name: substituted(value, chosen) for name, value in attributes_of(operator).items()}
             operator = operator_from_attributes(operator.name, attributes)
         (found[term],) = operator.infer(*(found[child] for child in term.inputs))
         operators[term] = operator
     return Typing(found, operators, general.assignment)
-
-
-def _closed(value: object, sizes: Mapping[str, Dimension]) -> object:
-    if isinstance(value, tuple):
-        return tuple(_closed(part, sizes) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return substitute(value, sizes) if hasattr(value, "symbols") else value  # pyright: ignore[reportArgumentType]

@@ -27,12 +27,10 @@ from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Plan, Weight
 from superopt.ir.terms import applications
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
-from superopt.ops import Opaque
+from superopt.ops import OPERATORS, Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 
 ProgressCallback = Callable[[Progress], None]
-
-OVERFLOWING = frozenset(("exp",))
 
 
 @dataclass(frozen=True)
@@ -268,7 +266,7 @@ def _introduces_overflow(substitution: Substitution) -> bool:
     source, target = (
         {t.operator for t in applications(*s)} for s in (substitution.source, substitution.target)
     )
-    return not OVERFLOWING.isdisjoint(target - source)
+    return any(OPERATORS[name].overflows for name in target - source)
 
 
 def _is_json(value: object) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbols_of
+from superopt.ir.dimensions import Dimension, SymbolicDimension, symbols_of
 from superopt.ir.terms import Application, Term, Variable
 from superopt.ir.types import TensorType
+from superopt.ops.attributes import substituted
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.rewriting.typing import Typing
 
@@ -45,13 +46,6 @@ def _resolved(operator: Operator, numbers: Mapping[str, Dimension]) -> Operator:
 def operator_symbols(operator: Operator) -> frozenset[str]:
     """All symbols in the attributes of an operator."""
     return frozenset[str]().union(*(_symbols(value) for value in attributes_of(operator).values()))
-
-
-def substituted(value: object, numbers: Mapping[str, Dimension]) -> object:
-    """An attribute value with numbers for symbols."""
-    if isinstance(value, tuple):
-        return tuple(substituted(part, numbers) for part in cast("tuple[object, ...]", value))
-    return substitute(value, numbers) if isinstance(value, SymbolicDimension) else value
 
 
 def _symbols(value: object) -> frozenset[str]:

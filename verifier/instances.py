@@ -17,9 +17,10 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
 from superopt.ir.types import TensorType
+from superopt.ops.attributes import substituted
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH, Typing
-from verifier.concrete import operator_symbols, require_sizes, substituted, with_numbers
+from verifier.concrete import operator_symbols, require_sizes, with_numbers
 from verifier.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000

@@ -27,11 +27,11 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
+from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, attributes_of
 from superopt.ops.terms import application
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
-from verifier.concrete import substituted
 from verifier.ranks import MISSING, RANKS, UNKNOWN, fitting_ranks
 from verifier.requirements import impose, solve_rounded
 

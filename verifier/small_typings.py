@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute
+from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, Equation, Term, Variable, applications
 from superopt.ir.types import TensorType
+from superopt.ops.attributes import substituted
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.rewriting.typing import Typing, infer_terms
+from verifier.concrete import require_sizes
 
 MAX_ELEMENTS = 1500
 MAX_IMPLICIT = 8
@@ -61,21 +63,16 @@ def _resolved(
         for term in ordered:
             operator = typing.operators[term]
             if numbers:
-                values = {name: _closed(value, numbers) for name, value in attributes_of(operator).items()}
+                values = {
+                    name: substituted(value, numbers) for name, value in attributes_of(operator).items()
+                }
                 operator = operator_from_attributes(operator.name, values)
             operators[term] = operator
             (types[term],) = operator.infer(*(types[child] for child in term.inputs))
+        for type_ in types.values():
+            require_sizes(type_)
     except IllTypedError:
         return None
-    for type_ in types.values():
-        if not all(isinstance(size, int) and size > 0 for size in type_.shape):
-            return None
-        if cast("int", type_.elements) > MAX_ELEMENTS:
-            return None
+    if any(cast("int", type_.elements) > MAX_ELEMENTS for type_ in types.values()):
+        return None
     return Typing(types, operators, {})
-
-
-def _closed(value: object, numbers: Mapping[str, Dimension]) -> object:
-    if isinstance(value, tuple):
-        return tuple(_closed(part, numbers) for part in cast("tuple[object, ...]", value))
-    return substitute(value, numbers) if isinstance(value, SymbolicDimension) else value

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import SymbolicDimension
+from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute
 
 PAIRS = frozenset(("kernel", "stride", "dilation"))
 """Attributes that are one number for rows and one for columns."""
@@ -39,6 +39,15 @@ def normalise_attribute(name: str, value: object) -> object:
     if isinstance(value, Fraction) and value.denominator == 1:
         return int(value)
     return value
+
+
+def substituted(value: object, assignment: Mapping[str, Dimension]) -> object:
+    """An attribute with sizes for symbols; those that the assignment lacks stay."""
+    if not assignment:
+        return value
+    if isinstance(value, tuple):
+        return tuple(substituted(part, assignment) for part in cast("tuple[object, ...]", value))
+    return substitute(value, assignment) if isinstance(value, SymbolicDimension) else value
 
 
 def checked_attribute(operator: str, name: str, value: object) -> object:

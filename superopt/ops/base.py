@@ -46,7 +46,8 @@ class Operator(ABC):
     """A tensor operator; subclasses are frozen dataclasses.
 
     ``implicit`` names fields that equations leave out because unification determines them: dimensions of
-    constants, the size of the first half of a split, the target of a broadcast.
+    constants, the size of the first half of a split, the target of a broadcast. ``overflows`` says that
+    results leave the range of floating point numbers where arguments are of moderate size.
     """
 
     name: ClassVar[str]
@@ -55,6 +56,7 @@ class Operator(ABC):
     foldable: ClassVar[bool] = True
     element_wise: ClassVar[bool] = False
     commutative: ClassVar[bool] = False
+    overflows: ClassVar[bool] = False
 
     @abstractmethod
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:

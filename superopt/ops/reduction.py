@@ -31,6 +31,7 @@ class Exp(UnaryElementwise):
 
     name: ClassVar[str] = "exp"
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Exp", since=6)
+    overflows: ClassVar[bool] = True
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Exponential."""

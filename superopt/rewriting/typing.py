@@ -24,6 +24,7 @@ from superopt.ir.terms import (
     applications,
 )
 from superopt.ir.types import TensorType
+from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes, same_element
 
 FRESH = "?"
@@ -169,7 +170,7 @@ class _Unifier:
             if name not in given:
                 given[name] = self._implicit(term, name, types)
         return operator_from_attributes(
-            term.operator, {name: _substituted(value, self._assignment) for name, value in given.items()}
+            term.operator, {name: substituted(value, self._assignment) for name, value in given.items()}
         )
 
     def _implicit(self, term: Application, name: str, types: Mapping[Term, TensorType]) -> object:
@@ -250,18 +251,6 @@ def _rank_choices(count: int, likely: Iterable[int]) -> Iterator[tuple[int, ...]
         return iter(((),))
     preferred = list(dict.fromkeys((*sorted(likely, reverse=True), *range(MAX_CONSTANT_RANK + 1))))
     return itertools.product(preferred, repeat=count)
-
-
-def _substituted(value: object, assignment: Mapping[str, Dimension]) -> object:
-    if not assignment:
-        return value
-    if isinstance(value, tuple):
-        return tuple(_substituted(part, assignment) for part in cast("tuple[object, ...]", value))
-    return (
-        value
-        if isinstance(value, str | float) or not hasattr(value, "symbols")
-        else substitute(cast("Dimension", value), assignment)
-    )
 
 
 def _operator_symbols(operator: Operator) -> Iterator[str]:
