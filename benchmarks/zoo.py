@@ -3,8 +3,8 @@
     python -m benchmarks zoo [NETWORK ...] [--out build/zoo] [--seconds 3]
 
 Each network is written by ``superopt zoo build``, checked, lifted, and run in ONNX Runtime on one thread, in
-a process of its own; its files are removed. ``latency`` is the least processor time of a run; ``varies`` is the
-deviation of outputs over three random inputs beside their root mean square; ``build`` is the peak memory of
+a process of its own; its files are removed. ``latency`` is the least processor time of a run, ``varies`` the
+deviation of outputs over three random inputs beside their root mean square, ``build`` the peak memory of
 ``zoo build``. The largest network, mlp, needs 5 GB of disk and 9 GB of memory.
 """
 

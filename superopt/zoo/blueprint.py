@@ -13,12 +13,12 @@ import onnx
 from onnx import TensorProto
 
 from superopt.errors import InvalidOptionError
-from superopt.files import write_atomically
+from superopt.files import atomic_path, write_atomically
+from superopt.zoo.streaming import BYTES_PER_NUMBER, serialized
 from superopt.zoo.weights import Draw, Stream
 
 __all__ = ["Blueprint"]
 
-BYTES_PER_NUMBER = 4
 INLINE_LIMIT = 1_000_000_000
 """Weights of more bytes than that are written into a file beside the model."""
 
@@ -79,9 +79,10 @@ class Blueprint:
         """
         try:
             if self.weight_bytes <= inline_limit:
-                content = self.model(seed).SerializeToString(deterministic=True)
-                write_atomically(path, content)
-                return len(content)
+                with atomic_path(path) as part, part.open("wb") as file:
+                    for piece in serialized(self.skeleton, self.draws, Stream(seed)):
+                        file.write(piece)
+                    return file.tell()
             return self._save_with_data(path, seed)
         except OSError as error:
             raise InvalidOptionError(f"{path} cannot be written: {error.strerror or error}") from error

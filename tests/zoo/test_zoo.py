@@ -193,6 +193,14 @@ def test_weights_behind_a_relu_sum_to_zero() -> None:
     assert array.var() == pytest.approx(1 / (144 * (0.5 - 0.5 / np.pi)), rel=0.1)
 
 
+@pytest.mark.parametrize("name", ["squeezenet", "lstm-lm-operator"])
+def test_a_saved_network_is_the_one_that_is_built(name: str, tmp_path: Path) -> None:
+    written = zoo.save(name, tmp_path / "a.onnx", batch=2, seed=5)
+    content = (tmp_path / "a.onnx").read_bytes()
+    assert written == len(content)
+    assert content == zoo.build(name, batch=2, seed=5).SerializeToString()
+
+
 def test_large_weights_go_beside_the_model(tmp_path: Path) -> None:
     blueprint = zoo.blueprint("squeezenet")
     written = blueprint.save(tmp_path / "a.onnx", 0, inline_limit=0)
