@@ -12,6 +12,9 @@ from superopt.errors import InvalidOptionError
 
 SEARCHES = ("backtracking",)
 
+LATER_OBJECTIVES = ("throughput", "training")
+"""Objectives that need plans for several devices, which cannot be made yet."""
+
 
 def _no_dims() -> Mapping[str, int]:
     return {}
@@ -44,6 +47,11 @@ class Options:
     exclude_rules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.objective in LATER_OBJECTIVES:
+            raise InvalidOptionError(
+                f"objective: {self.objective} needs plans for several devices, which cannot be made yet; "
+                f"expected one of {', '.join(OBJECTIVES)}"
+            )
         _require("objective", self.objective, self.objective in OBJECTIVES, f"one of {', '.join(OBJECTIVES)}")
         _require("search", self.search, self.search in SEARCHES, f"one of {', '.join(SEARCHES)}")
         _require("budget", self.budget, self.budget > 0, "seconds above 0")

@@ -194,6 +194,9 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
 
 def _store(state: State, upload: Upload, owner: str, key: str | None) -> Job:
     options = parse_options(bytes(upload.options), state.settings.max_job_seconds)
+    if upload.has_cluster and not state.settings.plans_clusters:
+        detail = "cluster: plans for several devices cannot be made yet; leave it out"
+        raise Problem(ProblemType.OPTIONS, detail)
     new = NewJob(
         model_name=upload.model_name,
         files=upload.keep(),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from server.problem_types import ProblemType
 from server.problems import Problem, field_errors, sentence
+
+_LATER = ("throughput", "training")
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -36,7 +39,22 @@ class OptimizationOptions(BaseModel):
     exclude_rule: Annotated[list[Name], Field(max_length=10_000)] = []
     """Ids of rules that are not used."""
     runtime: Literal["onnxruntime"] | None = None
-    """None: standard ONNX operators only."""
+    """None: standard ONNX operators only, which is all that can be written yet."""
+
+    @field_validator("objective")
+    @classmethod
+    def _can_be_minimised(cls, objective: str) -> str:
+        if objective in _LATER:
+            text = "{objective} needs plans for several devices, which cannot be made yet"
+            raise PydanticCustomError("not_yet", text, {"objective": objective})
+        return objective
+
+    @field_validator("runtime")
+    @classmethod
+    def _can_be_written(cls, runtime: str | None) -> str | None:
+        if runtime is not None:
+            raise PydanticCustomError("not_yet", "models are written with standard ONNX operators only")
+        return runtime
 
 
 def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:

@@ -80,6 +80,9 @@ class Settings(BaseModel):
     optimize_file: str = Field(default="superopt.api:optimize_file", pattern=r"^[\w.]+:\w+$")
     """The function that does a job, as ``module:name`` (see ``server.work.OptimizeFile``)."""
 
+    plans_clusters: bool = False
+    """Whether that function takes a cluster description; the one of ``superopt.api`` does not yet."""
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """The settings that the environment gives; raises InvalidOptionError for a value that makes no

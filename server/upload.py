@@ -56,6 +56,11 @@ class Upload:
         self.options = bytearray()
         self.model_name = ""
 
+    @property
+    def has_cluster(self) -> bool:
+        """Whether a cluster description came with the model."""
+        return any(role is JobRole.CLUSTER for role, _, _ in self._files)
+
     async def read(self, request: Request) -> None:
         """Reads the whole request; ends it with a problem when it is too large or not what is expected."""
         parser = MultipartParser(

@@ -22,15 +22,21 @@ from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
 from superopt.equations import format_equation, parse_equation
-from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError, MissingServiceError
+from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Plan, Weight
 from superopt.ir.terms import applications
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import OPERATORS, Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
+from superopt.targets import find_target
 
 ProgressCallback = Callable[[Progress], None]
+
+REPORT_SUFFIXES = (".json", ".html")
+
+RUNTIMES = ("portable",)
+"""Which operators may be written: standard ONNX ones."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,7 @@ def optimize(
     ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` must be None:
     plans are made for one device. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
-    if cluster is not None:
-        raise InvalidOptionError("cluster: plans for several devices cannot be made")
+    require_no_cluster(cluster)
     options = Options(objective=objective, budget=budget, seed=seed, threads=threads, dims=dims or {})
     return optimize_with(model, options, target=target, database=database, progress=progress)
 
@@ -116,11 +121,11 @@ def optimize_with(
     progress: ProgressCallback | None = None,
 ) -> Result:
     """``optimize`` with every option there is."""
-    _require_target(target)
     lifted = lift(load_model(model))
     with open_database(database) as opened:
+        device = find_target(target, opened)
         rules = verified_substitutions(opened)
-        found = optimizer.optimize(lifted, rules, options, opened.costs, progress)
+        found = optimizer.optimize(lifted, rules, options, opened.costs, progress, target=device)
     return Result(lower(lifted, found.graph, found.plan), found.report)
 
 
@@ -215,10 +220,8 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
     """Target and options from the names that HTTP uses. Raises InvalidOptionError."""
     rest = dict(values)
     target = str(rest.pop("target", "cpu"))
-    if rest.pop("runtime", None) is not None:
-        raise InvalidOptionError("runtime: only portable models can be written")
-    if rest.pop("cluster", None) is not None:
-        raise InvalidOptionError("cluster: plans for several devices cannot be made")
+    require_runtime(cast("str | None", rest.pop("runtime", None)))
+    require_no_cluster(rest.pop("cluster", None))
     renamed = {"dim": "dims", "exclude_rule": "exclude_rules"}
     arguments = {renamed.get(name, name): value for name, value in rest.items()}
     for name in ("keep", "exclude_rules"):
@@ -228,6 +231,20 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
         return target, Options(**arguments)  # pyright: ignore[reportArgumentType]
     except TypeError as error:
         raise InvalidOptionError(f"options: {error}") from None
+
+
+def require_runtime(runtime: str | None) -> None:
+    """Raises InvalidOptionError for operators that cannot be written; None is portable."""
+    if runtime is not None and runtime not in RUNTIMES:
+        raise InvalidOptionError(
+            f"runtime: only standard ONNX operators can be written: expected portable, got {runtime!r}"
+        )
+
+
+def require_no_cluster(cluster: object) -> None:
+    """Raises InvalidOptionError for a cluster description."""
+    if cluster is not None:
+        raise InvalidOptionError("cluster: plans for several devices cannot be made yet; leave it out")
 
 
 def read_report(path: Path) -> Mapping[str, object]:
@@ -243,9 +260,21 @@ def read_report(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
-def write_report(report: Report, path: Path) -> None:
-    """Writes a report as JSON, whole or not at all."""
-    write_atomically(path, (json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n").encode())
+def write_report(report: Mapping[str, object], path: Path) -> None:
+    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html.
+
+    Raises InvalidFileError for what is no report, InvalidOptionError for a path with another ending.
+    """
+    require_report_path(path)
+    is_page = path.suffix.lower() == ".html"
+    text = optimizer.html_of(report) if is_page else json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode())
+
+
+def require_report_path(path: Path) -> None:
+    """Raises InvalidOptionError unless the path says which kind of report to write."""
+    if path.suffix.lower() not in REPORT_SUFFIXES:
+        raise InvalidOptionError(f"report: expected a file ending in .json or .html, got {path}")
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
@@ -271,11 +300,6 @@ def _introduces_overflow(substitution: Substitution) -> bool:
 
 def _is_json(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def _require_target(target: str) -> None:
-    if target != "cpu":
-        raise MissingServiceError(f"target {target}: there is no such device here; this machine has: cpu")
 
 
 def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:

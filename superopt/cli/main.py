@@ -21,13 +21,14 @@ BAD_USAGE = 2
 INTERRUPTED = 130
 
 MODULES: Mapping[str, tuple[str, ...]] = {
-    "optimize_commands": ("optimize", "replay"),
+    "optimize_commands": ("optimize", "replay", "report"),
     "model_commands": ("inspect", "check"),
     "rule_commands": ("prove", "gate"),
     "axiom_commands": ("axioms",),
     "axiom_analysis_commands": ("axioms",),
     "zoo_commands": ("zoo",),
     "library_commands": ("library",),
+    "profile_command": ("profile",),
     "service_commands": ("serve", "worker", "keys", "db"),
 }
 """Which module has which commands: a command loads only its own module, and so only the rooms it needs."""

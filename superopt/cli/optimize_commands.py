@@ -1,7 +1,8 @@
-"""superopt optimize and replay: the main job."""
+"""superopt optimize, replay and report: the main job."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from optimizer import Options, Progress
+from optimizer.cost import OBJECTIVES
 from optimizer.report import Report
 from superopt import api
 from superopt.cli.output import DatabaseOption, JsonOption, Output
@@ -20,13 +22,19 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command("optimize")(optimize)
     app.command("replay")(replay)
+    app.command("report")(report_page)
 
 
 def optimize(
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
     out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    objective: Annotated[str, typer.Option(help="What to minimise: latency, flops or memory.")] = "latency",
-    target: Annotated[str, typer.Option(help="The device to optimise for.")] = "cpu",
+    objective: Annotated[str, typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}.")] = "latency",
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The device to optimise for: cpu, cuda, a cost profile's file, or an imported one."
+        ),
+    ] = "cpu",
     search: Annotated[str, typer.Option(help="The search strategy.")] = "backtracking",
     budget: Annotated[
         float, typer.Option(help="Seconds of wall time for everything: measuring, search, checks.")
@@ -43,18 +51,36 @@ def optimize(
     inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs for the check.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(help="Most memory for weights and tensors, as in '2 GiB' or a number of bytes."),
+    ] = None,
     exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(help="Plan for the devices of a cluster (not possible yet).")
+    ] = None,
     portable: Annotated[
         bool, typer.Option("--portable", help="Write standard ONNX operators only (the default).")
     ] = True,
+    runtime: Annotated[
+        str, typer.Option(help="Whose operators to write: portable is all that there is yet.")
+    ] = "portable",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write the model.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Write a report as JSON.")] = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write a report: .json for machines, .html for people; may be given twice."),
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write an equal model that is measurably faster, or the original, and say why."""
     del portable
     output = Output(as_json)
+    api.require_runtime(runtime)
+    api.require_no_cluster(cluster)
+    reports = report or []
+    for path in reports:
+        api.require_report_path(path)
     options = Options(
         objective=objective,
         search=search,
@@ -68,9 +94,8 @@ def optimize(
         tolerance=tolerance,
         keep=tuple(keep or ()),
         exclude_rules=tuple(exclude_rule or ()),
+        memory_limit=None if memory_limit is None else _bytes(memory_limit),
     )
-    if report is not None and report.suffix.lower() != ".json":
-        raise InvalidOptionError(f"report: expected a file ending in .json, got {report}")
     with described() as show:
 
         def tell(state: Progress) -> None:
@@ -82,12 +107,13 @@ def optimize(
         result = api.optimize_with(model, options, target=target, database=database, progress=tell)
     if not dry_run:
         result.save(out)
-    if report is not None:
-        api.write_report(result.report, report)
-    output.document(result.report.to_json())
+    document = result.report.to_json()
+    for path in reports:
+        api.write_report(document, path)
+    output.document(document)
     _print_summary(result.report, output)
     if not dry_run:
-        output.line(f"\nwritten: {out}" + (f", report: {report}" if report else ""))
+        output.line(f"\nwritten: {out}" + "".join(f", report: {path}" for path in reports))
 
 
 def replay(
@@ -104,6 +130,28 @@ def replay(
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{out}: {lowered.node_count} nodes")
+
+
+def report_page(
+    report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of an optimization.")],
+    out: Annotated[Path, typer.Option("--output", "-o", help="The page to write, ending in .html.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make the page of a report: what was gained, by which rules, and why others were not used."""
+    output = Output(as_json)
+    api.write_report(api.read_report(report), out)
+    output.document({"path": str(out)})
+    output.line(f"{out}: {out.stat().st_size / 1e3:.0f} kB")
+
+
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", text.strip())
+    if found is None or found[2] not in _UNITS:
+        raise InvalidOptionError(f"memory-limit: expected bytes, as in '2 GiB' or 500000000, got {text!r}")
+    return int(float(found[1]) * _UNITS[found[2]])
 
 
 def _dimensions(texts: list[str]) -> dict[str, int]:

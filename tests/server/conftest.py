@@ -95,7 +95,11 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings for tests: the work is done by functions of ``work_functions``, quickly."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     return Settings(
-        optimize_file="work_functions:copy", poll_seconds=0.02, cancel_seconds=5.0, min_free_bytes=0
+        optimize_file="work_functions:copy",
+        plans_clusters=True,
+        poll_seconds=0.02,
+        cancel_seconds=5.0,
+        min_free_bytes=0,
     )
 
 

@@ -112,6 +112,9 @@ def test_a_body_that_is_not_what_is_expected(
         ('{"dim": {"batch": 0}}', "options: dim.batch: "),
         ('{"keep": ["\\ud800"]}', "options: keep.0: "),
         ('{"objective": "beauty"}', "options: objective: "),
+        ('{"objective": "throughput"}', "options: objective: throughput needs plans for several"),
+        ('{"objective": "training"}', "options: objective: training needs plans for several"),
+        ('{"runtime": "onnxruntime"}', "options: runtime: models are written with standard"),
         ("[" * 100_000, "options: "),
     ],
 )
@@ -119,6 +122,16 @@ def test_options_are_checked(http: Http, model: bytes, options: str, detail: str
     response = http("POST", URL, files={"model": model}, data={"options": options})
     assert problem(response) == (422, "invalid-options")
     assert response.json()["detail"].startswith(detail)
+
+
+def test_a_cluster_is_refused_where_none_can_be_planned_for(
+    settings: Settings, database: Database, model: bytes
+) -> None:
+    http = Http(create_app(settings.model_copy(update={"plans_clusters": False}), database))
+    response = http("POST", URL, files={"model": model, "cluster": b"name: two"})
+    assert problem(response) == (422, "invalid-options")
+    assert response.json()["detail"].startswith("cluster: plans for several devices cannot be made yet")
+    assert incoming(database) == []
 
 
 @pytest.mark.parametrize(
