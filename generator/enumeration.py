@@ -8,12 +8,8 @@ halves along some axis are known. No loop runs per term.
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +23,7 @@ from generator.halving import Halving, splits_of
 from generator.joins import Indices, union
 from generator.last_level import LastLevel, Runs
 from generator.levels import Block, Levels, Piece
+from generator.overflow import Overflow
 from generator.preset import InputType, Instance, Stage
 from generator.terms import TermTable, joined, padded
 from generator.values import Values
@@ -64,8 +61,8 @@ class Enumeration:
     """The classes and terms of a stage. Made with all levels but the last; ``complete`` adds that one, or
     ``last_level`` of each of the ``parts``, anywhere, and then ``finish``.
 
-    Equal stages give equal enumerations, in any process and with the values on any ``device``. Files of large
-    levels are removed with the object.
+    Equal stages give equal enumerations, in any process and with the values on any ``device``. What is too
+    large for ``memory_bytes`` is in a file.
     """
 
     def __init__(
@@ -83,13 +80,11 @@ class Enumeration:
         self._progress = progress
         self._memory_bytes = memory_bytes
         np.empty(REUSED_BYTES, np.uint8)
-        folder = tempfile.mkdtemp(prefix="superopt-")
-        self.folder = Path(folder)
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._overflow = Overflow()
         self._device = device
         self._fingerprints = Fingerprints(device)
         self._applications = Applications(stage, self.table)
-        self._values = Values(self.table, self._applications, self.folder, memory_bytes // 2, device)
+        self._values = Values(self.table, self._applications, self._overflow, memory_bytes // 2, device)
         self._pieces = Levels(stage, self.table, self._applications)
         self.evaluation = Evaluation(self.table, self._pieces, self._values, self._fingerprints, device)
         leaves = self._leaves()
@@ -132,7 +127,7 @@ class Enumeration:
     def finish(self, blocks: Iterable[LastLevel]) -> None:
         """Adds the last level from all its parts, in order."""
         size = self.stage.max_ops
-        collected = Runs(self.folder, self._memory_bytes // 2)
+        collected = Runs(self._overflow, self._memory_bytes // 2)
         for block in blocks:
             collected.add(block)
         before = self.table.count

@@ -6,14 +6,12 @@ import logging
 import os
 import signal
 import socket
-import tempfile
 from collections.abc import Callable, Generator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -144,7 +142,6 @@ class _Processes(Executor):
         ended, alive = get_context("spawn").Pipe(duplex=False)
         self._ended = cast("Connection", ended)
         self._alive = alive
-        self._folder = TemporaryDirectory(prefix="superopt-", ignore_cleanup_errors=True)
         self._pool = self._started()
 
     def submit(
@@ -171,20 +168,18 @@ class _Processes(Executor):
         self._alive.close()
         self._pool.shutdown(cancel_futures=True)
         self._ended.close()
-        self._folder.cleanup()
 
     def _started(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
             self._jobs,
             mp_context=get_context("spawn"),
             initializer=_begin,
-            initargs=(self._ended, self._folder.name),
+            initargs=(self._ended,),
         )
 
 
-def _begin(ended: Connection, folder: str) -> None:
-    """The start of a worker process, whose files are removed by who started it."""
-    tempfile.tempdir = folder
+def _begin(ended: Connection) -> None:
+    """The start of a worker process."""
     count_start()
     Thread(target=_end_with, args=(ended,), daemon=True).start()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from generator.fingerprints import Keys
+from generator.overflow import Overflow, Written
 
 MERGED_KEYS = 1 << 22
 """About how many keys are merged at once."""
@@ -34,6 +34,14 @@ class Recorded:
     keys: Keys
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    part: int
+    keys: Written
+    places: Written
+    halved: Written
+
+
 class Membership:
     """Whether keys are among known ones; most that are not are turned away by one look at a table."""
 
@@ -55,13 +63,13 @@ class Membership:
 
 
 class Runs:
-    """Collects the parts; what outgrows ``limit`` bytes is written to ``folder``."""
+    """Collects the parts; what outgrows ``limit`` bytes is written to ``overflow``."""
 
-    def __init__(self, folder: Path, limit: int) -> None:
-        self._folder = folder
+    def __init__(self, overflow: Overflow, limit: int) -> None:
+        self._overflow = overflow
         self._limit = limit
         self._held = 0
-        self._runs: list[tuple[int, LastLevel | Path]] = []
+        self._runs: list[LastLevel | _Written] = []
         self.terms = 0
 
     def add(self, block: LastLevel) -> None:
@@ -70,14 +78,10 @@ class Runs:
         self.terms += len(block.keys)
         if self._held + size <= self._limit:
             self._held += size
-            self._runs.append((block.part, block))
+            self._runs.append(block)
             return
-        path = self._folder / f"part{block.part}"
-        path.mkdir()
-        np.save(path / "keys.npy", block.keys)
-        np.save(path / "places.npy", block.places)
-        np.save(path / "halved.npy", block.halved)
-        self._runs.append((block.part, path))
+        written = [self._overflow.write(column) for column in (block.keys, block.places, block.halved)]
+        self._runs.append(_Written(block.part, written[0], written[1], written[2]))
 
     def merged(self, known: Keys) -> tuple[int, Recorded]:
         """How many keys are not ``known`` (ascending), and the terms that share a key, also with a known one,
@@ -110,7 +114,7 @@ class Runs:
 
     def _between(self, low: int, high: int | None) -> tuple[npt.NDArray[np.int32], LastLevel]:
         """(part of each, keys from ``low`` on and below ``high`` of all runs), run by run."""
-        slices = [_slice(run, part, low, high) for part, run in self._runs]
+        slices = [self._slice(run, low, high) for run in self._runs]
         parts = [np.full(len(s.keys), s.part, np.int32) for s in slices]
         if not slices:
             slices = [LastLevel(-1, np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, bool))]
@@ -121,17 +125,16 @@ class Runs:
             np.concatenate([s.halved for s in slices]),
         )
 
-
-def _slice(run: LastLevel | Path, part: int, low: int, high: int | None) -> LastLevel:
-    """A range of keys of a run, copied; a file is only mapped meanwhile."""
-    if isinstance(run, Path):
-        mapped = [np.load(run / f"{name}.npy", mmap_mode="r") for name in ("keys", "places", "halved")]
-        run = LastLevel(part, mapped[0], mapped[1], mapped[2])
-    start = int(np.searchsorted(run.keys, low))
-    stop = len(run.keys) if high is None else int(np.searchsorted(run.keys, high))
-    return LastLevel(
-        part,
-        np.array(run.keys[start:stop]),
-        np.array(run.places[start:stop]),
-        np.array(run.halved[start:stop]),
-    )
+    def _slice(self, run: LastLevel | _Written, low: int, high: int | None) -> LastLevel:
+        """A range of keys of a run, copied; a file is only mapped meanwhile."""
+        if isinstance(run, _Written):
+            keys, places, halved = map(self._overflow.mapped, (run.keys, run.places, run.halved))
+            run = LastLevel(run.part, keys, places, halved)
+        start = int(np.searchsorted(run.keys, low))
+        stop = len(run.keys) if high is None else int(np.searchsorted(run.keys, high))
+        return LastLevel(
+            run.part,
+            np.array(run.keys[start:stop]),
+            np.array(run.places[start:stop]),
+            np.array(run.halved[start:stop]),
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from generator.classes import ClassTable, TypeId
 from generator.fingerprints import VECTORS
 from generator.forms import CHUNK_ELEMENTS, evaluated
 from generator.joins import Indices, distinct_rows
+from generator.overflow import Overflow, Written
 from generator.terms import TermTable
 from superopt.domains.arrays import Array, Device, namespace, reshaped
 from superopt.domains.small_field import SmallArray, SmallFieldDomain
@@ -22,11 +22,11 @@ from superopt.ops import Operator
 
 @dataclass
 class _Block:
-    """Ascending classes of one type and their values: each part [vectors, classes, ...] on the device, or the
-    file of it."""
+    """Ascending classes of one type and their values: each part [vectors, classes, ...] on the device, or in
+    the file."""
 
     classes: Indices
-    parts: tuple[Array | Path | None, ...]
+    parts: tuple[Array | Written | None, ...]
 
 
 @dataclass
@@ -35,19 +35,18 @@ class _Typed:
 
 
 class Values:
-    """Values by class, on a device. What outgrows ``limit`` bytes is written to ``folder``."""
+    """Values by class, on a device. What outgrows ``limit`` bytes is written to ``overflow``."""
 
     def __init__(
-        self, table: ClassTable, applications: Applications, folder: Path, limit: int, device: Device
+        self, table: ClassTable, applications: Applications, overflow: Overflow, limit: int, device: Device
     ) -> None:
         self._device = device
         self._domain = SmallFieldDomain(device)
         self._table = table
         self._applications = applications
-        self._folder = folder
+        self._overflow = overflow
         self._limit = limit
         self._held = 0
-        self._files = 0
         self._typed: dict[TypeId, _Typed] = {}
         self.terms: TermTable | None = None
         """The recorded terms, from which values are computed again."""
@@ -62,11 +61,11 @@ class Values:
         """Keeps values whose stack holds all classes at the first test vector, then at the next ones."""
         carried = (values.residue, values.shadow, values.exponent)
         parts = [None if part is None else _by_vector(part) for part in carried]
-        kept: list[Array | Path | None] = list(parts)
+        kept: list[Array | Written | None] = list(parts)
         if self._held + values.bytes > self._limit:
             for index, part in enumerate(parts):
                 if part is not None:
-                    kept[index] = self._written(part)
+                    kept[index] = self._overflow.write(self._device.get(part))
         else:
             self._held += values.bytes
         self._typed.setdefault(type_, _Typed()).blocks.append(_Block(classes, tuple(kept)))
@@ -154,20 +153,16 @@ class Values:
         assert residue is not None
         return SmallArray(residue, shadow, exponent)
 
-    def _rows_of(self, part: Array | Path | None, rows: npt.NDArray[np.intp], places: Array) -> Array | None:
+    def _rows_of(
+        self, part: Array | Written | None, rows: npt.NDArray[np.intp], places: Array
+    ) -> Array | None:
         """``places`` are the rows on the device."""
         if part is None:
             return None
-        if isinstance(part, Path):
-            read = np.load(part, mmap_mode="r")[:, rows]
+        if isinstance(part, Written):
+            read = self._overflow.mapped(part)[:, rows]
             return _flat(self._device.put(np.ascontiguousarray(read)))
         return _flat(_taken(part, places))
-
-    def _written(self, part: Array) -> Path:
-        self._files += 1
-        path = self._folder / f"values{self._files}.npy"
-        np.save(path, self._device.get(part))
-        return path
 
 
 def _by_vector(part: Array) -> Array:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import tempfile
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from generator import load_preset, parse_preset
 from generator.enumeration import Enumeration
+from generator.overflow import Overflow
 from generator.recorded import RecordedTerms
 from generator.rows import TermBuilder
 from superopt.domains import PrimeFieldDomain
@@ -143,10 +147,17 @@ def test_neither_parts_nor_files_change_what_is_found() -> None:
     assert (spilled.table.columns.parts == whole.table.columns.parts).all()
 
 
-def test_files_are_removed() -> None:
-    (stage,) = PRESET.stages_to(4)
-    enumeration = Enumeration(stage, memory_bytes=0).complete()
-    folder = enumeration.folder
-    assert any(folder.iterdir())
-    del enumeration
-    assert not folder.exists()
+def test_what_overflows_has_no_name_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    overflow = Overflow()
+    arrays = [
+        np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
+        np.zeros((0, 3), np.int64),
+        np.ones(5, bool),
+    ]
+    written = [overflow.write(array) for array in arrays]
+    assert all(np.array_equal(overflow.mapped(w), a) for w, a in zip(written, arrays, strict=True))
+    assert all(overflow.mapped(w).dtype == a.dtype for w, a in zip(written, arrays, strict=True))
+    assert not list(tmp_path.iterdir())
