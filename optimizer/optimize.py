@@ -21,12 +21,15 @@ from optimizer.check import (
     plan_inputs,
 )
 from optimizer.cost import (
+    HERE,
     CostStore,
     GraphCost,
     Latency,
+    MemoryLimit,
     Objective,
     Origin,
     Sizes,
+    Target,
     objective_of,
     physical_cores,
 )
@@ -38,6 +41,7 @@ from optimizer.report import (
     CostSummary,
     EquivalenceSummary,
     Measured,
+    MemorySummary,
     ModelSummary,
     OpaqueNode,
     Report,
@@ -58,7 +62,7 @@ from optimizer.search import (
     Watch,
     without_rules,
 )
-from superopt.errors import InvalidInputError, InvalidOptionError, UnprovedRuleError
+from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError, UnprovedRuleError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
 from superopt.ir.terms import applications
@@ -104,16 +108,17 @@ def optimize(
     costs: CostStore,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
+    target: Target = HERE,
 ) -> Result:
-    """Optimizes a model within the budget. ``rules`` must all be verified.
+    """Optimizes a model for a target within the budget. ``rules`` must all be verified.
 
     Raises InvalidInputError for options that do not fit the model. Any other failure is logged, and the
     original is returned with the reason in the report.
     """
-    journey = Journey(lifted, rules, options, costs, progress, cancel)
+    journey = Journey(lifted, rules, options, costs, progress, cancel, target)
     try:
         return journey.run()
-    except (InvalidInputError, UnprovedRuleError):
+    except (InvalidInputError, UnprovedRuleError, MissingServiceError):
         raise
     except Exception as error:  # noqa: BLE001 - logged, reported, and the original goes out unharmed
         _LOG.exception("optimizing %s failed", lifted.source.name)
@@ -131,7 +136,9 @@ class Journey:
         costs: CostStore,
         progress: ProgressCallback | None = None,
         cancel: CancelToken | None = None,
+        target: Target = HERE,
     ) -> None:
+        self._target = target
         self._started = time.monotonic()
         self._explaining = _EXPLANATION_SHARE * options.budget
         self._deadline = self._started + options.budget - self._explaining
@@ -156,12 +163,15 @@ class Journey:
         check_dims(options.dims, tuple(lifted.symbols))
         self._protected = _kept_nodes(lifted, options.keep)
         rule_set = RuleSet(self._rules, self._protected)
-        objective = self._objective = objective_of(options.objective, self._costs, self._threads)
+        objective = self._objective = objective_of(
+            options.objective, self._costs, self._threads, self._target
+        )
+        limit = None if options.memory_limit is None else MemoryLimit(options.memory_limit)
         self._tell("pricing")
         if isinstance(objective, Latency):
             objective.deadline = self._started + 0.5 * options.budget
         start = self._start = GraphCost.of(
-            lifted.graph, objective, Sizes(lifted.graph, options.dims, Origin(lifted))
+            lifted.graph, objective, Sizes(lifted.graph, options.dims, Origin(lifted)), limit=limit
         )
         if isinstance(objective, Latency):
             objective.measure_again()
@@ -169,6 +179,9 @@ class Journey:
         result = self._result = self._search(start, rule_set, self._deadline - self._reserve(start))
         if result.stopped_by == "cancelled":
             return self.original("cancelled")
+        if result.best.penalty:
+            needed = f"{result.best.memory.peak:,} bytes"
+            return self.original(f"no equal graph was found within the memory limit: the best needs {needed}")
         if not result.trace:
             return self.original("no rule lowers the predicted cost")
         return self._judged(start, result, objective)
@@ -266,10 +279,11 @@ class Journey:
             threads=self._threads,
             deadline=self._deadline,
             directory=directory,
+            target=self._target,
             loading=loading,
             running=running,
             race=compare_latency_apart if is_large else compare_latency,
-            minimal_ratio=1.0 if options.objective == "latency" else 0.99,
+            minimal_ratio=_minimal_ratio(start, options),
             without=lambda variant, dropped: Variant(
                 *without_rules(start, variant.trace, self._rules, frozenset(dropped))
             ),
@@ -312,7 +326,15 @@ class Journey:
             returned="original" if accepted is None else "optimized",
             why=why,
             explanation=self._explained(accepted),
+            memory=self._memory(accepted),
         )
+
+    def _memory(self, verdict: Verdict | None) -> MemorySummary | None:
+        if self._start is None:
+            return None
+        before = self._start.memory.peak
+        after = before if verdict is None else verdict.variant.cost.memory.peak
+        return MemorySummary(before, after, self._options.memory_limit)
 
     def _explained(self, accepted: Verdict | None) -> Explanation | None:
         """None where nothing was priced, and where explaining fails: the model matters more."""
@@ -344,7 +366,7 @@ class Journey:
         return RuleCounts(len({rule.rule_id for rule in self._offered}), matched, applied)
 
     def _cost_summary(self, verdict: Verdict | None) -> CostSummary:
-        before = 0.0 if self._start is None else self._start.total
+        before = 0.0 if self._start is None else self._start.total - self._start.penalty
         after = before if verdict is None else verdict.variant.cost.total
         unit = "us" if self._objective is None else self._objective.unit
         return CostSummary(
@@ -362,6 +384,13 @@ class Journey:
     def _forward(self, progress: Progress) -> None:
         if self._progress is not None:
             self._progress(replace(progress, seconds=time.monotonic() - self._started))
+
+
+def _minimal_ratio(start: GraphCost, options: Options) -> float:
+    """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
+    if start.penalty:
+        return 0.0
+    return 1.0 if options.objective == "latency" else 0.99
 
 
 def _usable(rules: Iterable[Substitution], options: Options, opset: int | None) -> Iterable[Substitution]:

@@ -26,7 +26,8 @@ class Options:
 
     ``budget`` is the whole wall time in seconds, measuring and checking included. ``threads`` None means all
     physical cores. ``dims`` prices symbolic dimensions without fixing them. ``keep`` names ONNX nodes that
-    stay as they are. ``patience`` ends a search after so many candidates without a better one.
+    stay as they are. ``patience`` ends a search after so many candidates without a better one. A graph may
+    need at most ``memory_limit`` bytes for weights and tensors.
 
     Raises InvalidOptionError for a value that makes no sense.
     """
@@ -45,6 +46,7 @@ class Options:
     samples: int = 4
     keep: tuple[str, ...] = ()
     exclude_rules: tuple[str, ...] = ()
+    memory_limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.objective in LATER_OBJECTIVES:
@@ -59,6 +61,8 @@ class Options:
         _require("threads", self.threads, self.threads is None or self.threads >= 1, "at least 1")
         _require("samples", self.samples, self.samples >= 1, "at least 1")
         _require("tolerance", self.tolerance, self.tolerance is None or self.tolerance > 0, "above 0")
+        limit = self.memory_limit
+        _require("memory-limit", limit, limit is None or limit > 0, "bytes above 0")
         for name, count in (("max-candidates", self.max_candidates), ("patience", self.patience)):
             _require(name, count, count is None or count >= 0, "at least 0")
 
@@ -77,6 +81,7 @@ class Options:
             "tolerance": self.tolerance,
             "keep": list(self.keep),
             "exclude_rules": list(self.exclude_rules),
+            "memory_limit": self.memory_limit,
         }
 
 

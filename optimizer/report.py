@@ -137,6 +137,16 @@ class SearchSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySummary:
+    """Bytes of weights and of tensors alive at once, by liveness, of the original and of what came back."""
+
+    before: int
+    after: int
+    limit: int | None
+    unit: str = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything about one optimization; ``to_json`` gives the documented schema."""
 
@@ -152,6 +162,7 @@ class Report:
     returned: Literal["optimized", "original"]
     why: str
     explanation: Explanation | None = None
+    memory: MemorySummary | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -167,7 +178,7 @@ class Report:
             "trace": [_step_to_json(step) for step in self.trace],
             "parallel": None,
             "fusion": [list(group) for group in self.fusion],
-            "memory": None,
+            "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,
             "why": self.why,
             "explanation": None if self.explanation is None else self.explanation.to_json(),

@@ -2,24 +2,27 @@
 
 from optimizer.cost.graph_cost import GraphCost, PricedGroup
 from optimizer.cost.kernel import Kernel, Sizes
+from optimizer.cost.latency import Latency, Recorded
 from optimizer.cost.memory import Memory, MemoryLimit
 from optimizer.cost.objective import (
     OBJECTIVES,
     Flops,
-    Latency,
     Launches,
     Objective,
     PeakMemory,
     Price,
     Traffic,
-    objective_of,
 )
 from optimizer.cost.origin import Origin
-from optimizer.cost.runtime import device_name, physical_cores, runtime_version
+from optimizer.cost.profile import CostProfile, profile_of, read_profile
+from optimizer.cost.runtime import Provider, device_name, physical_cores, runtime_version
 from optimizer.cost.store import CostStore, MemoryCostStore
+from optimizer.cost.target import HERE, Target, objective_of
 
 __all__ = [
+    "HERE",
     "OBJECTIVES",
+    "CostProfile",
     "CostStore",
     "Flops",
     "GraphCost",
@@ -34,10 +37,15 @@ __all__ = [
     "PeakMemory",
     "Price",
     "PricedGroup",
+    "Provider",
+    "Recorded",
     "Sizes",
+    "Target",
     "Traffic",
     "device_name",
     "objective_of",
     "physical_cores",
+    "profile_of",
+    "read_profile",
     "runtime_version",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
@@ -25,6 +25,8 @@ from superopt.ops.opaque import Opaque
 
 _BLOCKABLE_RANK = 4
 _TRANSPARENT = ("broadcast", "identity")
+_HEADS = ("conv", "matmul")
+_MOVING = ("broadcast", "transpose", "identity")
 _FILLED = ("ones", "full")
 
 LARGE_WEIGHTS = 128 * 2**10
@@ -110,6 +112,12 @@ class Kernel:
         return sum(bytes_of(type_) for type_ in types)
 
     @property
+    def operators(self) -> str:
+        """The names of its operators, in order; constants left out."""
+        steps = (step.operator for step in self.steps if step.operands)
+        return " ".join(o.op_type if isinstance(o, Opaque) else o.name for o in steps)
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of the weights that it reads."""
         return sum(bytes_of(source.type) for source in self.sources if source.is_weight)
@@ -145,6 +153,12 @@ def _without_index(step: Step) -> Step:
     if not isinstance(operator, Opaque):
         return step
     return dataclasses.replace(step, operator=dataclasses.replace(operator, index=0))
+
+
+def main_operator(names: Sequence[str]) -> str:
+    """Of the operators of a kernel the one that does the work: the first that does not only move elements."""
+    working = [name for name in names if name in _HEADS] or [name for name in names if name not in _MOVING]
+    return (*working, *names, "")[0]
 
 
 class Sizes:

@@ -20,6 +20,7 @@ from optimizer.cost.runtime import (
     BoundRun,
     KernelTime,
     LoadedModel,
+    Provider,
     RuntimeRefusedError,
     profiled_model,
 )
@@ -75,10 +76,11 @@ class Measurement:
 
 
 class Measurer:
-    """Measures kernels on this machine with a number of threads."""
+    """Measures kernels on a device of this machine, the processor with a number of threads."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, provider: Provider = Provider.CPU) -> None:
         self._threads = threads
+        self._provider = provider
 
     def is_measurable(self, kernel: Kernel) -> bool:
         """Whether the kernel can be built as a model of reasonable size with numbers in it."""
@@ -90,7 +92,9 @@ class Measurer:
     def measure(self, kernel: Kernel) -> Measurement | None:
         """The price of a measurable kernel; None when the runtime does not run it."""
         try:
-            return self._profiled(kernel) if _concerns_images(kernel) else Measurement(self._clocked(kernel))
+            if self._provider is Provider.CPU and _concerns_images(kernel):
+                return self._profiled(kernel)
+            return Measurement(self._clocked(kernel))
         except (RuntimeRefusedError, UnsupportedError):
             return None
 
@@ -100,13 +104,16 @@ class Measurer:
         editor = Graph.empty().edit()
         source = editor.add(Input("x0", TensorType(ElementType.FLOAT, (1,))))
         editor.set_outputs(editor.add(Relu(), (source.value,)).values)
-        model = LoadedModel(build_model(editor.build(), {}), self._threads)
+        model = self._loaded(build_model(editor.build(), {}))
         run = model.bind({"x0": np.ones(1, np.float32)})
         return min(run.microseconds() for _ in range(200))
 
+    def _loaded(self, model: bytes) -> LoadedModel:
+        return LoadedModel(model, self._threads, provider=self._provider)
+
     def _clocked(self, kernel: Kernel) -> float:
         graph = kernel.to_graph()
-        model = LoadedModel(kernel_model(kernel, graph), self._threads)
+        model = self._loaded(kernel_model(kernel, graph))
         feeds = _feeds(graph)
         best = _fastest(_timed(model.bind(feeds), _Caches(kernel, feeds)))
         return max(best - self.empty_run, 0.0) + LAUNCH_MICROSECONDS

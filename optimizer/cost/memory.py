@@ -54,7 +54,7 @@ class MemoryLimit:
 
     def penalty(self, memory: Memory) -> float:
         """0 within the limit; above it so much that less excess counts more than any cost."""
-        return _PENALTY * max(0, memory.peak - self.bytes) / self.bytes
+        return float(round(_PENALTY * max(0, memory.peak - self.bytes) / self.bytes))
 
 
 def memory_of(

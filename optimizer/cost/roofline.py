@@ -16,6 +16,9 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
 
+PROBES = ("matmul", "add-cached", "add-streamed")
+"""What is measured to know the peaks, by the names under which costs are kept."""
+
 _SIDE = 512
 _CACHED = 32 * 1024
 _STREAMED = 8 * 2**20
@@ -44,14 +47,23 @@ class Roofline:
 
 def calibrate(measurer: Measurer, store: CostStore, prefix: str) -> Roofline:
     """The peaks of this machine, from the store or measured now."""
-    keys = [f"{prefix}roofline/{name}" for name in ("matmul", "add-cached", "add-streamed")]
-    known = dict(store.get_many(keys))
-    for key, kernel in zip(keys, _probes(), strict=True):
+    known = store.get_many(_keys(prefix))
+    for key, kernel in zip(_keys(prefix), _probes(), strict=True):
         if key not in known:
             measurement = measurer.measure(kernel)
             assert measurement is not None, "every runtime multiplies and adds"
-            known[key] = measurement.microseconds
             store.put(key, measurement.microseconds)
+    found = recorded_roofline(store, prefix)
+    assert found is not None
+    return found
+
+
+def recorded_roofline(store: CostStore, prefix: str) -> Roofline | None:
+    """The peaks that were measured; None where they were not."""
+    keys = _keys(prefix)
+    known = store.get_many(keys)
+    if len(known) < len(keys):
+        return None
     product, cached, streamed = (max(known[key] - LAUNCH_MICROSECONDS, 0.1) for key in keys)
     matmul, small, large = _probes()
     return Roofline(
@@ -59,6 +71,10 @@ def calibrate(measurer: Measurer, store: CostStore, prefix: str) -> Roofline:
         large.moved_bytes / streamed,
         max(small.moved_bytes / cached, large.moved_bytes / streamed),
     )
+
+
+def _keys(prefix: str) -> list[str]:
+    return [f"{prefix}roofline/{name}" for name in PROBES]
 
 
 def _probes() -> tuple[Kernel, Kernel, Kernel]:

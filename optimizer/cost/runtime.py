@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
+import enum
 import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -23,7 +21,8 @@ import onnxruntime
 import psutil
 from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
 
-from superopt.errors import SuperoptError
+from optimizer.cost.devices import accelerator_driver, accelerator_name, device_events, processor_name
+from superopt.errors import MissingServiceError, SuperoptError
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 ModelFile: TypeAlias = "bytes | Path"
@@ -65,6 +64,18 @@ _DTYPES: Mapping[str, str] = {
 }
 
 
+class Provider(enum.StrEnum):
+    """On what the runtime runs a model."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+    @property
+    def onnx_name(self) -> str:
+        """The runtime's name of it."""
+        return {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[self.value]
+
+
 class RuntimeRefusedError(SuperoptError):
     """ONNX Runtime cannot load or run a model."""
 
@@ -93,33 +104,37 @@ def physical_cores() -> int:
     return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 
+def device_name(provider: Provider = Provider.CPU) -> str:
+    """The device that a provider runs on."""
+    return processor_name() if provider is Provider.CPU else accelerator_name() or "unknown CUDA device"
+
+
+def driver_version(provider: Provider) -> str | None:
+    """The driver of the device, None where it has none of its own."""
+    return None if provider is Provider.CPU else accelerator_driver()
+
+
 def runtime_version() -> str:
     """Name and version of the runtime."""
     return f"onnxruntime {onnxruntime.__version__}"
 
 
-@functools.cache
-def device_name() -> str:
-    """The processor: its name and a hash of what it can do."""
-    name, facts = platform.processor() or platform.machine(), platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().split("\n\n")[0].splitlines()
-        fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-        name = fields.get("model name", name)
-        kept = ("vendor_id", "cpu family", "model", "model name", "cache size", "flags", "Features")
-        facts = "|".join(fields.get(key, "") for key in kept)
-    return f"{name} {hashlib.blake2b(facts.encode(), digest_size=4).hexdigest()}"
-
-
 class LoadedModel:
-    """A model in memory, ready to run on the CPU at the runtime's full optimisation.
+    """A model in memory, ready to run at the runtime's full optimisation.
 
-    Raises RuntimeRefusedError when the runtime does not accept it.
+    Raises RuntimeRefusedError when the runtime does not accept it, MissingServiceError when the device of the
+    provider is not there: the runtime would silently take the CPU.
     """
 
-    def __init__(self, model: ModelFile, threads: int, profile: Path | None = None) -> None:
+    def __init__(
+        self,
+        model: ModelFile,
+        threads: int,
+        profile: Path | None = None,
+        provider: Provider = Provider.CPU,
+    ) -> None:
         self._threads = threads
+        self._provider = provider
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -130,9 +145,11 @@ class LoadedModel:
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
+        _require(provider, onnxruntime.get_available_providers())
         source = model if isinstance(model, bytes) else str(model)
         with _translated():
-            self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(source, options, providers=_providers(provider))
+        _require(provider, self._session.get_providers())
         self.inputs = tuple(_ports(self._session.get_inputs()))
         self.outputs = tuple(_ports(self._session.get_outputs()))
 
@@ -146,9 +163,17 @@ class LoadedModel:
         with _translated():
             binding = self._session.io_binding()
             for name, array in feeds.items():
-                binding.bind_cpu_input(name, np.ascontiguousarray(array))
+                if self._provider is Provider.CPU:
+                    binding.bind_cpu_input(name, np.ascontiguousarray(array))
+                else:
+                    placed = onnxruntime.OrtValue.ortvalue_from_numpy(
+                        np.ascontiguousarray(array), self._provider.value, 0
+                    )
+                    binding.bind_ortvalue_input(name, placed)
             for output in self.outputs:
-                binding.bind_output(output.name, "cpu")
+                binding.bind_output(output.name, self._provider.value)
+            if self._provider is Provider.CUDA:
+                return DeviceRun(self._session, binding)
             return BoundRun(self._session, binding, self._threads)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
@@ -198,6 +223,28 @@ class BoundRun:
         return taken, min(1.0, 1000 * taken / max(time.perf_counter_ns() - start, 1))
 
 
+class DeviceRun(BoundRun):
+    """A model bound to inputs on a device; a run lasts until the device has done it.
+
+    Where CuPy is installed the device's own clock is read, so that the way there and back does not count.
+    """
+
+    def __init__(self, session: Any, binding: Any) -> None:
+        super().__init__(session, binding, threads=0)
+        self._events = device_events()
+
+    def microseconds(self) -> float:
+        """Runs once; how long that took."""
+        with _translated():
+            self._binding.synchronize_inputs()
+            if self._events is not None:
+                return self._events.microseconds(lambda: self._session.run_with_iobinding(self._binding))
+            start = self._clock()
+            self._session.run_with_iobinding(self._binding)
+            self._binding.synchronize_outputs()
+            return (self._clock() - start) / 1000
+
+
 @contextmanager
 def profiled_model(model: bytes, threads: int) -> Generator[LoadedModel]:
     """A model whose kernels are recorded one by one; the record is written to a directory that is removed."""
@@ -211,6 +258,24 @@ def _ports(infos: Sequence[Any]) -> Iterator[Port]:
         element = text.removeprefix("tensor(").removesuffix(")") if text.startswith("tensor(") else ""
         shape = tuple(cast("Sequence[int | str | None]", info.shape)) if element else ()
         yield Port(str(info.name), _DTYPES.get(element), shape)
+
+
+def _require(provider: Provider, present: Sequence[str]) -> None:
+    """What the runtime says to have is not always there; what a session says is."""
+    if provider.onnx_name not in present:
+        raise MissingServiceError(
+            f"target {provider}: ONNX Runtime finds no such device here, it runs on {', '.join(present)}; "
+            "that takes the extra [gpu] (make setup RUNTIME=gpu) and an NVIDIA driver"
+        )
+
+
+def _providers(provider: Provider) -> list[Any]:
+    """What a session is asked to run on; a device runs on the stream whose events time it."""
+    if provider is Provider.CPU:
+        return [provider.onnx_name]
+    events = device_events()
+    settings = {} if events is None else {"user_compute_stream": str(events.stream)}
+    return [(provider.onnx_name, settings), Provider.CPU.onnx_name]
 
 
 @contextmanager

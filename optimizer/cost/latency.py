@@ -1,0 +1,185 @@
+"""Latency as what is minimised: measured on this machine, or recorded on another one."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from optimizer.cost.kernel import Kernel, main_operator
+from optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurement, Measurer
+from optimizer.cost.objective import Price, is_free, rounded
+from optimizer.cost.roofline import PROBES, Roofline, calibrate, recorded_roofline
+from optimizer.cost.runtime import Provider, device_name, runtime_version
+from optimizer.cost.store import CostStore
+from superopt.errors import InvalidFileError
+
+METHOD = "5"
+"""Raised when measuring changes, so that costs of an older method are not used."""
+
+_SECOND_LOOK = 0.9
+"""The share of the cost of a graph whose kernels are measured twice."""
+
+
+def key_prefix(device: str, runtime: str, threads: int) -> str:
+    """What the keys of all costs of a device begin with."""
+    return f"{device}/{runtime}/threads={threads}/{METHOD}/"
+
+
+class Latency:
+    """Microseconds on this machine: measured where possible, and remembered for ever.
+
+    ``recorded`` are the kernels that were measured in this process. Nothing is measured after ``deadline`` (a
+    time of the monotonic clock): prices are analytic then.
+    """
+
+    unit = "us"
+    source = "measured"
+
+    def __init__(self, store: CostStore, threads: int, provider: Provider = Provider.CPU) -> None:
+        self.threads = threads
+        self._store = store
+        self._measurer = Measurer(threads, provider)
+        self._prefix = key_prefix(device_name(provider), runtime_version(), threads)
+        self._prices: dict[Kernel, Price] = {}
+        self._bounds: dict[Kernel, float] = {}
+        self._fresh: dict[Kernel, int] = {}
+        self.roofline: Roofline = calibrate(self._measurer, store, self._prefix)
+        self.recorded: dict[Kernel, Measurement] = {}
+        self.deadline = math.inf
+
+    @property
+    def measured(self) -> int:
+        """How many kernels were measured in this process."""
+        return len(self.recorded)
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Microseconds of the kernels that tell the peaks of the device, by name."""
+        keys = {f"{self._prefix}roofline/{name}": name for name in PROBES}
+        return {keys[key]: us for key, us in self._store.get_many(keys).items()}
+
+    def known(self, kernel: Kernel) -> Price | None:
+        """The price that is remembered in this process or in the store."""
+        price = self._prices.get(kernel)
+        if price is None:
+            price = self._remembered(kernel)
+            if price is not None:
+                self._prices[kernel] = price
+        return price
+
+    def bound(self, kernel: Kernel) -> float:
+        """The roofline with the peaks of data in cache."""
+        bound = self._bounds.get(kernel)
+        if bound is None:
+            bound = 0.0 if is_free(kernel) else self.roofline.lower_bound(kernel)
+            self._bounds[kernel] = bound
+        return bound
+
+    def price(self, kernel: Kernel) -> Price:
+        """The remembered price, else the measured one; the roofline's where measuring is impossible."""
+        price = self.known(kernel)
+        if price is None:
+            in_time = time.monotonic() < self.deadline
+            measurement = self._measurer.measure(kernel) if in_time else None
+            price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
+            self._prices[kernel] = price
+        elif kernel in self._fresh:
+            self._fresh[kernel] += 1
+        return price
+
+    def measure_again(self) -> None:
+        """A second look, later in time, at the kernels just measured that make up most of what was priced;
+        the minimum counts. Others may have used the caches and the memory when they were measured first.
+        """
+        shares = {kernel: times * self._prices[kernel].cost for kernel, times in self._fresh.items()}
+        left = _SECOND_LOOK * sum(shares.values())
+        for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
+            if time.monotonic() >= self.deadline or left <= 0:
+                break
+            left -= shares[kernel]
+            measurement = self._measurer.measure(kernel)
+            if measurement is not None and measurement.microseconds < self._prices[kernel].cost:
+                self._prices[kernel] = self._recorded(kernel, measurement)
+        self._fresh.clear()
+
+    def _remembered(self, kernel: Kernel) -> Price | None:
+        if is_free(kernel):
+            return Price(rounded(LAUNCH_MICROSECONDS))
+        if not self._measurer.is_measurable(kernel):
+            return self._analytic(kernel)
+        key = self._prefix + kernel.fingerprint
+        found = self._store.get_many((key, f"{key}/blocked"))
+        if key not in found:
+            return None
+        return Price(rounded(found[key]), found.get(f"{key}/blocked", 0.0) > 0)
+
+    def _recorded(self, kernel: Kernel, measurement: Measurement) -> Price:
+        key = self._prefix + kernel.fingerprint
+        costs = {key: measurement.microseconds}
+        if measurement.blocked:
+            costs[f"{key}/blocked"] = 1.0
+        self._store.put_many(costs)
+        self._fresh.setdefault(kernel, 1)
+        self.recorded[kernel] = measurement
+        return Price(rounded(measurement.microseconds), measurement.blocked)
+
+    def _analytic(self, kernel: Kernel) -> Price:
+        return Price(rounded(self.roofline.microseconds(kernel)))
+
+
+class Recorded:
+    """Microseconds on a device that is not here, from its cost profile.
+
+    A kernel that was not recorded costs what the peaks of the device say, corrected by how far recorded
+    kernels around the same operator are from theirs. Raises InvalidFileError where the peaks are not known.
+    """
+
+    unit = "us"
+    source = "profile"
+
+    def __init__(self, store: CostStore, prefix: str) -> None:
+        roofline = recorded_roofline(store, prefix)
+        if roofline is None:
+            raise InvalidFileError(f"profile: no peaks were recorded for {prefix.rstrip('/')}")
+        self._roofline = roofline
+        self._store = store
+        self._prefix = prefix
+        self._prices: dict[Kernel, Price] = {}
+        self._slowness: dict[str, float] = {}
+        self.found: set[Kernel] = set()
+
+    def known(self, kernel: Kernel) -> Price:
+        """Always known."""
+        price = self._prices.get(kernel)
+        if price is None:
+            price = self._prices[kernel] = self._look_up(kernel)
+        return price
+
+    def bound(self, kernel: Kernel) -> float:
+        """The price itself."""
+        return self.known(kernel).cost
+
+    def price(self, kernel: Kernel) -> Price:
+        """The recorded price, else the corrected analytic one."""
+        return self.known(kernel)
+
+    def _look_up(self, kernel: Kernel) -> Price:
+        if is_free(kernel):
+            return Price(rounded(LAUNCH_MICROSECONDS))
+        key = self._prefix + kernel.fingerprint
+        costs = self._store.get_many((key, f"{key}/blocked"))
+        if key in costs:
+            self.found.add(kernel)
+            return Price(rounded(costs[key]), costs.get(f"{key}/blocked", 0.0) > 0)
+        return Price(rounded(self._slowness_of(kernel) * self._roofline.microseconds(kernel)))
+
+    def _slowness_of(self, kernel: Kernel) -> float:
+        operator = main_operator(kernel.operators.split())
+        if operator not in self._slowness:
+            keys = [f"{self._prefix}slowness/{name}" for name in (operator, "any")]
+            known = self._store.get_many(keys)
+            self._slowness[operator] = next((known[key] for key in keys if key in known), 1.0)
+        return self._slowness[operator]
+
+
+__all__ = ["METHOD", "Latency", "Recorded", "key_prefix"]

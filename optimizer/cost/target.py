@@ -1,0 +1,60 @@
+"""Targets: the device that a model is optimised for, and what is minimised there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optimizer.cost.latency import Latency, Recorded
+from optimizer.cost.objective import OBJECTIVES, Flops, Launches, Objective, PeakMemory, Traffic
+from optimizer.cost.profile import CostProfile
+from optimizer.cost.runtime import Provider
+from optimizer.cost.store import CostStore, MemoryCostStore
+from superopt.errors import InvalidOptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device of this machine, or, with a ``prefix`` of the keys of recorded costs, one that is not here.
+
+    ``costs`` are those of a profile that was given as a file.
+    """
+
+    name: str
+    provider: Provider = Provider.CPU
+    prefix: str | None = None
+    costs: CostStore | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether models can be timed on it."""
+        return self.prefix is None
+
+    @staticmethod
+    def of_profile(profile: CostProfile) -> Target:
+        """The device of a profile."""
+        return Target(
+            profile.name, Provider(profile.target), profile.prefix, MemoryCostStore(profile.costs())
+        )
+
+
+HERE = Target("cpu")
+"""The processor of this machine."""
+
+
+def objective_of(name: str, store: CostStore, threads: int, target: Target = HERE) -> Objective:
+    """The objective of that name; raises InvalidOptionError, and InvalidFileError for a damaged profile."""
+    match name:
+        case "latency" if target.prefix is not None:
+            return Recorded(store if target.costs is None else target.costs, target.prefix)
+        case "latency":
+            return Latency(store, threads, target.provider)
+        case "flops":
+            return Flops()
+        case "memory":
+            return PeakMemory()
+        case "traffic":
+            return Traffic()
+        case "launches":
+            return Launches()
+        case _:
+            raise InvalidOptionError(f"objective: expected one of {', '.join(OBJECTIVES)}, got {name!r}")

@@ -1,0 +1,79 @@
+"""superopt profile: what kernels cost on a device, measured or imported."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from optimizer.cost import CostProfile, Provider, read_profile
+from substitution_db import open_database
+from superopt import api, zoo
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.progress import described
+from superopt.errors import InvalidOptionError
+from superopt.targets import Profiling, import_profile, measure_profile
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command; it has a name even when it is the only one."""
+    app.command("profile")(profile)
+    app.callback(help=app.info.help)(lambda: None)
+
+
+def profile(
+    target: Annotated[Provider, typer.Option(help="The device to measure.")] = Provider.CPU,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A model file or a network of the zoo; may be given again; default: the whole zoo."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The profile to write, JSON lines.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of the runtime; default: all cores.")] = None,
+    explore: Annotated[
+        float, typer.Option(help="Seconds per model for measuring what its rewritings would run, too.")
+    ] = 0.0,
+    import_: Annotated[
+        Path | None, typer.Option("--import", help="Do not measure: make this profile a target by its name.")
+    ] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what kernels cost on a device, so that models can be optimised for it elsewhere."""
+    output = Output(as_json)
+    if threads is not None and threads < 1:
+        raise InvalidOptionError(f"threads: expected at least 1, got {threads}")
+    with open_database(database) as opened:
+        if import_ is not None:
+            made = read_profile(import_)
+            import_profile(made, opened)
+        else:
+            rules = api.verified_substitutions(opened) if explore > 0 else ()
+            with described() as show:
+                made = measure_profile(
+                    models or zoo.names(), rules, Profiling(target, threads, explore), show
+                )
+            import_profile(made, opened)
+    if out is not None:
+        made.write(out)
+    _print(made, out, output)
+
+
+def _print(made: CostProfile, out: Path | None, output: Output) -> None:
+    head = {name: value for name, value in asdict(made).items() if name != "entries"}
+    output.document(
+        {"name": made.name, **head, "kernels": len(made.entries), "path": None if out is None else str(out)}
+    )
+    output.pairs(
+        {
+            "profile": f"{made.name}, {len(made.entries)} kernels",
+            "device": f"{made.device}, {made.threads} threads" + (f", {made.driver}" if made.driver else ""),
+            "runtime": made.runtime,
+            "use it": f"superopt optimize MODEL -o OUT --target {made.name}",
+        }
+    )
