@@ -35,8 +35,8 @@ from verifier.atoms import Atom, Place, atoms, truth_of
 from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from verifier.covers import simplest_cover, widest_conjunctions
 from verifier.pool import Progress, judge_as_they_come
+from verifier.prove import PATIENT
 from verifier.seeds import seed_of
-from verifier.solver import Limits
 from verifier.verify import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
@@ -45,18 +45,19 @@ _PLAIN = 1.3
 @dataclass(frozen=True)
 class InferenceOptions:
     """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and seconds
-    of processor time.
+    of processor time. An equation whose sides agree at none of a ``few`` instances is given up.
 
     The time is asked between steps; the result depends on it only where it is reached.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
+    few: int = 120
     first: int = 400
     further: int = 100
     rounds: int = 6
     verdicts: int = 4
     seconds: float = 8.0
-    verification: Options = field(default_factory=lambda: Options(limits=Limits(resources=600_000)))
+    verification: Options = field(default_factory=lambda: Options(limits=PATIENT))
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,10 @@ class _Inference:
         self._simplest: tuple[Condition, ...] = ()
 
     def run(self) -> Conditional | None:
-        self._add(self._source.draw(self._options.first))
+        self._add(self._source.draw(self._options.few))
+        if not self._agrees:
+            return None
+        self._add(self._source.draw(self._options.first - self._options.few))
         best: Conditional | None = None
         asked: dict[tuple[Condition, ...], Conditional] = {}
         for _ in range(self._options.rounds):

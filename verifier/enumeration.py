@@ -20,6 +20,7 @@ from superopt.ir.terms import (
     Term,
     Variable,
     applications,
+    attribute_variables,
     variables,
 )
 from superopt.ir.types import ElementType, TensorType
@@ -34,6 +35,9 @@ from verifier.small_shapes import SmallShapes
 MAX_ELEMENTS = 1500
 _SHAPES_PER_VARIABLE = 12
 _TRIES_PER_INSTANCE = 8
+_PATIENCE = 120
+"""So many attempts in a row without a new instance, and there is likely none."""
+
 _AS_ANOTHER = 0.4
 """How often a variable gets the type of another one, and a half the cut of another: rules tend to need it."""
 
@@ -48,12 +52,16 @@ def enumerated(equation: Equation, seed: int, count: int) -> Iterator[Instance]:
     """
     trial = _Trial(equation, random.Random(seed))
     met: set[str] = set()
+    in_vain = 0
+    patience = _PATIENCE if trial.has_choices else 1
     for _ in range(_TRIES_PER_INSTANCE * count):
         instance = trial.instance()
+        in_vain += 1
         if instance is not None and str(instance) not in met:
             met.add(str(instance))
+            in_vain = 0
             yield instance
-        if len(met) == count:
+        if len(met) == count or in_vain == patience:
             return
 
 
@@ -77,6 +85,11 @@ class _Trial:
             for term in self._steps
             if isinstance(term, Variable)
         }
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether another attempt may come to another end."""
+        return bool(self._names or attribute_variables(*self._sides))
 
     def instance(self) -> Instance | None:
         """One random attempt; None when it ends in operands that do not fit."""

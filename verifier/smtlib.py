@@ -132,12 +132,12 @@ def goal_command(goal: Equation, vocabulary: Vocabulary) -> str:
 
 
 def ground_command(name: str, grounded: Equation, vocabulary: Vocabulary) -> str:
-    """``assert`` of an equation between the goal's terms, under a name that an unsat core can give back."""
+    """A truth value of that name, and ``assert`` that it implies an equation between the goal's terms."""
     pairs = [
         f"(= {write(left, vocabulary, '!')} {write(right, vocabulary, '!')})"
         for left, right in zip(grounded.left, grounded.right, strict=True)
     ]
-    return f"(assert (! (and {' '.join(pairs)}) :named {name}))"
+    return f"(declare-const {name} Bool) (assert (=> {name} (and {' '.join(pairs)})))"
 
 
 def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:

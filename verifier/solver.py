@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -36,7 +36,17 @@ class Limits:
     milliseconds: int = 20_000
     resources: int = 12_000_000
     megabytes: int = 1500
-    instances: int = 20_000
+    instances: int = 3_000
+
+
+def least(one: Limits, other: Limits) -> Limits:
+    """What both allow."""
+    return Limits(
+        min(one.milliseconds, other.milliseconds),
+        min(one.resources, other.resources),
+        min(one.megabytes, other.megabytes),
+        min(one.instances, other.instances),
+    )
 
 
 @dataclass(frozen=True)
@@ -63,22 +73,24 @@ def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: 
     commands = [axiom_command(axiom, vocabulary) for axiom in axioms]
     commands.append(goal_command(goal, vocabulary))
     text = "\n".join((*vocabulary.declarations(), *commands))
-    context = z3.Context()
+    reader = _Reader({axiom.name: axiom for axiom in axioms}, vocabulary)
     try:
-        return _run(text, {axiom.name: axiom for axiom in axioms}, vocabulary, strategy, limits, context)
+        for listener in (None, reader):
+            reason = _failure(text, strategy, limits, listener)
+            if reason:
+                return Answer(proved=False, steps=(), reason=reason)
     except z3.Z3Exception as error:
         return Answer(proved=False, steps=(), reason=f"the solver failed: {error}")
+    ground = tuple(Step(axiom.name, (), ()) for axiom in axioms if not any(quantified_names(axiom)))
+    return Answer(proved=True, steps=(*ground, *reader.steps()), reason="")
 
 
-def _run(
-    text: str,
-    axioms: Mapping[str, Equation],
-    vocabulary: Vocabulary,
-    strategy: Strategy,
-    limits: Limits,
-    context: Expression,
-) -> Answer:
-    solver = z3.SimpleSolver(context)
+def _failure(text: str, strategy: Strategy, limits: Limits, listener: _Reader | None) -> str:
+    """Why the problem is not known to be contradictory, empty when it is.
+
+    To be heard takes a search ten times as long, so that only those that succeed are listened to.
+    """
+    solver = z3.SimpleSolver(z3.Context())
     solver.set(
         auto_config=False,
         mbqi=strategy is Strategy.MODELS,
@@ -87,42 +99,46 @@ def _run(
         max_memory=limits.megabytes,
         **{"qi.max_instances": limits.instances},
     )
-    reader = _Reader(axioms, vocabulary)
     solver.from_string(text)
-    z3.OnClause(solver, reader.clause)
+    if listener is not None:
+        z3.OnClause(solver, listener.clause)
     answer = solver.check()
-    if answer != z3.unsat:
-        return Answer(proved=False, steps=(), reason=f"{answer}: {solver.reason_unknown()}")
-    ground = tuple(Step(axiom.name, (), ()) for axiom in axioms.values() if not any(quantified_names(axiom)))
-    return Answer(proved=True, steps=(*ground, *reader.steps()), reason="")
+    return "" if answer == z3.unsat else f"{answer}: {solver.reason_unknown()}"
 
 
-def core(goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits) -> tuple[Step, ...] | None:
-    """Steps, few of them, that imply the goal by congruence alone; None when all together do not."""
-    enough = _sufficient(goal, steps, limits, minimise=False)
-    if enough is None or len(enough) < 2:
-        return enough
-    grounded = dict(steps)
-    return _sufficient(goal, [(step, grounded[step]) for step in enough], limits, minimise=True) or enough
+class GroundSteps:
+    """Steps with the instances of axioms that they are, asked again and again which imply a goal."""
 
+    def __init__(self, goal: Equation, steps: Mapping[Step, Equation], limits: Limits) -> None:
+        self._goal = goal
+        self._steps = steps
+        self._limits = limits
+        self._names = {step: f"s{i}" for i, step in enumerate(steps)}
+        self._by_name = {name: step for step, name in self._names.items()}
+        vocabulary = Vocabulary()
+        commands = [ground_command(self._names[step], each, vocabulary) for step, each in steps.items()]
+        commands.append(goal_command(goal, vocabulary))
+        self._context = z3.Context()
+        self._solver = z3.SimpleSolver(self._context)
+        self._solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
+        self._solver.set(unsat_core=True)
+        self._solver.from_string("\n".join((*vocabulary.declarations(), *commands)))
 
-def _sufficient(
-    goal: Equation, steps: Sequence[tuple[Step, Equation]], limits: Limits, *, minimise: bool
-) -> tuple[Step, ...] | None:
-    vocabulary = Vocabulary()
-    commands = [ground_command(f"s{i}", grounded, vocabulary) for i, (_, grounded) in enumerate(steps)]
-    commands.append(goal_command(goal, vocabulary))
-    solver = z3.SimpleSolver(z3.Context())
-    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
-    solver.set(unsat_core=True)
-    solver.set(**{"core.minimize": minimise})
-    solver.from_string(
-        "\n".join(("(set-option :produce-unsat-cores true)", *vocabulary.declarations(), *commands))
-    )
-    if solver.check() != z3.unsat:
-        return None
-    names = {str(name) for name in solver.unsat_core()}
-    return tuple(step for i, (step, _) in enumerate(steps) if f"s{i}" in names)
+    def core(self, struck: Container[Step] = ()) -> tuple[Step, ...] | None:
+        """Steps, few of them and none struck out, that imply the goal by congruence alone; None without."""
+        enough = self._enough(struck)
+        if enough is None or len(enough) < 2:
+            return enough
+        few = GroundSteps(self._goal, {step: self._steps[step] for step in enough}, self._limits)
+        few._solver.set(**{"core.minimize": True})
+        return few._enough(()) or enough
+
+    def _enough(self, struck: Container[Step]) -> tuple[Step, ...] | None:
+        chosen = [z3.Bool(name, self._context) for step, name in self._names.items() if step not in struck]
+        if self._solver.check(*chosen) != z3.unsat:
+            return None
+        names = {str(name) for name in self._solver.unsat_core()}
+        return tuple(step for name, step in self._by_name.items() if name in names)
 
 
 class _Reader:
@@ -192,4 +208,4 @@ def _symbol(expression: Expression) -> str:
     return f"|{expression.decl().name()}|"
 
 
-__all__ = ["Answer", "Limits", "Step", "Strategy", "ask"]
+__all__ = ["Answer", "GroundSteps", "Limits", "Step", "Strategy", "ask", "least"]

@@ -26,7 +26,7 @@ from verifier.instances import InstanceSampler
 from verifier.refute import Effort, refute
 from verifier.seeds import seed_of
 from verifier.smtlib import relevant
-from verifier.solver import Answer, Limits, Step, Strategy, ask, core
+from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, ask
 
 _SMALL = 60
 _COMMON_TYPES = tuple(TensorType(ElementType.FLOAT, shape) for shape in ((2, 3), (1, 2, 3, 3), (2,), ()))
@@ -136,7 +136,7 @@ class _Search:
             self._counts = replace(self._counts, saturated=self._counts.saturated + len(saturation.steps))
             for merged in saturation.merged():
                 goal = Equation((merged.left,), (merged.right,))
-                needed = core(goal, list(saturation.steps.items()), Limits())
+                needed = GroundSteps(goal, saturation.steps, Limits()).core()
                 steps = tuple(saturation.steps) if needed is None else needed
                 self._explain(interpretation, steps, goal, merged.difference, "saturation")
 
@@ -204,7 +204,9 @@ def _few(
 ) -> tuple[Step, ...] | None:
     if not answer.proved:
         return None
-    return core(goal, [(step, instantiated(axioms[step.axiom], step)) for step in answer.steps], limits)
+    return GroundSteps(
+        goal, {step: instantiated(axioms[step.axiom], step) for step in answer.steps}, limits
+    ).core()
 
 
 def _interpretations(equation: Equation, schemes: int) -> Iterator[Interpretation]:

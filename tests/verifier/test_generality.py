@@ -1,0 +1,41 @@
+"""Which forms of a rule are instances of others: what cannot be shown of them cannot be shown of those."""
+
+from __future__ import annotations
+
+import pytest
+
+from superopt.equations import parse_equation
+from verifier.generality import is_instance
+
+GENERAL = "concat[axis=a](relu(x), relu(y)) <=> relu(concat[axis=a](x, y))"
+POOLS = "maxpool[kernel=k, stride=s](x) => maxpool[kernel=k, stride=s](relu(x))"
+
+
+INSTANCES = [
+    ("concat[axis=0](relu(x), relu(y)) <=> relu(concat[axis=0](x, y))", GENERAL),
+    ("concat[axis=1](relu(u), relu(v)) <=> relu(concat[axis=1](u, v))", GENERAL),
+    (GENERAL, GENERAL),
+    ("maxpool[kernel=3](x) => maxpool[kernel=3](relu(x))", POOLS),
+    ("maxpool[kernel=k](x) => maxpool[kernel=k](relu(x))", POOLS),
+    ("softmax(x) => x", "softmax[axis=-1](x) => x"),
+]
+OTHERS = [
+    ("concat[axis=0](relu(x), relu(y)) <=> relu(concat[axis=1](x, y))", GENERAL),
+    ("concat[axis=0](relu(x), relu(x)) <=> relu(concat[axis=0](x, x))", GENERAL),
+    ("concat[axis=0](relu(x), tanh(y)) <=> relu(concat[axis=0](x, y))", GENERAL),
+    ("concat[axis=0](x, y) <=> relu(concat[axis=0](x, y))", GENERAL),
+    (GENERAL, "concat[axis=0](relu(x), relu(y)) <=> relu(concat[axis=0](x, y))"),
+    ("softmax(x) => x", "softmax[axis=a](x) => x where rank(x) = 2"),
+]
+
+
+@pytest.mark.parametrize(("special", "general"), INSTANCES)
+def test_an_instance_has_values_for_attributes_and_other_names_for_tensors(
+    special: str, general: str
+) -> None:
+    assert is_instance(parse_equation(special), parse_equation(general))
+
+
+@pytest.mark.parametrize(("special", "general"), OTHERS)
+def test_what_is_no_instance(special: str, general: str) -> None:
+    assert not is_instance(parse_equation(special), parse_equation(general))
