@@ -87,15 +87,15 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
     return Recipe(node.values, parts, write)
 
 
-def scale(emission: Emission, node: Node) -> Recipe:
-    """Mul by a 0-d tensor."""
+def scale(_emission: Emission, node: Node) -> Recipe:
+    """Mul by a 0-d tensor; one with an axis of size 1 ONNX Runtime does not take into a convolution."""
     assert isinstance(node.operator, Scale)
     data, factor = node.inputs
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Mul", operands, outputs)
 
-    return Recipe(node.values, (Operand(data), Operand(factor, rank=emission.rank(data))), write)
+    return Recipe(node.values, (Operand(data), Operand(factor)), write)
 
 
 class Spread:

@@ -88,6 +88,17 @@ def _per_channel(site: Site, operator: type[BiasAdd] | type[ChannelScale]) -> Va
     return site.add(operator(axis=axis), site.value(data), _vector(site, site.value(weight)))
 
 
+def _same_for_all_channels(site: Site, data: Value, number: Value) -> Value:
+    """A number added to everything, as a bias: a layer before it takes that up."""
+    vector = site.add(Broadcast((site.type_of(data).shape[1],)), _scalar(site, number))
+    return site.add(BiasAdd(axis=1), data, vector)
+
+
+def is_image(type_: TensorType) -> bool:
+    """Whether the tensor is [n, c, h, w] with several channels, of known number."""
+    return type_.rank == 4 and isinstance(type_.shape[1], int) and type_.shape[1] > 1
+
+
 def _number_of(site: Site, slot: int, numbers: tuple[Fraction | int, ...]) -> Fraction | int | None:
     """Which of the numbers, of which rules speak, a constant of single precision is; None for another."""
     content = site.constant(slot)
@@ -103,6 +114,8 @@ def _add(site: Site) -> tuple[Value, ...]:
         data, number = slots
         if _number_of(site, number, (1,)) is not None:
             return (site.add(Add(), site.value(data), site.add(Ones(site.type(data).shape))),)
+        if is_image(site.type(data)):
+            return (_same_for_all_channels(site, site.value(data), site.value(number)),)
     biased = _per_channel(site, BiasAdd)
     return (biased if biased is not None else _pointwise(site, Add(), site.value(0), site.value(1)),)
 
@@ -122,6 +135,10 @@ def _multiply(site: Site) -> tuple[Value, ...]:
 def _subtract(site: Site) -> tuple[Value, ...]:
     if _data_and_weight(site) == (0, 1):
         data, weight = site.type(0), site.type(1)
+        content = site.constant(1)
+        if content is not None and _is_one_number(weight, data) and is_image(data):
+            negated = site.number(-float(content.reshape(())), weight.element)
+            return (_same_for_all_channels(site, site.value(0), negated),)
         axis = channel_axis(data, weight)
         if axis is not None:
             negated = site.add(Scale(), site.value(1), site.number(-1, weight.element))

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from superopt.ir.dimensions import Dimension, sum_of
-from superopt.ir.graph import Graph, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphEditor, NodeId, Value, Weight
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
@@ -328,7 +328,7 @@ class _Finder:
         return sorted(node for node in frontier if self._nodes[node].operator.name == name)
 
 
-def repeated_number(graph: Graph, value: Value) -> Fraction | int | None:
+def repeated_number(graph: Graph | GraphEditor, value: Value) -> Fraction | int | None:
     """The number that a tensor has everywhere, where that is known without its content."""
     operator = graph[value.node].operator
     while isinstance(operator, Broadcast | Reshape | Identity):

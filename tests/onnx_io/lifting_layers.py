@@ -205,15 +205,16 @@ LAYERS = (
             three = weight: f32[1]
             %8 = broadcast[shape=(n, 4, 9, 9)](three): f32[n, 4, 9, 9]
             %9 = div(%6, %8): f32[n, 4, 9, 9]
-            %10 = broadcast[shape=(n, 4, 9, 9)](k): f32[n, 4, 9, 9]
-            %11 = add(%9, %10): f32[n, 4, 9, 9]
-            return %11
+            %10 = reshape[shape=()](k): f32[]
+            %11 = broadcast[shape=(4)](%10): f32[4]
+            %12 = bias_add[axis=1](%9, %11): f32[n, 4, 9, 9]
+            return %12
         """,
         written="""
-            a = Mul(x, k)
-            b = Mul(a, superopt/weight_0)
+            a = Mul(x, superopt/weight_0)
+            b = Mul(a, superopt/weight_1)
             c = Div(b, three)
-            y = Add(c, k)
+            y = Add(c, superopt/weight_2)
         """,
         weights=[weight("k", 1, 1), tensor("two", 2.0), tensor("three", [3.0])],
     ),

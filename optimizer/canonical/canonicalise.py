@@ -1,0 +1,163 @@
+"""One pass over a lifted graph, inputs first: nodes that do nothing, or nothing new, go.
+
+Every step replaces a value by another of the same type that is equal to it element by element, also in
+floating point. The same lifted graph gives the same result with the same node ids, so that a trace can be
+replayed on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from optimizer.canonical.redundancy import same_value, simpler_operator
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value, Weight
+from superopt.onnx_io import LiftedModel
+from superopt.ops import Operator
+from superopt.ops.affine import BiasAdd, ChannelOperator
+from superopt.ops.convolution import Conv
+from superopt.ops.elementwise import Scale
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalStep:
+    """What was done at a node: ``fold`` where something is calculated before the model runs."""
+
+    kind: Literal["canonicalise", "fold"]
+    what: str
+    site: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The canonical graph: the lifted one itself where no step was needed."""
+
+    graph: Graph
+    steps: tuple[CanonicalStep, ...]
+
+
+def canonicalise(lifted: LiftedModel, protected: Container[NodeId] = ()) -> Canonical:
+    """The graph without what does nothing. ``protected`` nodes stay as they are.
+
+    Graph inputs, outputs and opaque nodes stay. Sizes that lifting has calculated count as a step.
+    """
+    given = lifted.source.as_given
+    folded = len(given.proto.graph.node) - len(lifted.source.proto.graph.node)
+    steps = [CanonicalStep("fold", f"{folded} nodes that compute sizes", ())] if folded else []
+    work = _Pass(lifted, protected)
+    steps.extend(work.run())
+    if not steps:
+        return Canonical(lifted.graph, ())
+    return Canonical(work.result(), tuple(steps))
+
+
+class _Pass:
+    def __init__(self, lifted: LiftedModel, protected: Container[NodeId]) -> None:
+        self._source = lifted.source
+        self._graph = graph = lifted.graph
+        self._protected = protected
+        self._editor = graph.edit()
+        self._replaced: dict[Value, Value] = {}
+        self._seen: dict[tuple[object, ...], NodeId] = {}
+        self._rewritten: set[NodeId] = set()
+
+    def run(self) -> Iterator[CanonicalStep]:
+        for node_id in self._graph.order:
+            node = self._rewired(self._graph[node_id])
+            if node_id in self._protected or not isinstance(node.operator, Operator) or node.after:
+                continue
+            step = self._removed(node) or self._simplified(node) or self._merged(node)
+            if step is not None:
+                yield CanonicalStep("canonicalise", step, (node_id,))
+        self._editor.set_outputs(self._replaced.get(value, value) for value in self._graph.outputs)
+        for node_id in self._spelled_anew():
+            yield CanonicalStep("canonicalise", "a number without axes", (node_id,))
+        dead = self._dead()
+        self._editor.remove(dead)
+        unread = [node for node in dead if node in self._graph.nodes and self._was_dead(node)]
+        if unread:
+            yield CanonicalStep("canonicalise", "nothing reads it", tuple(unread))
+
+    def result(self) -> Graph:
+        """The edited graph; nodes in ``_rewritten`` no longer stand for the ONNX node that they came from."""
+        graph = self._editor.build()
+        nodes = dict(graph.nodes)
+        for node_id in self._rewritten.intersection(nodes):
+            nodes[node_id] = replace(nodes[node_id], origin=None)
+        return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
+
+    def _rewired(self, node: Node) -> Node:
+        inputs = tuple(self._replaced.get(value, value) for value in node.inputs)
+        if inputs != node.inputs:
+            self._editor.set_inputs_of(node.id, inputs)
+        return self._editor[node.id]
+
+    def _removed(self, node: Node) -> str | None:
+        found = same_value(self._editor, node)
+        if found is None or self._editor.type_of(found.value) != node.types[0]:
+            return None
+        self._replaced[node.value] = found.value
+        return found.why
+
+    def _simplified(self, node: Node) -> str | None:
+        found = simpler_operator(self._editor, node)
+        if found is None:
+            return None
+        made = self._editor.add(found.operator, found.inputs)
+        if made.types != node.types:
+            self._editor.remove((made.id,))
+            return None
+        self._replaced[node.value] = made.value
+        return found.why
+
+    def _merged(self, node: Node) -> str | None:
+        """Common subexpressions: a node that calculates what an earlier one has."""
+        if not node.inputs:
+            return None
+        first = self._seen.setdefault((node.operator, node.inputs, node.types), node.id)
+        if first == node.id:
+            return None
+        for old, new in zip(node.values, self._editor[first].values, strict=True):
+            self._replaced[old] = new
+        return "calculated once already"
+
+    def _spelled_anew(self) -> Iterator[NodeId]:
+        """Steps after a convolution by one number with axes of size 1, which ONNX Runtime does not fuse."""
+        for node_id, node in self._graph.nodes.items():
+            if node_id not in self._editor or node_id in self._protected or node.origin is None:
+                continue
+            if isinstance(node.operator, Scale | BiasAdd) and self._follows_convolution(node):
+                names = self._source.proto.graph.node[node.origin].input
+                constants = [self._source.constants[name] for name in names if name in self._source.constants]
+                if any(tensor.size == 1 and len(tensor.shape) for tensor in constants):
+                    self._rewritten.add(node_id)
+                    yield node_id
+
+    def _follows_convolution(self, node: Node) -> bool:
+        while isinstance(node.operator, Scale | ChannelOperator):
+            node = self._graph[node.inputs[0].node]
+        return isinstance(node.operator, Conv)
+
+    def _dead(self) -> list[NodeId]:
+        """Nodes that neither an output nor an opaque node needs."""
+        graph = self._editor.build()
+        needed: set[NodeId] = set(graph.inputs)
+        stack = [value.node for value in graph.outputs]
+        stack += [node.id for node in graph if not isinstance(node.operator, Operator | Weight | Input)]
+        stack += [node.id for node in graph if node.id in self._protected]
+        while stack:
+            node_id = stack.pop()
+            if node_id not in needed:
+                needed.add(node_id)
+                stack.extend(value.node for value in graph[node_id].inputs)
+                stack.extend(graph[node_id].after)
+        return [node_id for node_id in graph.nodes if node_id not in needed]
+
+    def _was_dead(self, node_id: NodeId) -> bool:
+        node = self._graph[node_id]
+        return (
+            isinstance(node.operator, Operator)
+            and not self._graph.users(node_id)
+            and node_id not in self._graph.output_nodes
+        )

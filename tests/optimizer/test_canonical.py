@@ -1,0 +1,118 @@
+"""Canonicalisation: what does nothing goes, what is calculated twice is calculated once, all else stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from optimizer.canonical import canonicalise
+from superopt.ir import NodeId, Plan
+from superopt.onnx_io import lift, load_model, lower
+from tests.onnx_io.kit import assert_same_results, listing, model, node, tensor, value, weight
+
+
+@dataclass(frozen=True)
+class Case:
+    """Nodes from ``x`` [1, 4, 6, 6] to ``y`` of the same shape, and what is left of them."""
+
+    name: str
+    nodes: Sequence[onnx.NodeProto]
+    left: str
+    weights: Sequence[TensorProto] = ()
+
+    def model(self) -> bytes:
+        shape = [1, 4, 6, 6]
+        made = model(self.nodes, [value("x", shape)], [value("y", shape)], self.weights)
+        return made.SerializeToString()
+
+
+def integers(name: str, *numbers: int) -> TensorProto:
+    return tensor(name, numbers, np.int64)
+
+
+CASES = (
+    Case(
+        "identities",
+        [node("Dropout", "x", "a"), node("Identity", "a", "b"), node("Relu", "b", "y")],
+        "y = Relu(x)",
+    ),
+    Case(
+        "the same shape again",
+        [node("Reshape", "x s", "a"), node("Expand", "a one", "b"), node("Relu", "b", "y")],
+        "y = Relu(x)",
+        [integers("s", 1, 4, -1, 6), integers("one", 1)],
+    ),
+    Case(
+        "reshapes",
+        [node("Reshape", "x s", "a"), node("Reshape", "a t", "b"), node("Relu", "b", "c"),
+         node("Reshape", "c u", "y")],
+        "b = Reshape(x, superopt/shape_0)|c = Relu(b)|y = Reshape(c, u)",
+        [integers("s", 4, 36), integers("t", 2, 72), integers("u", 1, 4, 6, 6)],
+    ),
+    Case(
+        "transpositions that cancel",
+        [node("Transpose", "x", "a", perm=[0, 2, 3, 1]), node("Transpose", "a", "b", perm=[0, 3, 1, 2]),
+         node("Relu", "b", "y")],
+        "y = Relu(x)",
+    ),
+    Case(
+        "steps by 1 and 0",
+        [node("Mul", "x one", "a"), node("Add", "a zero", "b"), node("Sub", "b zero", "c"),
+         node("Div", "c one", "d"), node("Pow", "d one", "e"), node("Relu", "e", "y")],
+        "y = Relu(x)",
+        [tensor("one", 1), tensor("zero", [0])],
+    ),
+    Case(
+        "calculated twice",
+        [node("Sigmoid", "x", "a"), node("Sigmoid", "x", "b"), node("Mul", "a b", "y")],
+        "a = Sigmoid(x)|y = Mul(a, a)",
+    ),
+    Case(
+        "what nothing reads",
+        [node("Sigmoid", "x", "a"), node("Tanh", "a", "b"), node("Relu", "x", "y")],
+        "y = Relu(x)",
+    ),
+    Case(
+        "a number with an axis",
+        [node("Conv", "x w", "c"), node("Mul", "c half", "a"), node("Add", "a half", "y")],
+        "c = Conv(x, w)|a = Mul(c, superopt/weight_0)|y = Add(a, superopt/weight_1)",
+        [weight("w", 4, 4, 1, 1), tensor("half", [0.5])],
+    ),
+    Case(
+        "nothing",
+        [node("Conv", "x w", "a"), node("Relu", "a", "y")],
+        "a = Conv(x, w)|y = Relu(a)",
+        [weight("w", 4, 4, 1, 1)],
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_is_left(case: Case) -> None:
+    before = case.model()
+    lifted = lift(load_model(before))
+    canonical = canonicalise(lifted)
+    after = lower(lifted, canonical.graph, Plan()).to_bytes()
+    assert_same_results(before, after)
+    assert listing(after).splitlines() == case.left.split("|")
+    assert bool(canonical.steps) == (after != before)
+    again = canonicalise(lifted)
+    assert (again.graph.nodes, again.steps) == (canonical.graph.nodes, canonical.steps)
+
+
+def test_protected_nodes_stay() -> None:
+    lifted = lift(load_model(CASES[0].model()))
+    everything = tuple(NodeId(number) for number in range(lifted.graph.next_id))
+    assert canonicalise(lifted, everything).graph is lifted.graph
+
+
+def test_an_output_keeps_its_name() -> None:
+    made = model([node("Identity", "x", "y")], [value("x", [2])], [value("y", [2])]).SerializeToString()
+    lifted = lift(load_model(made))
+    after = lower(lifted, canonicalise(lifted).graph, Plan()).to_bytes()
+    assert listing(after) == "y = Identity(x)"
