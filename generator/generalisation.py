@@ -89,6 +89,15 @@ def on_terms(equation: Equation, left: Sequence[Term], right: Sequence[Term]) ->
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenForms:
+    """An equation with attributes left open: all groups ``together``, whether or not it then holds, and a
+    ``single`` group at a time, with a test of whether it does."""
+
+    together: Equation
+    single: tuple[tuple[Equation, Callable[[], bool]], ...]
+
+
 class Generaliser:
     """Finds what holds beyond an equation, by evaluation; the verifier decides."""
 
@@ -170,17 +179,14 @@ class Generaliser:
             for form in [*forms, full]
         )
 
-    def opened(self, equation: Equation) -> Equation | None:
-        """The equation with all groups of attributes open, whether or not it then holds; None without any."""
+    def open_forms(self, equation: Equation, shapes: Shapes) -> OpenForms:
+        """The equation with its groups of attributes open, all of them and one at a time."""
         full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
         groups = _groups(full)
-        return _opened(full, groups) if groups else None
-
-    def open_forms(self, equation: Equation, shapes: Shapes) -> Iterator[tuple[Equation, Callable[[], bool]]]:
-        """The equation with one group of attributes open at a time, and whether it then still holds."""
-        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
-        for group in _groups(full):
-            yield _opened(full, (group,)), partial(self._holds_openly, full, (group,), shapes)
+        return OpenForms(
+            _opened(full, groups),
+            tuple((_opened(full, (g,)), partial(self._holds_openly, full, (g,), shapes)) for g in groups),
+        )
 
     def _holds_openly(self, full: Equation, groups: Sequence[Group], shapes: Shapes) -> bool:
         opened = _opened(full, groups)

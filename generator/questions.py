@@ -44,16 +44,15 @@ class Known:
     def _is_derivable(self, question: Question) -> bool:
         self._theory.forget_much()
         equation = question.equation
-        if len(equation.left) == 1:
-            opened = self._generaliser.opened(equation)
-            if opened is not None and _derivable(self._theory, opened):
-                return True
-        if not _derivable(self._theory, equation):
-            return False
         if len(equation.left) > 1:
-            return True
+            return _derivable(self._theory, equation)
         forms = self._generaliser.open_forms(equation, question.shapes)
-        return all(_derivable(self._theory, form) or not holds() for form, holds in forms)
+        if forms.single and _derivable(self._theory, forms.together):
+            return True
+        return _derivable(self._theory, equation) and all(
+            (form != forms.together and _derivable(self._theory, form)) or not holds()
+            for form, holds in forms.single
+        )
 
 
 def _derivable(theory: Theory, equation: Equation) -> bool:
