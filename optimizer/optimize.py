@@ -50,7 +50,6 @@ from optimizer.report import (
 )
 from optimizer.runnable import runnable_original, weight_bytes
 from optimizer.search import (
-    Backtracking,
     CancelToken,
     Limits,
     Phase,
@@ -60,6 +59,7 @@ from optimizer.search import (
     SearchResult,
     TraceStep,
     Watch,
+    search_named,
     without_rules,
 )
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError, UnprovedRuleError
@@ -199,7 +199,8 @@ class Journey:
             patience=options.patience,
             seed=options.seed,
         )
-        return Backtracking().run(start, rules, Watch(limits, self._cancel, self._forward))
+        search = search_named(options.search)
+        return search.run(start, rules, Watch(limits, self._cancel, self._forward))
 
     def _reserve(self, start: GraphCost) -> float:
         """Seconds of the budget that checking and timing will need."""
@@ -313,9 +314,9 @@ class Journey:
                 else EquivalenceSummary.of(equivalence)
             ),
             search=(
-                SearchSummary("backtracking", 0.0, 0, 0.0, "budget")
+                SearchSummary(self._options.search, 0.0, 0, 0.0, "budget")
                 if self._result is None
-                else SearchSummary.of("backtracking", self._result)
+                else SearchSummary.of(self._options.search, self._result)
             ),
             trace=() if accepted is None else accepted.variant.trace,
             fusion=(
@@ -350,7 +351,7 @@ class Journey:
             offered=self._offered,
             usable=frozenset(rule.rule_id for rule in self._rules),
             excluded=frozenset(self._options.exclude_rules),
-            tried=frozenset(rule for variant in judged for rule in variant.rules),
+            judged=judged,
             protected=self._protected,
             was_cut_short=self._result is None or self._result.stopped_by != "exhausted",
         )

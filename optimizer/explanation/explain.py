@@ -22,7 +22,7 @@ from superopt.rewriting import Substitution
 @dataclass(frozen=True)
 class Findings:
     """What is explained. ``chosen`` is the variant that is returned, None when that is the original;
-    ``tried`` are the rules of variants that were timed and not returned."""
+    ``judged`` are all that were timed, the last one last."""
 
     lifted: LiftedModel
     start: GraphCost
@@ -31,7 +31,7 @@ class Findings:
     offered: Sequence[Substitution]
     usable: Set[str]
     excluded: Set[str]
-    tried: Set[str]
+    judged: Sequence[Variant]
     protected: Set[NodeId]
     was_cut_short: bool
 
@@ -39,12 +39,14 @@ class Findings:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The parts of an explanation. ``seconds`` it took, of ``seconds_allowed``; ``is_complete`` says whether
-    every rule that matches is in ``unused`` or ``gains``, with a price where there can be one."""
+    every rule that matches is in ``unused`` or ``gains``, with a price where there can be one. ``tried`` is
+    what the rules of a variant should have gained that was timed and not returned."""
 
     seconds: float
     seconds_allowed: float
     is_complete: bool
     gains: tuple[RuleGain, ...]
+    tried: tuple[RuleGain, ...]
     unused: tuple[UnusedRule, ...]
     before: KernelTable
     after: KernelTable
@@ -57,6 +59,7 @@ class Explanation:
             "seconds_allowed": self.seconds_allowed,
             "complete": self.is_complete,
             "gains": [gain.to_json() for gain in self.gains],
+            "tried": [gain.to_json() for gain in self.tried],
             "unused": [rule.to_json() for rule in self.unused],
             "kernels": {"before": self.before.to_json(), "after": self.after.to_json()},
             "regions": [region.to_json() for region in self.regions],
@@ -75,6 +78,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
     """Explains in about so many seconds; prices that are missing are measured while they last."""
     began = time.monotonic()
     start = findings.start
+    rejected = findings.chosen is None and findings.judged
     final = start if findings.chosen is None else findings.chosen.cost
     trace = () if findings.chosen is None else findings.chosen.trace
     objective = start.objective
@@ -88,7 +92,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
         Circumstances(
             start=start,
             applied=trace,
-            tried=findings.tried,
+            tried=frozenset(rule for variant in findings.judged for rule in variant.rules),
             final=final.graph,
             usable=findings.usable,
             excluded=findings.excluded,
@@ -105,6 +109,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
         seconds_allowed=round(seconds, 3),
         is_complete=complete,
         gains=rule_gains(trace, findings.ablations),
+        tried=rule_gains(findings.judged[-1].trace, findings.ablations) if rejected else (),
         unused=unused,
         before=slowest_kernels(start, findings.lifted),
         after=slowest_kernels(final, findings.lifted),

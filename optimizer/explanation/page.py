@@ -71,7 +71,8 @@ def _context(report: Json) -> dict[str, object]:
     measured = _object(report.get("measured") or {})
     curve = [(float(s), float(c)) for s, c in cast("Sequence[Sequence[float]]", search.get("curve", ()))]
     kernels = _object(explanation.get("kernels") or {})
-    tables = [(side, _object(kernels[side])) for side in ("before", "after") if side in kernels]
+    sides = ("before",) if report["returned"] == "original" else ("before", "after")
+    tables = [(side, _object(kernels[side])) for side in sides if side in kernels]
     unused = _objects(explanation.get("unused"))
     reasons = dict.fromkeys(str(rule["reason"]) for rule in unused)
     return {
@@ -85,6 +86,7 @@ def _context(report: Json) -> dict[str, object]:
         "curve": curve,
         "plot": curve_plot(curve, float(cast("float", search["seconds"])), unit),
         "gains": [_with_picture(rule, place) for place, rule in enumerate(_gains(report, explanation))],
+        "tried": [_with_picture(rule, 0) for rule in _objects(explanation.get("tried"))[:_MOST_PICTURES]],
         "regions": [_with_drawing(region) for region in _objects(explanation.get("regions"))],
         "tables": tables,
         "slowest": max(

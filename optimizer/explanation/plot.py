@@ -10,7 +10,7 @@ from typing import TypeAlias
 from optimizer.explanation.amounts import digits, scale_of
 
 _WIDTH, _HEIGHT = 760.0, 260.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 16.0, 18.0, 34.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 16.0, 12.0, 34.0
 _TICKS = 5
 _MOST_POINTS = 400
 
@@ -78,11 +78,12 @@ def interval_plot(ratio: float, low: float, high: float) -> str:
 
 
 def _rows(low: float, high: float, scale: float, name: str, y: _Place) -> Iterator[str]:
-    for tick in _ticks(low / scale, high / scale):
+    ticks = list(_ticks(low / scale, high / scale))
+    for tick in ticks:
         height = y(tick * scale)
+        unit = f" {escape(name)}" if tick == ticks[-1] else ""
         yield f'<path class="grid" d="M{_LEFT:g} {height:.1f}H{_WIDTH - _RIGHT:g}"/>'
-        yield f'<text class="end" x="{_LEFT - 8:g}" y="{height + 4:.1f}">{digits(tick)}</text>'
-    yield f'<text class="end" x="{_LEFT - 8:g}" y="{_TOP:g}">{escape(name)}</text>'
+        yield f'<text class="end" x="{_LEFT - 8:g}" y="{height + 4:.1f}">{digits(tick)}{unit}</text>'
 
 
 def _columns(end: float, x: _Place, floor: float) -> Iterator[str]:

@@ -108,7 +108,9 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "memory": "NoneType",
         "returned": "str",
         "why": "str",
-        "explanation": ["complete", "gains", "kernels", "regions", "seconds", "seconds_allowed", "unused"],
+        "explanation": [
+            "complete", "gains", "kernels", "regions", "seconds", "seconds_allowed", "tried", "unused",
+        ],
         "versions": ["device", "onnx", "python", "runtime", "superopt"],
     }  # fmt: skip
     (step,) = report["trace"]
@@ -322,7 +324,7 @@ def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.Log
         ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
         ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
         ({"threads": 0}, "threads: expected at least 1, got 0"),
-        ({"search": "oracle"}, "search: expected one of backtracking, got 'oracle'"),
+        ({"search": "oracle"}, "search: expected one of auto, backtracking, regions, beam, got 'oracle'"),
         ({"max_candidates": -1}, "max-candidates: expected at least 0, got -1"),
     ],
 )
