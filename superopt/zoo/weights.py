@@ -56,18 +56,26 @@ class Stream:
 
     def array(self, draw: Draw) -> NDArray[np.float32]:
         """The whole tensor."""
-        numbers = self._next(draw, draw.size).reshape(draw.shape)
-        if draw.centred:
-            numbers -= numbers.mean(draw.centred, dtype=np.float32, keepdims=True)
-        return numbers
+        return np.concatenate([np.empty(0, np.float32), *self.pieces(draw)]).reshape(draw.shape)
 
     def pieces(self, draw: Draw) -> Iterator[NDArray[np.float32]]:
-        """The same numbers as ``array`` in row-major order, 2^22 at a time; centred ones at once."""
-        if draw.centred:
-            yield self.array(draw)
+        """The same numbers as ``array`` in row-major order, 2^22 at a time.
+
+        A piece holds whole rows where those are centred, and everything where another axis is.
+        """
+        if not draw.centred:
+            for start in range(0, draw.size, PIECE):
+                yield self._next(draw, min(PIECE, draw.size - start))
             return
-        for start in range(0, draw.size, PIECE):
-            yield self._next(draw, min(PIECE, draw.size - start))
+        first = min(draw.centred)
+        by_rows = draw.centred == tuple(range(first, len(draw.shape)))
+        row = math.prod(draw.shape[first:])
+        step = max(PIECE // row, 1) * row if by_rows else draw.size
+        shape, axes = ((-1, row), (1,)) if by_rows else (draw.shape, draw.centred)
+        for start in range(0, draw.size, step):
+            numbers = self._next(draw, min(step, draw.size - start)).reshape(shape)
+            numbers -= numbers.mean(axes, dtype=np.float32, keepdims=True)
+            yield numbers.reshape(-1)
 
     def _next(self, draw: Draw, size: int) -> NDArray[np.float32]:
         if draw.law == "uniform":

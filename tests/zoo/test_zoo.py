@@ -178,8 +178,12 @@ def test_steps_of_nasrnn_share_their_weights() -> None:
 
 @pytest.mark.parametrize(
     "draw",
-    [weights.normal((5_000_000,), 2.0), weights.uniform((5, 1_000_000), -1, 3)],
-    ids=["normal", "uniform"],
+    [
+        weights.normal((5_000_000,), 2.0),
+        weights.uniform((5, 1_000_000), -1, 3),
+        weights.rectified((300, 4, 5_000), (1, 2)),
+    ],
+    ids=["normal", "uniform", "centred rows"],
 )
 def test_weights_in_pieces_are_the_same_weights(draw: weights.Draw) -> None:
     pieces = list(weights.Stream(1).pieces(draw))
@@ -187,9 +191,10 @@ def test_weights_in_pieces_are_the_same_weights(draw: weights.Draw) -> None:
     np.testing.assert_array_equal(np.concatenate(pieces).reshape(draw.shape), weights.Stream(1).array(draw))
 
 
-def test_weights_behind_a_relu_sum_to_zero() -> None:
-    array = weights.Stream(0).array(weights.rectified((8, 16, 3, 3), (1, 2, 3)))
-    np.testing.assert_allclose(array.sum((1, 2, 3)), 0, atol=1e-4)
+@pytest.mark.parametrize(("shape", "axes"), [((8, 16, 3, 3), (1, 2, 3)), ((144, 8), (0,))])
+def test_weights_behind_a_relu_sum_to_zero(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    array = weights.Stream(0).array(weights.rectified(shape, axes))
+    np.testing.assert_allclose(array.sum(axes), 0, atol=1e-4)
     assert array.var() == pytest.approx(1 / (144 * (0.5 - 0.5 / np.pi)), rel=0.1)
 
 
