@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import superopt as superopt_package
+from superopt.cli.main import run
 from tests.e2e.conftest import CommandLine
 
 CHANNELS = 64
@@ -46,9 +49,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def optimised(model: Path, superopt: CommandLine) -> tuple[Path, Path]:
-    """The optimised model and the report."""
+    """The optimised model and the report; its page lies beside it."""
     out, report = model.with_name("out.onnx"), model.with_name("report.json")
-    done = superopt("optimize", model, "-o", out, "--report", report, "--budget", "30", "--threads", "1")
+    reports = ("--report", report, "--report", report.with_suffix(".html"))
+    done = superopt("optimize", model, "-o", out, *reports, "--budget", "30", "--threads", "1")
     assert done.returncode == 0, done.stderr
     return out, report
 
@@ -65,6 +69,51 @@ def test_three_steps_become_one_kernel(optimised: tuple[Path, Path]) -> None:
     assert len(written.graph.node) < 4
     dimension = written.graph.input[0].type.tensor_type.shape.dim[0]
     assert dimension.dim_param == "batch"
+
+
+def test_the_page_of_a_report_is_made_from_its_json(
+    optimised: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, report = optimised
+    again = report.with_name("again.html")
+    assert run(["report", str(report), "-o", str(again)]) == 0
+    assert again.read_text() == report.with_suffix(".html").read_text()
+    assert "What each rule gained" in again.read_text()
+    damaged = report.with_name("damaged.json")
+    damaged.write_text('{"schema": 1}')
+    for path, out in ((damaged, again), (report, report.with_name("again.pdf"))):
+        assert run(["report", str(path), "-o", str(out)]) == 2
+        assert capsys.readouterr().err.startswith("superopt: report: ")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--objective", "throughput", "objective: throughput needs plans for several devices"),
+        ("--objective", "training", "objective: training needs plans for several devices"),
+        ("--cluster", "nodes.yaml", "cluster: plans for several devices cannot be made yet"),
+        ("--runtime", "onnxruntime", "runtime: only standard ONNX operators can be written"),
+        ("--report", "report.pdf", "report: expected a file ending in .json or .html"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said_at_once(
+    option: str, value: str, message: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = model.with_name("refused.onnx")
+    assert run(["optimize", str(model), "-o", str(out), option, value]) == 2
+    assert capsys.readouterr().err.startswith(f"superopt: {message}")
+    assert not out.exists()
+
+
+def test_a_model_is_given_in_any_form(model: Path, environment: dict[str, str]) -> None:
+    url = environment["SUPEROPT_DATABASE_URL"]
+    forms = (str(model), model, model.read_bytes(), onnx.load(model), onnx_ir.load(model))
+    results = [
+        superopt_package.optimize(form, objective="flops", budget=8.0, threads=1, database=url)
+        for form in forms
+    ]
+    nodes = [(r.report.model.nodes_before, r.report.cost.before, r.report.rules.loaded) for r in results]
+    assert set(nodes) == {nodes[0]}
 
 
 def test_replay_gives_the_same_bytes(
