@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from optimizer.cost.objective import OBJECTIVES
+from optimizer.search import searches
 from optimizer.search.protocol import DEFAULT_ALPHA
 from superopt.errors import InvalidOptionError
 
-SEARCHES = ("backtracking",)
+SEARCHES = tuple(searches())
 
 LATER_OBJECTIVES = ("throughput", "training")
 """Objectives that need plans for several devices, which cannot be made yet."""
@@ -33,7 +34,7 @@ class Options:
     """
 
     objective: str = "latency"
-    search: str = "backtracking"
+    search: str = "auto"
     budget: float = 60.0
     max_candidates: int | None = None
     patience: int | None = 20_000

@@ -24,7 +24,7 @@ class OptimizationOptions(BaseModel):
     objective: Literal["latency", "throughput", "training", "memory", "flops"] = "latency"
     target: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "cpu"
     """A device or the name of a cost profile."""
-    search: Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")] = "backtracking"
+    search: Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")] = "auto"
     budget: Annotated[float, Field(gt=0)] = 60.0
     """Seconds for everything, measuring and checking included."""
     max_candidates: Annotated[int | None, Field(ge=1)] = None

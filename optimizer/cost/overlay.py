@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import cast
 
 from superopt.ir.graph import Graph, NodeId
@@ -22,8 +22,10 @@ class Overlay:
         changed = self.changed.get(cast("NodeId", node_id))
         return node_id in self.base if changed is None else changed
 
-    def without(self, removed: Iterable[NodeId]) -> set[NodeId]:
-        """The set with the changes made and some nodes left out."""
+    def without(self, removed: Collection[NodeId]) -> set[NodeId]:
+        """The set with the changes made and some nodes left out; the same one where nothing changes."""
+        if not self.changed and self.base.isdisjoint(removed):
+            return self.base
         result = self.base.difference(removed)
         for node_id, is_member in self.changed.items():
             (result.add if is_member else result.discard)(node_id)

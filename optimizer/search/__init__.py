@@ -14,6 +14,7 @@ from optimizer.search.protocol import (
     Watch,
 )
 from optimizer.search.rules import RuleSet
+from optimizer.search.strategies import search_named, searches
 from optimizer.search.trace import ReplayStep, TraceStep, replay, without_rules, written
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "Watch",
     "minimised",
     "replay",
+    "search_named",
+    "searches",
     "without_rules",
     "written",
 ]

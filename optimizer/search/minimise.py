@@ -15,6 +15,8 @@ from optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.ir.graph import NodeId
 from superopt.rewriting import Substitution
 
+MAX_STEPS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
@@ -32,8 +34,11 @@ def minimised(
 ) -> Shortened:
     """The trace without steps whose absence leaves the final cost no worse, or as it was.
 
+    A trace of more than ``MAX_STEPS`` stays as it is: it would have to be followed several times.
     ``may_go_on`` is asked between attempts: when it says no, what was found so far is returned.
     """
+    if len(found.trace) > MAX_STEPS:
+        return found
     records = recorded(start.graph, found.trace, rules)
     kept, outcomes = set(range(len(records))), dict[tuple[object, ...], tuple[bool, ...]]()
     for component in components(records):

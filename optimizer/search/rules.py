@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+import copy
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from optimizer.search.net import Net
@@ -44,7 +45,7 @@ class RuleSet:
     A substitution whose outputs share no input is left out: it matches every pair of places in a graph.
     """
 
-    def __init__(self, substitutions: Iterable[Substitution], protected: Container[NodeId] = ()) -> None:
+    def __init__(self, substitutions: Iterable[Substitution], protected: Collection[NodeId] = ()) -> None:
         self.substitutions: Sequence[Substitution] = tuple(filter(_is_connected, substitutions))
         self._protected = protected
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
@@ -52,6 +53,17 @@ class RuleSet:
         self._several = frozenset(i for i, s in enumerate(self.substitutions) if len(s.source) > 1)
         self._single_height = max((_heights(s) for s in self.substitutions if len(s.source) == 1), default=1)
         self._several_height = max((_heights(s) for s in self.substitutions if len(s.source) > 1), default=0)
+
+    @property
+    def protected(self) -> Collection[NodeId]:
+        """Nodes that are never part of a match."""
+        return self._protected
+
+    def protecting(self, nodes: Collection[NodeId]) -> RuleSet:
+        """The same rules with other nodes protected."""
+        other = copy.copy(self)
+        other._protected = nodes
+        return other
 
     def __len__(self) -> int:
         return len(self.substitutions)

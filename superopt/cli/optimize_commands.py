@@ -35,7 +35,9 @@ def optimize(
             help="The device to optimise for: cpu, cuda, a cost profile's file, or an imported one."
         ),
     ] = "cpu",
-    search: Annotated[str, typer.Option(help="The search strategy.")] = "backtracking",
+    search: Annotated[
+        str, typer.Option(help="The search strategy: auto, backtracking, regions or beam.")
+    ] = "auto",
     budget: Annotated[
         float, typer.Option(help="Seconds of wall time for everything: measuring, search, checks.")
     ] = 60.0,

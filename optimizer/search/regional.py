@@ -1,0 +1,192 @@
+"""Big graphs by their parts: each region is searched on its own, equal regions once, then across the cuts.
+
+What is found for a region is applied wherever the region occurs, step by step, at the prices of the whole
+graph; what does not pay there is given up. Further passes cut elsewhere, so that nothing is lost at a cut,
+and further rounds search larger regions for longer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.backtracking import Backtracking
+from optimizer.search.minimise import Shortened, minimised
+from optimizer.search.protocol import Progress, Search, SearchResult, StoppedBy, Watch
+from optimizer.search.recording import Recorded, Transplant
+from optimizer.search.regions import Region, Row, region_of
+from optimizer.search.rules import RuleSet
+from optimizer.search.trace import TraceStep, recorded, step_of
+from superopt.ir.graph import NodeId
+from superopt.rewriting import Match
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Regions of ``least`` to ``most`` units, each searched until ``patience`` candidates brought nothing."""
+
+    least: int
+    most: int
+    patience: int
+
+
+ROUNDS = (Round(6, 20, 300), Round(10, 32, 1500), Round(16, 48, 6000), Round(24, 72, 24000))
+_MAX_PASSES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """What a region becomes; ``is_final``: longer search finds nothing else."""
+
+    records: tuple[Recorded, ...]
+    patience: int
+    is_final: bool
+
+
+class Regional:
+    """Any strategy on the regions of a graph."""
+
+    def __init__(self, inner: Search | None = None, rounds: Sequence[Round] = ROUNDS) -> None:
+        self._inner = inner or Backtracking()
+        self._rounds = rounds
+
+    @property
+    def name(self) -> str:
+        """As ``--search`` names it."""
+        return "regions"
+
+    def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
+        """Searches round by round until the last one brings nothing or the watch says stop."""
+        return _Run(start, rules, watch, self._inner, self._rounds).result()
+
+
+class _Run:
+    def __init__(
+        self, start: GraphCost, rules: RuleSet, watch: Watch, inner: Search, rounds: Sequence[Round]
+    ) -> None:
+        self._start = start
+        self._current = start
+        self._rules = rules
+        self._watch = watch
+        self._inner = inner
+        self._rounds = rounds
+        self._trace: list[TraceStep] = []
+        self._solutions: dict[tuple[object, ...], _Solution] = {}
+        self._candidates = 0
+        self._since_best = 0
+        self._best_at = 0.0
+        self._curve = [(0.0, start.total)]
+
+    def result(self) -> SearchResult:
+        matched: dict[str, int] = {}
+        for match in self._rules.matches(self._start.graph, self._start.free):
+            rule = match.substitution.rule_id
+            matched[rule] = matched.get(rule, 0) + 1
+        stopped_by = self._search()
+        found = Shortened(self._current, tuple(self._trace))
+        found = minimised(self._start, found, self._rules.substitutions, self._watch.may_go_on)
+        return SearchResult(
+            best=found.cost,
+            trace=found.trace,
+            candidates=self._candidates,
+            seconds=self._watch.seconds,
+            best_at_seconds=self._best_at,
+            stopped_by=stopped_by,
+            matched=matched,
+            curve=tuple(self._curve),
+        )
+
+    def _search(self) -> StoppedBy:
+        for round_ in self._rounds:
+            for _ in range(_MAX_PASSES):
+                before = self._current.total
+                for pass_ in self._passes(round_):
+                    stopped_by = self._pass(round_, pass_)
+                    if stopped_by is not None:
+                        return stopped_by
+                if self._current.total >= before:
+                    break
+            if self._is_over(round_):
+                return "exhausted"
+            limit = self._watch.limits.patience
+            if limit is not None and self._since_best >= limit:
+                return "patience"
+        return "exhausted"
+
+    def _is_over(self, round_: Round) -> bool:
+        """Whether the round took the whole graph as one region and left nothing to try."""
+        row = Row.of(self._current)
+        if len(row.cuts(round_.least, round_.most)) > 2:
+            return False
+        (members,) = row.regions([0, len(row.units)])
+        solution = self._solutions.get(self._region(members).likeness)
+        return solution is not None and solution.is_final and not solution.records
+
+    def _passes(self, round_: Round) -> Iterator[list[tuple[NodeId, ...]]]:
+        row = Row.of(self._current)
+        yield row.regions(row.cuts(round_.least, round_.most))
+        row = Row.of(self._current)
+        cuts = row.cuts(round_.least, round_.most)
+        if len(cuts) > 2:
+            yield row.regions(row.shifted(cuts))
+
+    def _pass(self, round_: Round, parts: Sequence[tuple[NodeId, ...]]) -> StoppedBy | None:
+        for members in parts:
+            region = self._region(members)
+            solution = self._solutions.get(region.likeness)
+            if solution is None or (solution.patience < round_.patience and not solution.is_final):
+                solution = self._solutions[region.likeness] = self._solved(region, round_)
+            self._apply(region, solution.records)
+            self._watch.tell(self._candidates, self._start.total, self._current.total)
+            since = 0 if round_ is self._rounds[0] else self._since_best
+            stopped_by = self._watch.interruption(self._candidates, since)
+            if stopped_by is not None:
+                return stopped_by
+        return None
+
+    def _region(self, members: Sequence[NodeId]) -> Region:
+        return region_of(self._current, members, self._rules.protected)
+
+    def _solved(self, region: Region, round_: Round) -> _Solution:
+        """Searches one region, watched as the whole search is."""
+        outer = self._watch
+        cost = GraphCost.of(region.graph, self._start.objective, self._start.sizes, region.blocked)
+        done = outer.limits.max_candidates
+        limits = replace(
+            outer.limits,
+            patience=round_.patience,
+            max_candidates=None if done is None else done - self._candidates,
+        )
+
+        def report(progress: Progress) -> None:
+            outer.tell(self._candidates + progress.candidates, self._start.total, self._current.total)
+
+        watch = Watch(limits, outer.cancel, report if outer.report else None, outer.report_interval)
+        result = self._inner.run(cost, self._rules.protecting(region.protected), watch)
+        self._candidates += result.candidates
+        self._since_best += result.candidates
+        records = recorded(region.graph, result.trace, self._rules.substitutions)
+        return _Solution(records, round_.patience, is_final=result.stopped_by == "exhausted")
+
+    def _apply(self, region: Region, records: Sequence[Recorded]) -> None:
+        """The steps of a region's solution up to the point where the whole graph costs least."""
+        transplant = Transplant(self._current, region.values)
+        best, steps = self._current, list[tuple[GraphCost, Match, GraphCost]]()
+        length = 0
+        for step in records:
+            before = transplant.cost
+            applied = transplant.apply(step)
+            if applied is None:
+                continue
+            match, after = applied
+            steps.append((before, match, after))
+            if after.total < best.total:
+                best, length = after, len(steps)
+        if length:
+            self._trace.extend(itertools.starmap(step_of, steps[:length]))
+            self._current = best
+            self._since_best = 0
+            self._best_at = self._watch.seconds
+            self._curve.append((self._best_at, best.total))

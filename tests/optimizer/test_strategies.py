@@ -1,0 +1,109 @@
+"""Every strategy: what it finds, and that what it says can be replayed; regions and their cuts."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from optimizer.cost import GraphCost, Sizes, Traffic
+from optimizer.search import (
+    CancelToken,
+    Limits,
+    Progress,
+    RuleSet,
+    SearchResult,
+    Watch,
+    replay,
+    search_named,
+    searches,
+)
+from optimizer.search.regions import Row, region_of
+from superopt.errors import InvalidOptionError
+from superopt.ir import Graph, NodeId
+from superopt.ops.affine import Affine
+from tests.optimizer.graphs import dense_blocks, shared_products
+from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
+from tests.optimizer.test_incremental import mixed_graph
+
+RULES = rules(*ALL)
+STRATEGIES = tuple(searches())
+
+
+def priced(graph: Graph) -> GraphCost:
+    return GraphCost.of(graph, Traffic(), Sizes(graph, {}))
+
+
+def search(
+    name: str, graph: Graph, watch: Watch | None = None, protected: tuple[NodeId, ...] = ()
+) -> SearchResult:
+    found = watch or Watch(Limits(deadline=time.monotonic() + 20, max_candidates=150))
+    return search_named(name).run(priced(graph), RuleSet(RULES, protected), found)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "graph",
+    [dense_blocks(4, 4, 4), shared_products(2), mixed_graph(1), mixed_graph(5)],
+)
+def test_every_strategy_lowers_the_cost_by_a_trace_that_replays(strategy: str, graph: Graph) -> None:
+    result = search(strategy, graph)
+    again = replay(graph, result.trace, RULES)
+    assert again.nodes == result.best.graph.nodes
+    assert result.best.total == priced(again).total <= priced(graph).total
+    costs = [cost for _, cost in result.curve]
+    assert costs == sorted(costs, reverse=True)
+    assert search(strategy, graph).trace == result.trace
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_stops_when_told_and_tells_how_far_it_is(strategy: str) -> None:
+    graph = shared_products(4)
+    cancel, told = CancelToken(), list[Progress]()
+    cancel.cancel()
+    limits = Limits(deadline=time.monotonic() + 20)
+    assert search(strategy, graph, Watch(limits, cancel)).stopped_by == "cancelled"
+    limited = Limits(deadline=time.monotonic() + 20, max_candidates=30)
+    result = search(strategy, graph, Watch(limited, report=told.append, report_interval=0.0))
+    assert (result.stopped_by, result.candidates) == ("max_candidates", 30)
+    assert all(after.best_cost <= before.best_cost for before, after in itertools.pairwise(told))
+    assert {progress.cost_before for progress in told} == {priced(graph).total}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_strategy_touches_what_is_protected(strategy: str) -> None:
+    graph = dense_blocks(3)
+    first = next(node.id for node in graph if isinstance(node.operator, Affine))
+    assert first in search(strategy, graph, protected=(first,)).best.graph.nodes
+
+
+def test_equal_blocks_are_equal_regions_and_solved_once() -> None:
+    graph = dense_blocks(60, 4, 4)
+    cost = priced(graph)
+    row = Row.of(cost)
+    parts = row.regions(row.cuts(5, 5))
+    likenesses = [region_of(cost, part).likeness for part in parts[1:-1]]
+    assert len(set(likenesses)) == 1
+    limits = Limits(deadline=time.monotonic() + 20)
+    substitutions = rules(SCALE_INTO_AFFINE, BIAS_INTO_AFFINE)
+    result = search_named("regions").run(cost, RuleSet(substitutions), Watch(limits))
+    assert len(result.trace) == 120
+    assert result.candidates < 60
+
+
+def test_a_region_costs_what_its_part_of_the_graph_costs() -> None:
+    for graph in (dense_blocks(6, 4, 4), shared_products(5)):
+        cost = priced(graph)
+        row = Row.of(cost)
+        for cuts in (row.cuts(2, 4), row.shifted(row.cuts(2, 4))):
+            parts = row.regions(cuts)
+            assert sorted(itertools.chain(*parts)) == sorted(cost.owner)
+            assert sum(priced(region_of(cost, part).graph).total for part in parts) == cost.total
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    with pytest.raises(
+        InvalidOptionError, match="expected one of auto, backtracking, regions, beam, got 'x'"
+    ):
+        search_named("x")
