@@ -25,6 +25,8 @@ from superopt.domains.floats import FloatDomain, quotients
 
 EXPONENT_PRIME = 1073741789
 MODULUS = 2147483579
+BASE = 271828**2 % MODULUS
+"""Of exponentials, as in ``superopt.domains.small_field``."""
 DERIVED = -1
 """In place of an exponent: it is a hash of the residue."""
 
@@ -155,7 +157,7 @@ class PrimeFieldDomain(Domain[FieldArray]):
         exponent = array.exponent
         if _has_derived(array):
             exponent = np.where(exponent < 0, _hashed(array.residue, "exp") % EXPONENT_PRIME, exponent)
-        return _derived(_power(np.int64(4), exponent, MODULUS), self._floats.exp(array.shadow))
+        return _derived(_power(np.int64(BASE), exponent, MODULUS), self._floats.exp(array.shadow))
 
     def sqrt(self, array: FieldArray) -> FieldArray:
         """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""

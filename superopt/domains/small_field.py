@@ -30,7 +30,11 @@ from superopt.errors import UnsupportedError
 
 PRIME = 2097143
 ORDER = 1048571
-"""A prime; 2 ORDER = PRIME - 1, and 4 generates the subgroup of that order."""
+"""A prime; 2 ORDER = PRIME - 1."""
+
+BASE = 271828**2 % PRIME
+"""Of exponentials: a square, so that it generates the subgroup of order ORDER; and with it exponentials of
+small rational numbers are no small rational numbers themselves, as exp(1/2) would be with base 4."""
 
 LONGEST_SUM = 1 << 10
 
@@ -171,7 +175,7 @@ class SmallFieldDomain(Domain[SmallArray]):
         exponent = xp.astype(xp.where(own < 0, own + ORDER, own), xp.int64)
         if bool(xp.any(hashed)):
             exponent = xp.where(hashed, _hashed(array.residue, "exp") % ORDER, exponent)
-        return _derived(_power_of(4, exponent), _shadow(array, lambda xp, shadow: xp.exp(shadow)))
+        return _derived(_power_of(BASE, exponent), _shadow(array, lambda xp, shadow: xp.exp(shadow)))
 
     def sqrt(self, array: SmallArray) -> SmallArray:
         """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""

@@ -11,7 +11,7 @@ import pytest
 import z3
 
 from superopt.domains import Array, Domain, ExactDomain, FieldArray, FloatDomain, PrimeFieldDomain
-from superopt.domains.prime_field import DERIVED, EXPONENT_PRIME, MODULUS
+from superopt.domains.prime_field import BASE, DERIVED, EXPONENT_PRIME, MODULUS
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import UnsupportedError
 from superopt.ops.activation import hyperbolic_tangent, logistic, rectified
@@ -110,7 +110,7 @@ def test_the_primes_fit_each_other() -> None:
     assert MODULUS % 4 == 3, "so that x^((p+1)/4) is a square root"
     for prime in (MODULUS, EXPONENT_PRIME):
         assert all(pow(base, prime - 1, prime) == 1 for base in (2, 3, 5, 7, 11, 13))
-    assert pow(4, EXPONENT_PRIME, MODULUS) == 1, "4 generates the subgroup of that order"
+    assert pow(BASE, EXPONENT_PRIME, MODULUS) == 1, "the base generates the subgroup of that order"
 
 
 def test_nothing_is_lost_in_the_largest_products() -> None:

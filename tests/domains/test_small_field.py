@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from superopt.domains import prime_field as large
 from superopt.domains.small_field import (
+    BASE,
     ORDER,
     PRIME,
     SmallArray,
@@ -99,7 +101,16 @@ def test_the_primes_fit_each_other() -> None:
     assert PRIME == 2 * ORDER + 1
     assert PRIME % 4 == 3, "so that x^((p+1)/4) is a square root"
     assert all(number % divisor for number in (PRIME, ORDER) for divisor in range(2, 1500))
-    assert pow(4, ORDER, PRIME) == 1, "4 generates the subgroup of that order"
+    assert pow(BASE, ORDER, PRIME) == 1, "the base generates the subgroup of that order"
+
+
+@pytest.mark.parametrize(
+    ("base", "order", "prime"), [(BASE, ORDER, PRIME), (large.BASE, large.EXPONENT_PRIME, large.MODULUS)]
+)
+def test_exponentials_of_small_rationals_are_no_small_rationals(base: int, order: int, prime: int) -> None:
+    small = {top * pow(bottom, -1, prime) % prime for top in range(-64, 65) for bottom in range(1, 65)}
+    halves = [k * pow(m, -1, order) % order for k in range(1, 13) for m in range(1, 13)]
+    assert small.isdisjoint(pow(base, exponent, prime) for exponent in halves)
 
 
 def test_no_element_of_a_random_array_has_one_sign() -> None:
