@@ -30,7 +30,7 @@ from superopt.onnx_io import lift, load_model
 
 TOLERANCE = 0.08
 _SECONDS = 1.5
-_RUNS = (3, 40)
+_RUNS = (3, 400)
 _NEARLY_SMALLEST = 16
 
 

@@ -271,6 +271,7 @@ class _Extraction:
         self._blocked = blocked
         self._sizes = sizes
         self._sources: list[Source] = []
+        self._nodes: list[NodeId] = []
         self._steps: list[Step] = []
         self._places: dict[Value, tuple[int, int]] = {}
         self._opaque = False
@@ -302,7 +303,11 @@ class _Extraction:
         origin = self._sizes.origin
         if origin is None or kernel.opaque or not origin.exceeds_caches:
             return False
-        weights = kernel.weight_bytes
+        weights = sum(
+            bytes_of(source.type)
+            for source, node in zip(kernel.sources, self._nodes, strict=True)
+            if source.is_weight and origin.is_read_once(node)
+        )
         return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
 
     def _add(self, node_id: NodeId) -> None:
@@ -359,6 +364,7 @@ class _Extraction:
                 else None
             )
             blocked = value.node in self._blocked and can_be_blocked(type_)
+            self._nodes.append(value.node)
             self._sources.append(Source(self._sizes.type(type_), is_weight, blocked, content))
             place = (-len(self._sources), 0)
         self._places[value] = place

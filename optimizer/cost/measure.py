@@ -182,14 +182,14 @@ class _Caches:
     def prepare(self) -> None:
         """Evicts the weights of a kernel that has many: from the core's own cache, or from all of them."""
         if self._evicted is not None:
-            np.add(self._evicted, 1, out=self._evicted)
+            self._evicted.max()
             for array in self._recent:
                 array.max()
 
 
 @cache
 def _scratch(size: int) -> Array:
-    return np.zeros(size // 8, np.int64)
+    return np.arange(size // 8)
 
 
 def _lower_mean(values: Sequence[float]) -> float:

@@ -43,6 +43,13 @@ class Origin:
         weights = (node.operator.type for node in self.lifted.graph if isinstance(node.operator, Weight))
         return sum(map(bytes_of, weights)) > last_cache_bytes()
 
+    def is_read_once(self, node: NodeId) -> bool:
+        """Whether one node of the model reads the weight, so that much else passes through the caches until
+        it is read again. What rewriting made of weights counts as read once.
+        """
+        graph = self.lifted.graph
+        return node not in graph.nodes or len(graph.users(node)) == 1
+
     def content(self, graph: Graph, value: Value, free: Container[NodeId]) -> bytes | None:
         """The bytes of a constant of few elements; None for a larger one, and for what is no constant."""
         node = graph.nodes[value.node]
