@@ -89,7 +89,7 @@ class Node:
         """The first output."""
         return Value(self.id, 0)
 
-    @property
+    @cached_property
     def values(self) -> tuple[Value, ...]:
         """All outputs."""
         return tuple(Value(self.id, port) for port in range(len(self.types)))
