@@ -76,7 +76,7 @@ def _closed(
 ) -> Typing:
     """The typing with numbers for symbols; IllTypedError where they do not fit."""
     variables = {name: type_.substitute(typing.assignment).substitute(sizes) for name, type_ in types.items()}
-    if any(not isinstance(size, int) or size < 1 for type_ in variables.values() for size in type_.shape):
+    if not all(type_.is_sized for type_ in variables.values()):
         raise IllTypedError("sizes are not positive")
     if not all(holds(condition, variables, attributes) for condition in equation.conditions):
         raise IllTypedError("the conditions do not hold")

@@ -183,7 +183,7 @@ class Sampler:
         general: Typing | None,
         sizes: Mapping[str, Dimension],
     ) -> bool | None:
-        if any(not isinstance(d, int) or d < 1 for type_ in types.values() for d in type_.shape):
+        if not all(type_.is_sized for type_ in types.values()):
             return None
         if not all(holds(condition, types, attributes) for condition in equation.conditions):
             return None

@@ -298,8 +298,7 @@ class BoundedInstances:
         if key in self._seen:
             return None
         self._seen.add(key)
-        sizes = [size for type_ in state.types.values() for size in type_.shape]
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        if not all(type_.is_sized for type_ in state.types.values()):
             return None
         if not as_declared(self._equation.types, state.types):
             return None

@@ -56,5 +56,5 @@ def _symbols(value: object) -> frozenset[str]:
 
 def require_sizes(type_: TensorType) -> None:
     """Raises IllTypedError unless every size is a positive number."""
-    if not all(isinstance(size, int) and size > 0 for size in type_.shape):
+    if not type_.is_sized:
         raise IllTypedError(f"expected positive sizes, got {type_}")

@@ -76,6 +76,11 @@ class TensorType:
         return product(self.shape)
 
     @property
+    def is_sized(self) -> bool:
+        """Whether every size is a positive number: no symbol, no empty tensor."""
+        return all(isinstance(size, int) and size > 0 for size in self.shape)
+
+    @property
     def symbols(self) -> frozenset[str]:
         """All symbols that occur in the shape."""
         symbolic = [dimension for dimension in self.shape if not isinstance(dimension, int)]

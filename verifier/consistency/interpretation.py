@@ -295,7 +295,7 @@ def resolved(closure: Congruence, term: Term, typing: Typing) -> int:
 
 
 def _are_numbers(typing: Typing) -> bool:
-    return all(isinstance(size, int) and size > 0 for type_ in typing.types.values() for size in type_.shape)
+    return all(type_.is_sized for type_ in typing.types.values())
 
 
 __all__ = ["Interpretation", "Kind", "Meaning", "TypedStep", "classify", "difference", "resolved"]
