@@ -1,6 +1,6 @@
 """Measures discovery: terms, classes and candidates of presets by size, processor seconds, peak memory.
 
-    python -m benchmarks.discovery [PRESET[:SIZE] ...] [--only enumerate] [--threads 1]
+    python -m benchmarks.discovery [PRESET[:SIZE] ...] [--only enumerate] [--threads 1] [--device cuda]
 
 Each row is one process of its own: without a size the preset's own. ``--only enumerate`` leaves pairing and
 pruning out and shows how many terms are recorded instead of candidates.
@@ -13,10 +13,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
-from generator import generate, load_preset, preset_names
+from generator import generate, in_process, load_preset, preset_names
 from generator.enumeration import Enumeration
 from generator.usage import peak_memory_bytes
+from superopt.domains import arrays
+from superopt.domains.arrays import DEVICES
 
 HEADER = (
     "| preset | operators | terms | classes | found | CPU s | peak GB |",
@@ -30,40 +33,43 @@ def main() -> int:
     parser.add_argument("presets", nargs="*", help="NAME or NAME:SIZE; default: all, at their own sizes")
     parser.add_argument("--only", choices=["all", "enumerate"], default="all")
     parser.add_argument("--threads", type=int, default=1, help="of BLAS; more may cost processor time")
+    parser.add_argument("--device", choices=DEVICES, default="cpu", help="what values are computed on")
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row:
         name, _, size = arguments.presets[0].partition(":")
         max_ops = int(size) if size else load_preset(name).max_ops
-        row = enumerated(name, max_ops) if arguments.only == "enumerate" else generated(name, max_ops)
+        measure = enumerated if arguments.only == "enumerate" else generated
+        row = measure(name, max_ops, arguments.device)
         sys.stdout.write(row + "\n")
         return 0
     sys.stdout.writelines(line + "\n" for line in HEADER)
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(arguments.threads)}
     failed = 0
+    options = ["--only", arguments.only, "--device", arguments.device, "--row"]
     for preset in arguments.presets or preset_names():
-        command = [sys.executable, "-m", "benchmarks.discovery", preset, "--only", arguments.only, "--row"]
+        command = [sys.executable, "-m", "benchmarks.discovery", preset, *options]
         sys.stdout.flush()
         failed |= subprocess.run(command, env=environment, check=False).returncode != 0
     return int(failed)
 
 
-def enumerated(name: str, max_ops: int) -> str:
+def enumerated(name: str, max_ops: int, device: str = "cpu") -> str:
     """The row of an enumeration alone; found are the recorded terms."""
     started = time.process_time()
     terms = classes = recorded = 0
     for stage in load_preset(name).stages_to(max_ops):
-        enumeration = Enumeration(stage).complete()
+        enumeration = Enumeration(stage, device=arrays.device(device)).complete()
         terms += sum(level.terms for level in enumeration.levels)
         classes += enumeration.levels[-1].classes
         recorded += len(enumeration.terms.classes)
     return row_of(name, max_ops, terms, classes, f"{recorded} terms", time.process_time() - started)
 
 
-def generated(name: str, max_ops: int) -> str:
+def generated(name: str, max_ops: int, device: str = "cpu") -> str:
     """The row of a generation; found are the candidates."""
     started = time.process_time()
-    made = generate(load_preset(name), max_ops=max_ops)
+    made = generate(load_preset(name), max_ops=max_ops, workers=replace(in_process(), device=device))
     terms = sum(level.terms for level in made.levels)
     seconds = time.process_time() - started
     return row_of(name, max_ops, terms, made.levels[-1].classes, f"{made.kept} candidates", seconds)
