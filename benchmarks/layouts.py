@@ -231,8 +231,8 @@ def _write(path: Path, matrices: str, products: Sequence[str], images: Sequence[
         "",
         "The runtime keeps images in a blocked layout of its own between operators that have kernels for it.",
         "Prices see it: a source of a kernel is blocked or not, and converting it belongs to the price. How",
-        "many times as fast as the original: after the search that saw layouts (joint), after the one that did",
-        "not (sequential), and by the runtime's layouts alone.",
+        "many times as fast as the original: after the search that saw layouts (joint), the one that did not",
+        "(sequential), and by the runtime's layouts alone.",
         "",
         *images,
     )
