@@ -15,6 +15,9 @@ from superopt.equations import format_condition
 from superopt.ir.graph import Graph, NodeId
 from superopt.rewriting import Match, Substitution, apply_match, find_matches, obstacle
 
+_EQUAL = 1e-6
+"""Costs that differ by less are equal."""
+
 _MOST_SITES = 1000
 """Matches of one rule that are looked at."""
 
@@ -162,7 +165,7 @@ def _price(trial: _Trial, match: Match, start: GraphCost) -> None:
             trial.obstacles[f"{found.reason}{clause}"] += 1
         return
     trial.priced += 1
-    update = start.after(rewrite, start.total)
+    update = start.after(rewrite, start.total + _EQUAL)
     if update is None:
         trial.bounded += 1
         trial.best = trial.best or match
@@ -208,9 +211,9 @@ def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
         return Reason.NOT_APPLICABLE, trial.obstacles.most_common(1)[0][0]
     if trial.gain is None:
         return Reason.COSTLIER, f"by a bound on its cost, at all {trial.priced} kinds of place"
-    if trial.gain > 0:
+    if trial.gain > _EQUAL:
         return _reason_despite_gain(trial, circumstances)
-    if trial.gain == 0:
+    if trial.gain > -_EQUAL:
         return Reason.NO_GAIN, "what it gives costs the same"
     loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.priced} kinds of place"
     if _breaks_fusion(trial, circumstances.start):
