@@ -92,8 +92,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "schema": "int",
         "model": ["name", "nodes_after", "nodes_before", "opaque", "sha256"],
         "options": [
-            "alpha", "budget", "dims", "exclude_rules", "inputs", "keep", "max_candidates", "objective",
-            "search", "seed", "threads", "tolerance",
+            "alpha", "budget", "dims", "exclude_rules", "inputs", "keep", "max_candidates", "memory_limit",
+            "objective", "search", "seed", "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
         "cost": ["after", "before", "source", "unit"],
@@ -105,7 +105,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "trace": "list",
         "parallel": "NoneType",
         "fusion": "list",
-        "memory": "NoneType",
+        "memory": ["after", "before", "limit", "unit"],
         "returned": "str",
         "why": "str",
         "explanation": [
@@ -320,7 +320,11 @@ def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.Log
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"objective": "beauty"}, "objective: expected one of latency, flops, memory, got 'beauty'"),
+        ({"objective": "beauty"}, "objective: expected one of latency, flops, .*, got 'beauty'"),
+        (
+            {"objective": "training"},
+            "objective: training needs plans for several devices, which cannot be made",
+        ),
         ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
         ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
         ({"threads": 0}, "threads: expected at least 1, got 0"),
