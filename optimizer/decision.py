@@ -11,7 +11,7 @@ from typing import Protocol
 from optimizer.check import Comparison, Equivalence, Reference, check_equivalence, compare_latency
 from optimizer.check.interval import DOUBT
 from optimizer.cost import HERE, GraphCost, Target
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
 from optimizer.fusion import partition
 from optimizer.runnable import runnable_rewrite
 from optimizer.search import TraceStep
@@ -77,6 +77,7 @@ class Race(Protocol):
         threads: int,
         seconds: float,
         doubt: float,
+        provider: Provider,
     ) -> Comparison:
         """The comparison, in about so many seconds."""
         ...
@@ -107,6 +108,11 @@ class Court:
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
     judged: list[Variant] = field(default_factory=list["Variant"])
     _judgements: int = 0
+
+    @property
+    def provider(self) -> Provider:
+        """On what models are run here: an absent target's equality is checked on the processor."""
+        return self.target.provider if self.target.is_here else Provider.CPU
 
     def decide(self, variant: Variant) -> Verdict:
         """Judges a variant; one with several rules is refined while time lasts."""
@@ -158,11 +164,19 @@ class Court:
         return time.monotonic() + seconds <= self.deadline or seconds < _SHORT
 
     def _equivalence(self, model: ModelFile) -> Equivalence:
-        return check_equivalence(self.reference, LoadedModel(model, self.threads))
+        return check_equivalence(self.reference, LoadedModel(model, self.threads, provider=self.provider))
 
     def _compare(self, model: ModelFile, share: float, doubt: float = DOUBT) -> Comparison:
         seconds = max(0.0, share * (self.deadline - time.monotonic()))
-        return self.race(self.original, model, self.feeds, threads=self.threads, seconds=seconds, doubt=doubt)
+        return self.race(
+            self.original,
+            model,
+            self.feeds,
+            threads=self.threads,
+            seconds=seconds,
+            doubt=doubt,
+            provider=self.provider,
+        )
 
     def _refined(self, verdict: Verdict, seconds: float) -> Variant | None:
         """Leaves out one rule after another where the whole model is faster without it.

@@ -28,6 +28,7 @@ from optimizer.cost import (
     MemoryLimit,
     Objective,
     Origin,
+    Provider,
     Sizes,
     Target,
     objective_of,
@@ -256,7 +257,8 @@ class Journey:
         lifted, options = self._lifted, self._options
         original = runnable_original(lifted, directory)
         began = time.monotonic()
-        loaded = LoadedModel(original, self._threads)
+        provider = self._target.provider if self._target.is_here else Provider.CPU
+        loaded = LoadedModel(original, self._threads, provider=provider)
         loading = time.monotonic() - began
         inputs = plan_inputs(lifted, loaded.inputs, options.dims)
         given = () if options.inputs is None else (load_inputs(options.inputs, loaded.inputs),)

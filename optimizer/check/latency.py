@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from optimizer.check.interval import DOUBT, QUANTILE, Comparison, compared
-from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile
+from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider
 
 _MAX_ROUNDS = 24
 _MIN_ROUNDS = 3
@@ -38,11 +38,12 @@ class _Contest:
     feeds: Mapping[str, Array]
     threads: int
     random: np.random.Generator
+    provider: Provider
 
     def run(self, which: int) -> BoundRun:
         """A fresh session of the first or the second model."""
         model = self.after if which else self.before
-        return LoadedModel(model, self.threads).bind(self.feeds)
+        return LoadedModel(model, self.threads, provider=self.provider).bind(self.feeds)
 
 
 Round: TypeAlias = "Callable[[_Contest, Sequence[int], int | None, float], Pairs]"
@@ -59,13 +60,14 @@ def compare_latency(
     seconds: float,
     doubt: float = DOUBT,
     seed: int = 0,
+    provider: Provider = Provider.CPU,
 ) -> Comparison:
     """Times both models at the runtime's full optimisation, in turn and in random order within each pair.
 
     Stops when more rounds would hardly change the answer. ``doubt`` is the probability of either
     tail beyond the interval. Raises RuntimeRefusedError when a model does not run.
     """
-    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed))
+    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
     return _compare(contest, _side_by_side, seconds, doubt)
 
 
@@ -78,9 +80,10 @@ def compare_latency_apart(
     seconds: float,
     doubt: float = DOUBT,
     seed: int = 0,
+    provider: Provider = Provider.CPU,
 ) -> Comparison:
     """Like ``compare_latency``, but never with both models in memory: for those that fill it."""
-    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed))
+    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
     return _compare(contest, _one_by_one, seconds, doubt)
 
 

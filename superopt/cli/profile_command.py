@@ -16,6 +16,8 @@ from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.targets import Profiling, import_profile, measure_profile
 
+_MOST_PARAMETERS = 150e6
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command; it has a name even when it is the only one."""
@@ -28,7 +30,7 @@ def profile(
     models: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model file or a network of the zoo; may be given again; default: the whole zoo."
+            help="Model files and networks of the zoo, separated by commas; default: the zoo but its giants."
         ),
     ] = None,
     out: Annotated[
@@ -56,12 +58,20 @@ def profile(
             rules = api.verified_substitutions(opened) if explore > 0 else ()
             with described() as show:
                 made = measure_profile(
-                    models or zoo.names(), rules, Profiling(target, threads, explore), show
+                    _listed(models or []) or _usual(), rules, Profiling(target, threads, explore), show
                 )
             import_profile(made, opened)
     if out is not None:
         made.write(out)
     _print(made, out, output)
+
+
+def _listed(texts: list[str]) -> list[str]:
+    return [name for text in texts for name in text.split(",") if name]
+
+
+def _usual() -> list[str]:
+    return [name for name in zoo.names() if (zoo.describe(name).parameters or 0) <= _MOST_PARAMETERS]
 
 
 def _print(made: CostProfile, out: Path | None, output: Output) -> None:
