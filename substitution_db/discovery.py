@@ -24,6 +24,7 @@ from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
 from verifier import Verdict, verify
 from verifier.condition_inference import verify_or_condition_many
+from verifier.generality import with_matrix_axes
 
 VerifyProgress = Callable[[int, int], None]
 
@@ -186,8 +187,9 @@ def _verify(
 
 def _forms(rule: Rule) -> tuple[Equation, ...]:
     """The general forms of a rule that can be used as rules, then the rule itself."""
-    general = (parse_equation(text) for text in rule.generalizations)
-    return (*_usable(general), parse_equation(rule.equation))
+    own = parse_equation(rule.equation)
+    general = dict.fromkeys((*map(parse_equation, rule.generalizations), with_matrix_axes(own)))
+    return (*_usable(form for form in general if form is not None), own)
 
 
 def _usable(equations: Iterable[Equation]) -> Iterator[Equation]:

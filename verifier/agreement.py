@@ -41,18 +41,15 @@ def _agree(
     if any(typing.types[left] != typing.types[right] for left, right in pairs):
         return False
     shapes = {name: _shape(type_.shape) for name, type_ in instance.types.items()}
-    stacks = (_INPUTS, _INPUTS_IN_ALL_ORDERS) if _depends_on_order(equation) else (_INPUTS,)
+    stack = _INPUTS_IN_ALL_ORDERS if _depends_on_order(equation) else _INPUTS
     try:
         with np.errstate(all="ignore"):
-            for stack in stacks:
-                agrees = _agree_in_field(equation, typing, shapes, stack, generator)
-                if agrees is False:
-                    return _differ_in_floats(equation, typing, shapes, stacks[-1], generator)
-                if agrees is None:
-                    return None
+            agrees = _agree_in_field(equation, typing, shapes, stack, generator)
+            if agrees is False:
+                return _differ_in_floats(equation, typing, shapes, stack, generator)
+            return agrees
     except IllTypedError:
         return None
-    return True
 
 
 def _agree_in_field(

@@ -1,10 +1,16 @@
-"""Whether one form of a rule is another with values put in for its attribute variables."""
+"""Forms of one rule: which is another with values put in for attribute variables, which is about matrices."""
 
 from __future__ import annotations
 
-from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable
+from dataclasses import replace
+
+from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable, applications
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
+from superopt.ops.terms import application
+
+_OF_MATRICES = frozenset(("identity_matrix", "matmul", "transpose"))
+_CONSTANTS = frozenset(("identity_matrix", "ones"))
 
 
 def is_instance(special: Equation, general: Equation) -> bool:
@@ -20,6 +26,30 @@ def is_instance(special: Equation, general: Equation) -> bool:
     pairs = zip((*special.left, *special.right), (*general.left, *general.right), strict=True)
     matched = all(_matches(one, other, values, names) for one, other in pairs)
     return matched and len(set(names.values())) == len(names)
+
+
+def with_matrix_axes(equation: Equation) -> Equation | None:
+    """A rule about constant matrices with axes 0 and 1 counted from the end, as products see them.
+
+    It says as much of matrices, and something else of batches. None for a rule about anything else.
+    """
+    operators = {term.operator for term in applications(*equation.left, *equation.right)}
+    if not operators & _OF_MATRICES or not operators & _CONSTANTS:
+        return None
+    left, right = (tuple(map(_from_the_end, side)) for side in (equation.left, equation.right))
+    if (left, right) == (equation.left, equation.right):
+        return None
+    return replace(equation, left=left, right=right)
+
+
+def _from_the_end(term: Term) -> Term:
+    if isinstance(term, Variable):
+        return term
+    values = {
+        name: value - 2 if name == "axis" and value in (0, 1) and isinstance(value, int) else value
+        for name, value in term.attributes
+    }
+    return application(term.operator, values, *map(_from_the_end, term.inputs))
 
 
 def _matches(special: Term, general: Term, values: dict[str, object], names: dict[str, str]) -> bool:
@@ -51,4 +81,4 @@ def _written(name: str, value: AttributeTerm | None, default: object) -> object:
     return normalise_attribute(name, chosen)
 
 
-__all__ = ["is_instance"]
+__all__ = ["is_instance", "with_matrix_axes"]

@@ -3,13 +3,14 @@
 The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
 that these axioms lead to, then short searches that may invent terms: cvc5's, then Z3's. A conditional axiom
 takes part like any other; a step where its condition does not hold is struck out, and if the rest does not
-suffice the axioms of the steps struck out are left aside and the search starts again.
+suffice the axioms of the steps struck out are left aside, one or all, and the search starts again.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,10 @@ instances of axioms and none more than 3,000; of nine by enumeration two took mo
 """
 
 CONFIRMATION = Limits(resources=1_000_000)
-_RESTARTS = 3
+_RESTARTS = 6
+_TOGETHER = 3
+"""Of so few axioms whose steps were struck out each is left aside by itself first: the others may be needed."""
+
 _REPAIRS = 12
 
 
@@ -145,22 +149,24 @@ def _search(
     question: Question,
     limits: Limits,
 ) -> tuple[tuple[Step, ...] | None, str]:
-    left_aside: set[str] = set()
+    waiting: list[frozenset[str]] = [frozenset()]
     reason = ""
-    for _ in range(_RESTARTS):
+    for left_aside in itertools.islice(waiting, _RESTARTS):
         usable = [axiom for axiom in axioms if axiom.name not in left_aside]
         answer = question(goal, usable, limits)
         if not answer.proved:
-            return None, reason or answer.reason
+            reason = reason or answer.reason
+            continue
         steps, culprits = _checked(
             goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits
         )
         if steps is not None:
             return steps, ""
         reason = f"{ILL_TYPED}: {', '.join(sorted(culprits)) or 'constants of different shapes'}"
-        if not culprits:
-            break
-        left_aside |= culprits
+        if len(culprits) <= _TOGETHER:
+            waiting.extend(left_aside | {name} for name in sorted(culprits))
+        if len(culprits) > 1:
+            waiting.append(left_aside | culprits)
     return None, reason
 
 

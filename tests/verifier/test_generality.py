@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.equations import parse_equation
-from verifier.generality import is_instance
+from superopt.equations import format_equation, parse_equation
+from verifier.generality import is_instance, with_matrix_axes
 
 GENERAL = "concat[axis=a](relu(x), relu(y)) <=> relu(concat[axis=a](x, y))"
 POOLS = "maxpool[kernel=k, stride=s](x) => maxpool[kernel=k, stride=s](relu(x))"
@@ -39,3 +39,24 @@ def test_an_instance_has_values_for_attributes_and_other_names_for_tensors(
 @pytest.mark.parametrize(("special", "general"), OTHERS)
 def test_what_is_no_instance(special: str, general: str) -> None:
     assert not is_instance(parse_equation(special), parse_equation(general))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "split1[axis=1](matmul(x, concat[axis=1](y, identity_matrix()))) => x",
+            "split1[axis=-1](matmul(x, concat[axis=-1](y, identity_matrix()))) => x",
+        ),
+        (
+            "transpose(concat[axis=0](x, ones())) => concat[axis=1](transpose(x), ones())",
+            "transpose(concat[axis=-2](x, ones())) => concat[axis=-1](transpose(x), ones())",
+        ),
+        ("transpose(concat[axis=0](x, y)) => concat[axis=1](transpose(x), transpose(y))", None),
+        ("relu(concat[axis=1](x, y)) => concat[axis=1](relu(x), relu(y))", None),
+        ("matmul(x, concat[axis=a](y, ones())) => concat[axis=a](matmul(x, y), matmul(x, ones()))", None),
+    ],
+)
+def test_rules_about_matrices_count_axes_from_the_end(text: str, expected: str | None) -> None:
+    form = with_matrix_axes(parse_equation(text))
+    assert (None if form is None else format_equation(form)) == expected
