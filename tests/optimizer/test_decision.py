@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optimizer.check import compared
+from optimizer.check import Comparison, compared
 from optimizer.check.interval import DOUBT, student_quantile
 from optimizer.cost.runtime import Array
+from optimizer.decision import Ablation
+from optimizer.explanation.gains import rule_gains
+from optimizer.search import TraceStep
+from superopt.ir.graph import NodeId
 
 RECORDED = json.loads(Path(__file__).with_name("noise.json").read_text())
 """Microseconds, [rounds, pairs, 2]: networks raced against themselves, each round in two fresh sessions, on a
@@ -58,6 +62,19 @@ def test_a_gain_is_found(name: str, gain: float, rounds: int) -> None:
         times[..., 0] *= gain
         found += compared(times).low > 1
     assert found >= 0.7 * 100
+
+
+def test_what_leaving_a_rule_out_costs_is_its_measured_gain() -> None:
+    """Both races are against the original, at other times: their ratios tell, not their microseconds."""
+    whole = Comparison(before=1000.0, after=500.0, ratio=2.0, low=1.9, high=2.1, runs=30)
+    without = Comparison(before=1500.0, after=1200.0, ratio=1.25, low=1.2, high=1.3, runs=30)
+    steps = [
+        TraceStep(rule, f"{rule} => x", False, (NodeId(1),), 0, before, after)  # noqa: FBT003
+        for rule, before, after in (("a", 1000.0, 900.0), ("b", 900.0, 620.0), ("a", 620.0, 480.0))
+    ]
+    found = rule_gains(steps, [Ablation("b", whole, without)])
+    assert [(gain.rule, gain.times, gain.predicted) for gain in found] == [("b", 1, 280.0), ("a", 2, 240.0)]
+    assert [gain.measured and gain.measured.gain for gain in found] == [1000 / 1.25 - 1000 / 2, None]
 
 
 @pytest.mark.parametrize(
