@@ -36,7 +36,7 @@ demo: setup ## Optimize a real network and print what was gained
 	@mkdir -p build/demo
 	$(BIN)/superopt zoo build light-densenet121 -o build/demo/densenet121.onnx
 	$(BIN)/superopt optimize build/demo/densenet121.onnx -o build/demo/densenet121-optimized.onnx \
-	    --budget 60 --report build/demo/report.json
+	    --budget 60 --report build/demo/report.json --report build/demo/report.html
 
 test: check ## Check the code and run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
