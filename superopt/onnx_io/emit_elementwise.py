@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import Node, Value
+from superopt.ir.graph import Node, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit_shape import RuntimeShape, repeated_number
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
-from superopt.ops.activation import Gelu, HardSwish, Silu, Softmax
+from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, Silu, Softmax
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
@@ -87,15 +88,47 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
     return Recipe(node.values, parts, write)
 
 
-def scale(_emission: Emission, node: Node) -> Recipe:
+def scale(emission: Emission, node: Node) -> Recipe:
     """Mul by a 0-d tensor; one with an axis of size 1 ONNX Runtime does not take into a convolution."""
     assert isinstance(node.operator, Scale)
     data, factor = node.inputs
+    clipped = _clipped(emission, data, factor)
+    if clipped is not None:
+        return clip(emission, node, clipped)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Mul", operands, outputs)
 
     return Recipe(node.values, (Operand(data), Operand(factor)), write)
+
+
+def _clipped(emission: Emission, data: Value, factor: Value) -> Node | None:
+    """The hard sigmoid that the factor stretches to the clipped identity, if it does."""
+    gate = emission.producer(data, HardSigmoid)
+    number = emission.graph[emission.resolve(factor).node].operator
+    if gate is None or not isinstance(gate.operator, HardSigmoid) or not isinstance(number, Weight):
+        return None
+    fits = number.number is not None and gate.operator.alpha * number.number == 1 and gate.operator.beta == 0
+    return gate if fits else None
+
+
+def clip(emission: Emission, node: Node, gate: Node) -> Recipe:
+    """Clip between 0 and the factor of a scaled hard sigmoid."""
+    assert isinstance(gate.operator, HardSigmoid)
+    element, high = emission.type(node.value).element, float(1 / Fraction(gate.operator.alpha))
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset < CLIP_TAKES_OPERANDS:
+            writer.node("Clip", operands, outputs, {"min": 0.0, "max": high})
+        else:
+            bounds = (number(writer, bound, element) for bound in (0.0, high))
+            writer.node("Clip", [*operands, *bounds], outputs)
+
+    return Recipe(node.values, (Operand(gate.inputs[0]),), write)
+
+
+CLIP_TAKES_OPERANDS = 11
+"""The operator set since which the bounds of Clip are operands."""
 
 
 class Spread:

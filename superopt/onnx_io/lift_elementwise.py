@@ -9,7 +9,9 @@ from fractions import Fraction
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io.protos import ONNX_ELEMENTS
 from superopt.onnx_io.site import NotLiftedError, Site, finite_fraction
+from superopt.ops.activation import HardSigmoid, Relu
 from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
@@ -191,12 +193,60 @@ def _dropout(site: Site) -> tuple[Value | None, ...]:
     return (site.add(Identity(), site.value(0)), None)
 
 
+def _cast(site: Site) -> tuple[Value, ...]:
+    own = site.type(0)
+    if site.integer("to", 0) != ONNX_ELEMENTS.get(own.element):
+        raise NotLiftedError("it changes the precision")
+    return (site.add(Identity(), site.value(0)),)
+
+
+def _bound(site: Site, slot: int, attribute: str) -> Fraction | int | None:
+    """A bound of a Clip as a number; None where there is none."""
+    if site.opset < 11:
+        return site.fraction(attribute, 0) if site.has_attribute(attribute) else None
+    if not site.has(slot):
+        return None
+    content = site.constant(slot)
+    if content is None:
+        raise NotLiftedError("a bound is computed at run time")
+    value = float(content.reshape(()))
+    return None if abs(value) >= _LARGEST else finite_fraction(value, "a bound")
+
+
+def _clip(site: Site) -> tuple[Value, ...]:
+    """Between 0 and a bound it is a hard sigmoid, stretched; without the bound it is a relu."""
+    site.type(0)
+    low, high = _bound(site, 1, "min"), _bound(site, 2, "max")
+    if low != 0 or (high is not None and high <= 0):
+        raise NotLiftedError(f"it keeps what lies between {low} and {high}")
+    if high is None:
+        return (site.add(Relu(), site.value(0)),)
+    share = site.add(HardSigmoid(1 / Fraction(high), 0), site.value(0))
+    return (site.add(Scale(), share, site.number(high, site.type(0).element)),)
+
+
+_LARGEST = 3.4e38
+"""What is called a bound and is none: the largest number of single precision."""
+
+
+def _pad(site: Site) -> tuple[Value, ...]:
+    """A pad by nothing, as exporters leave it where a margin turns out to be 0."""
+    site.type(0)
+    pads = site.integers("pads") if site.opset < 11 else site.constant_integers(1, "the padding")
+    if pads is None or any(pads):
+        raise NotLiftedError("no operator describes padding by itself")
+    return (site.add(Identity(), site.value(0)),)
+
+
 ELEMENTWISE: Mapping[str, Lifter] = {
     "Add": _add,
+    "Cast": _cast,
+    "Clip": _clip,
     "Div": _divide,
     "Dropout": _dropout,
     "Identity": _identity,
     "Mul": _multiply,
+    "Pad": _pad,
     "Pow": _power,
     "Sub": _subtract,
     "Sum": _sum,

@@ -19,6 +19,7 @@ from superopt.ir.types import ValueType
 from superopt.onnx_io.external import bytes_of, is_external, stored_tensor
 from superopt.onnx_io.inference import SMALL, infer_types
 from superopt.onnx_io.known import LARGEST, RULES, evaluate, is_symbolic, shape_content
+from superopt.onnx_io.padding import without_pads
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
 
@@ -40,8 +41,11 @@ def simplify(source: SourceModel) -> SourceModel:
     for _ in range(ROUNDS):
         if not known.extend(model):
             break
-        model = known.apply(model)
-    if not known.folded:
+        model = known.apply(model, model.graph.node)
+    nodes = without_pads(model.graph, known.contents)
+    if nodes is not None:
+        model = known.apply(model, nodes)
+    if model is source.proto:
         return source
     tensors = {name: tensor for name, tensor in source.tensors.items() if name in known.stored(model)}
     folded = {
@@ -74,7 +78,7 @@ class _Known:
     def __init__(self, source: SourceModel, opset: int) -> None:
         self._opset = opset
         self._source = source
-        self._contents = {
+        self.contents = {
             name: np.asarray(tensor.numpy())
             for name, tensor in source.constants.items()
             if is_followed(tensor)
@@ -94,10 +98,10 @@ class _Known:
             if node.op_type == "Shape":
                 content = shape_content(types.get(node.input[0]), node)
             else:
-                known = [self._contents[name] for name in node.input if name in self._contents]
+                known = [self.contents[name] for name in node.input if name in self.contents]
                 content = evaluate(node, known, self._opset) if len(known) == len(node.input) else None
             if content is not None and not is_symbolic(content) and may_be_replaced(content):
-                self._contents[node.output[0]] = content
+                self.contents[node.output[0]] = content
                 found = True
         return found
 
@@ -106,13 +110,13 @@ class _Known:
             node.domain in STANDARD_DOMAINS
             and len(node.output) == 1
             and (node.op_type in RULES or node.op_type == "Shape")
-            and node.output[0] not in self._contents
+            and node.output[0] not in self.contents
         )
 
-    def apply(self, model: onnx.ModelProto) -> onnx.ModelProto:
-        """The model without the nodes whose outputs are known, and without what only they read."""
+    def apply(self, model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
+        """The model with these nodes but those whose outputs are known, and what nothing reads then."""
         graph = model.graph
-        kept = [node for node in graph.node if not self._is_replaced(node)]
+        kept = [node for node in nodes if not self._is_replaced(node)]
         while True:
             read = _names_read(kept).union(self._returned)
             needed = [node for node in kept if not self._is_left_over(node, read)]
@@ -131,7 +135,7 @@ class _Known:
         result.graph.initializer.extend(_light(t) for t in graph.initializer if t.name in stays)
         have = {tensor.name for tensor in result.graph.initializer}
         for name in sorted(gone.intersection(read) - have):
-            result.graph.initializer.append(numpy_helper.from_array(self._contents[name], name))
+            result.graph.initializer.append(numpy_helper.from_array(self.contents[name], name))
             self.folded.add(name)
         lost = gone.difference(read)
         result.graph.value_info.extend(value for value in graph.value_info if value.name not in gone)
@@ -150,7 +154,7 @@ class _Known:
     def _is_replaced(self, node: onnx.NodeProto) -> bool:
         if len(node.output) != 1 or node.op_type == "Constant" or node.output[0] in self._returned:
             return False
-        content = self._contents.get(node.output[0])
+        content = self.contents.get(node.output[0])
         return content is not None
 
     def _is_left_over(self, node: onnx.NodeProto, read: set[str]) -> bool:

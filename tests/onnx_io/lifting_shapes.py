@@ -192,6 +192,55 @@ SHAPES = (
         weights=[tensor("e", 2, np.int64)],
     ),
     Case(
+        "clips",
+        [
+            node("Clip", "x zero six", "a"),
+            node("Clip", "a zero", "b"),
+            node("Clip", "b one six", "c"),
+            node("Relu", "c", "y"),
+        ],
+        [value("x", ["n", 4])],
+        lifted="""
+            x = input: f32[n, 4]
+            %1 = hard_sigmoid[alpha=1/6, beta=0](x): f32[n, 4]
+            superopt/number/6.0/float = weight: f32[]
+            %3 = scale(%1, superopt/number/6.0/float): f32[n, 4]
+            %4 = relu(%3): f32[n, 4]
+            one = weight: f32[]
+            six = weight: f32[]
+            %7 = opaque[domain=, op_type=Clip, index=2, reason=it keeps what lies between 1 and 6](%4, one, six): f32[n, 4]
+            %8 = relu(%7): f32[n, 4]
+            return %8
+        """,
+        written="""
+            a = Clip(x, superopt/number_0, superopt/number_1)
+            b = Relu(a)
+            c = Clip(b, one, six)
+            y = Relu(c)
+        """,
+        weights=[tensor("zero", 0), tensor("one", 1), tensor("six", 6)],
+    ),
+    Case(
+        "what changes nothing",
+        [
+            node("Pad", "x none", "a"),
+            node("Cast", "a", "b", to=TensorProto.FLOAT),
+            node("Relu", "b", "y"),
+        ],
+        [value("x", ["n", 4])],
+        lifted="""
+            x = input: f32[n, 4]
+            %1 = identity(x): f32[n, 4]
+            %2 = identity(%1): f32[n, 4]
+            %3 = relu(%2): f32[n, 4]
+            return %3
+        """,
+        written="""
+            y = Relu(x)
+        """,
+        weights=[tensor("none", [0, 0, 0, 0], np.int64)],
+    ),
+    Case(
         "softmax of several axes",
         [node("Softmax", "x", "y")],
         [value("x", [2, 3, 4])],

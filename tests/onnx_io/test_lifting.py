@@ -50,6 +50,7 @@ def test_opaque_nodes_say_why() -> None:
     assert reasons == {
         "convolution over one axis": "the convolution is over 1 axes, not 2",
         "reshape to a computed shape": "the shape is computed at run time",
+        "clips": "it keeps what lies between 1 and 6",
         "softmax of several axes": "in operator set 11 it spans all axes from 1 on",
         "integers": "int64 operands stay as they are: rules are over the reals",
         "unknown dimensions": "no operator describes it",

@@ -15,7 +15,7 @@ from superopt.ir.text import format_graph
 from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.known import evaluate
 from tests.onnx_io.forcing import every_other_node_written_anew, written_anew
-from tests.onnx_io.kit import assert_same_results, model, node, tensor, value
+from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
 
 INT64 = TensorProto.INT64
 
@@ -46,9 +46,10 @@ MARGINS = [
     node("Reshape", "turned flat", "flattened"),
     node("Cast", "flattened", "margins", to=INT64),
     node("Pad", "x margins", "padded"),
-    node("Relu", "padded", "y"),
+    node("Conv", "padded kernel", "c", pads=[1, 0, 0, 0]),
+    node("Relu", "c", "y"),
 ]
-"""A pad, whose margins are put in the order of ONNX at run time."""
+"""A pad before a convolution, whose margins are put in the order of ONNX at run time."""
 
 CASES: Sequence[tuple[str, onnx.ModelProto, str]] = (
     (
@@ -72,12 +73,12 @@ CASES: Sequence[tuple[str, onnx.ModelProto, str]] = (
     (
         "margins",
         model(
-            MARGINS, [value("x", [1, 2, 5, 5])], [value("y", [1, 2, 6, 6])],
+            MARGINS, [value("x", [1, 2, 5, 5])], [value("y", [1, 2, 6, 5])],
             [integers("four", 4), integers("pads", 0, 1, 0, 1), integers("pairs", -1, 2),
              integers("last", -1), integers("least", -(2**63) + 1), integers("axis", 0),
-             integers("back", -1), integers("flat", -1)],
+             integers("back", -1), integers("flat", -1), weight("kernel", 2, 2, 2, 2)],
         ),
-        "margins = weight: i64[8]",
+        "conv[padding=(1, 0, 1, 1)](x, kernel): f32[1, 2, 6, 5]",
     ),
 )  # fmt: skip
 
