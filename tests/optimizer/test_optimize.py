@@ -29,6 +29,7 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir import Graph
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.ops.activation import Relu
+from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
 from tests.optimizer.graphs import Builder, chain, dense_blocks
 from tests.optimizer.models import lifted, model_of
@@ -234,6 +235,29 @@ def test_why_a_rule_was_not_used(
     (unused,) = explanation.unused
     assert (unused.reason, unused.sites >= 1) == (reason, True)
     assert re.search(detail, unused.detail) or detail in unused.detail
+
+
+def test_a_fusion_would_break_or_the_place_is_taken_or_kept(costs: MemoryCostStore) -> None:
+    b = Builder()
+    image = b.add(Conv(padding="same"), b.input("x", 1, 16, 24, 24), b.weight(16, 16, 3, 3))
+    graph = b.graph(b.add(Relu(), image))
+    texts = ("relu(x) => transpose(relu(transpose(x)))",)
+    explanation = run(lifted(graph), costs, texts, budget=20.0).report.explanation
+    assert explanation is not None
+    assert [rule.reason for rule in explanation.unused] == ["breaks_fusion"]
+
+    model = lifted(skewed_products())
+    also = "matmul(matmul(x, y), z) => add(matmul(x, matmul(y, z)), matmul(x, matmul(y, z)))"
+    explanation = run(model, costs, (ASSOCIATIVE, also), budget=20.0, objective="flops").report.explanation
+    assert explanation is not None
+    (taken,) = explanation.unused
+    assert taken.reason == "superseded"
+    assert taken.detail == "another rule took the place: matmul(matmul(x, y), z) => matmul(x, matmul(y, z))"
+
+    keep = (model.source.proto.graph.node[0].name,)
+    explanation = run(model, costs, (ASSOCIATIVE,), budget=20.0, keep=keep).report.explanation
+    assert explanation is not None
+    assert [rule.reason for rule in explanation.unused] == ["kept"]
 
 
 @pytest.mark.parametrize("objective", ["flops", "memory"])
