@@ -38,6 +38,9 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
 }
 """Attributes that are generalised, with the values at which a generalised equation is tested."""
 
+GROUPS = (*VALUES, "")
+"""Names of groups of attributes that are opened together; the last one is that of plain numbers."""
+
 NUMBERS: tuple[AttributeTerm, ...] = (3, 5, 2)
 FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
 
@@ -90,12 +93,21 @@ def on_terms(equation: Equation, left: Sequence[Term], right: Sequence[Term]) ->
 
 
 @dataclass(frozen=True, slots=True)
+class OpenForm:
+    """An equation with the attributes of one of the GROUPS open, and a test of whether it then holds."""
+
+    attribute: str
+    equation: Equation
+    holds: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenForms:
     """An equation with attributes left open: all groups ``together``, whether or not it then holds, and a
-    ``single`` group at a time, with a test of whether it does."""
+    ``single`` group at a time."""
 
     together: Equation
-    single: tuple[tuple[Equation, Callable[[], bool]], ...]
+    single: tuple[OpenForm, ...]
 
 
 class Generaliser:
@@ -162,7 +174,7 @@ class Generaliser:
     def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
         """The equation with attributes left open where it still holds, most general first; itself last."""
         full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
-        groups = [group for group in _groups(full) if self._holds_openly(full, (group,), shapes)]
+        groups = self._open_groups(full, shapes)
         chosen: list[tuple[Group, ...]] = []
         if len(groups) > 1:
             largest = tuple(groups)
@@ -185,26 +197,50 @@ class Generaliser:
         groups = _groups(full)
         return OpenForms(
             _opened(full, groups),
-            tuple((_opened(full, (g,)), partial(self._holds_openly, full, (g,), shapes)) for g in groups),
+            tuple(
+                OpenForm(g.attribute, _opened(full, (g,)), partial(self._holds_openly, full, (g,), shapes))
+                for g in groups
+            ),
         )
 
+    def closed(self, equation: Equation) -> frozenset[str]:
+        """The names of those GROUPS that the equation has closed."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        return frozenset(group.attribute for group in _groups(full))
+
+    def _open_groups(self, full: Equation, shapes: Shapes) -> list[Group]:
+        """The groups that may be open, each by itself; all but axes at once where all values are met."""
+        groups = _groups(full)
+        axes = [g for g in groups if g.attribute == "axis" and self._holds_openly(full, (g,), shapes)]
+        others = [group for group in groups if group.attribute != "axis"]
+        if len(others) > 1:
+            seen = self._values_met(full, (*axes, *others), shapes)
+            if seen and all(seen[group.variable.name] >= set(group.tried) for group in others):
+                return [group for group in groups if group in axes or group in others]
+        return [g for g in groups if g in axes or (g in others and self._holds_openly(full, (g,), shapes))]
+
     def _holds_openly(self, full: Equation, groups: Sequence[Group], shapes: Shapes) -> bool:
+        seen = self._values_met(full, groups, shapes)
+        return seen is not None and all(len(values) > 1 for values in seen.values())
+
+    def _values_met(
+        self, full: Equation, groups: Sequence[Group], shapes: Shapes
+    ) -> Mapping[str, set[object]] | None:
+        """The values of open attributes at which the equation is typed and holds; None where it is false."""
         opened = _opened(full, groups)
         if not _keeps_directions(full, opened):
-            return False
-        used: list[set[object]] = [set() for _ in groups]
+            return None
+        seen: dict[str, set[object]] = {group.variable.name: set() for group in groups}
         for values in sorted(
             _settings(groups), key=lambda v: sum(v[g.variable.name] == g.value for g in groups)
         ):
             result = self._sampler.holds(opened, shapes, values, samples=1)
-            if result is False:
-                return False
+            if result is False or (result and self._sampler.equates_sizes(opened, shapes, values)):
+                return None
             if result:
-                if self._sampler.equates_sizes(opened, shapes, values):
-                    return False
-                for group, seen in zip(groups, used, strict=True):
-                    seen.add(values[group.variable.name])
-        return all(len(seen) > 1 for seen in used)
+                for name, value in values.items():
+                    seen[name].add(value)
+        return seen
 
 
 def _groups(full: Equation) -> list[Group]:
@@ -214,8 +250,7 @@ def _groups(full: Equation) -> list[Group]:
             key = _group_of(name, value)
             if key is not None and key not in found:
                 found[key] = Group(key[0], value, AttributeVariable(f"{name}{len(found)}"), _tried(*key))
-    order = [*VALUES, ""]
-    return sorted(found.values(), key=lambda group: (order.index(group.attribute), str(group.value)))
+    return sorted(found.values(), key=lambda group: (GROUPS.index(group.attribute), str(group.value)))
 
 
 def _group_of(name: str, value: AttributeTerm) -> tuple[str, AttributeTerm] | None:

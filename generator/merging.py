@@ -57,13 +57,12 @@ def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     rank = np.lexsort((keys, -used, sizes))
     found, keys = found.take(rank), keys[rank]
     reductions = _reductions(terms, halves, found, keys)
-    table, places = terms.rows().only(np.concatenate((found.left, found.right, found.whole)))
-    left, right, whole = np.split(places, 3)
-    targets = np.zeros((len(whole), 2), np.int32)
+    table = terms.rows()
+    targets = np.zeros((len(found.whole), 2), np.int32)
     for axis, pair in enumerate(cuts):
         chosen = np.flatnonzero(found.axes == axis)
         for column, half in enumerate(pair):
-            table, targets[chosen, column] = table.with_applied(half, whole[chosen])
+            table, targets[chosen, column] = table.with_applied(half, found.whole[chosen])
     orders = np.stack((sizes[rank], -used[rank]), axis=1)
     return Pairing(
         table,
@@ -71,7 +70,7 @@ def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
         raw,
         len(keys),
         {},
-        np.stack((left, right), axis=1),
+        np.stack((found.left, found.right), axis=1),
         targets,
         orders,
         reductions,

@@ -7,8 +7,8 @@ whoever finds them true in general need not look at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -73,6 +73,10 @@ class Pairing:
     def __len__(self) -> int:
         return len(self.left)
 
+    def among(self, terms: TermRows, places: Indices) -> Pairing:
+        """The same pairs, where the table has other rows: ``places`` of those of now."""
+        return replace(self, terms=terms, left=places[self.left], right=places[self.right])
+
 
 def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     """Pairs of recorded terms of one class, of which one side binds the variables of the other."""
@@ -95,18 +99,38 @@ def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
     centres: Indices = np.full(len(terms.first), -1, np.int32)
     centres[terms.classes[order[starts]]] = order[starts]
     reductions = _reductions(terms, centres, left, right, keys)
-    table, rows = terms.rows().only(np.concatenate((left, right)))
     return Pairing(
-        table,
+        terms.rows(),
         terms.input_shapes,
         raw,
         len(keys) + free,
         {"unusable": free} if free else {},
-        rows[: len(left), None],
-        rows[len(left) :, None],
+        left[:, None],
+        right[:, None],
         np.stack((sizes[rank], -used[rank]), axis=1),
         reductions,
     )
+
+
+def narrowed(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
+    """Pairings of one stage over one table of those terms that may have a part in why two are equal: smaller
+    ones, and all that are equal in value to a term of a pair.
+
+    The table of the last pairing begins with those of the others.
+    """
+    table = pairings[-1].terms
+    asked = np.zeros(len(table.classes), bool)
+    for pairing in pairings:
+        asked[table.classes[pairing.left.reshape(-1)]] = True
+        asked[table.classes[pairing.right.reshape(-1)]] = True
+    built = np.zeros(len(table.classes), bool)
+    arguments = table.arguments[table.numbers >= 0]
+    built[arguments[arguments >= 0]] = True
+    rows = np.flatnonzero((asked | built)[table.classes]).astype(np.int32)
+    smaller, found = table.only(rows)
+    places = np.full(len(table.classes), -1, np.int32)
+    places[rows] = found
+    return tuple(pairing.among(smaller, places) for pairing in pairings)
 
 
 def _by_class(terms: RecordedTerms) -> tuple[Indices, Rows]:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from generator.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
+from generator.closure import Closure
 from generator.derivation import Outputs
-from generator.generalisation import Generaliser
-from generator.pairing import ALWAYS, Pairing
+from generator.generalisation import GROUPS, Generaliser
+from generator.pairing import Pairing
+from generator.pairs import OTHER, TRUE, UNKNOWN, PairSource, Place, by_size, by_source
+from generator.patterns import Rule
 from generator.questions import Known, Question
-from generator.rows import TermBuilder
+from generator.rows import TermBuilder, TermRows
 from generator.sampling import Sampler, Shapes
+from generator.structures import Rows
 from superopt.equations import canonical, format_equation, rule_id
 from superopt.ir.terms import (
     Direction,
@@ -31,8 +36,6 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.rewriting import why_unusable
-
-_UNKNOWN, _TRUE, _OTHER = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -92,37 +95,6 @@ class _Found:
     text: str
 
 
-@dataclass
-class _Source:
-    """A pairing while it is gone through, with what is known of each pair."""
-
-    pairing: Pairing
-    builder: TermBuilder
-    state: np.ndarray[tuple[int], np.dtype[np.int8]] = field(init=False)
-    starts: np.ndarray[tuple[int], np.dtype[np.intp]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.state = np.zeros(len(self.pairing), np.int8)
-        self.starts = np.searchsorted(self.pairing.reductions.instances, np.arange(len(self.pairing) + 1))
-
-    def is_instance(self, number: int) -> bool:
-        """Whether the pairs of which it is an instance are known to be true."""
-        reductions = self.pairing.reductions
-        return any(
-            self._is_true(int(reductions.first[at])) and self._is_true(int(reductions.second[at]))
-            for at in range(int(self.starts[number]), int(self.starts[number + 1]))
-        )
-
-    def sides(self, number: int) -> tuple[Outputs, Outputs]:
-        """The terms of a pair."""
-        rows = (self.pairing.left[number].tolist(), self.pairing.right[number].tolist())
-        left, right = (tuple([self.builder.term(row) for row in side]) for side in rows)
-        return left, right
-
-    def _is_true(self, number: int) -> bool:
-        return number == ALWAYS or bool(self.state[number] == _TRUE)
-
-
 class Selection:
     """Takes equations smallest first and keeps those that the kept ones do not give.
 
@@ -137,95 +109,145 @@ class Selection:
         self._audit = audit
         self._sampler = Sampler()
         self._generaliser = Generaliser(self._sampler)
-        self._known = Known(self._generaliser)
-        self._known_under_conditions = Known(self._generaliser)
+        self._rules: list[Rule] = []
+        self._beyond: Known | None = None
+        self._closures: dict[int, tuple[TermRows, Closure]] = {}
         self._states: dict[str, int] = {}
         self._ids: set[str] = set()
 
     def take(self, pairings: Sequence[Pairing]) -> int:
         """Goes through the equations of one kind; the number that were left after renaming."""
-        sources = [_Source(pairing, TermBuilder(pairing.terms)) for pairing in pairings]
+        sources = [PairSource(p, TermBuilder(p.terms), self._closure_of(p.terms)) for p in pairings]
+        if self._beyond is None and any(pairing.terms.leads_upwards for pairing in pairings):
+            self._beyond = Known(self._generaliser)
+            for candidate in self.candidates:
+                self._add_beyond(candidate.generalizations[0])
         for pairing in pairings:
             self.dropped.update(pairing.dropped)
-        for batch in _batches(pairings):
-            self._take_batch([(sources[source], number) for source, number in batch])
-            self.told()
+        for batches in by_size(pairings):
+            for source, parts in zip(sources, batches, strict=True):
+                source.begin(np.concatenate(parts))
+            for batch in zip(*batches, strict=True):
+                self._take_batch(list(zip(sources, batch, strict=True)))
+                self.told()
         return sum(pairing.distinct for pairing in pairings)
 
-    def _take_batch(self, batch: Sequence[tuple[_Source, int]]) -> None:
+    def _closure_of(self, terms: TermRows) -> Closure:
+        known = self._closures.get(id(terms))
+        if known is None:
+            known = self._closures[id(terms)] = (terms, Closure(Bank(terms)))
+            known[1].add(self._rules)
+        return known[1]
+
+    def _take_batch(self, batch: Sequence[tuple[PairSource, Rows]]) -> None:
         """Equations of one size, none of which is an instance of another."""
-        found: list[_Found] = []
-        places: list[tuple[_Source, int, str]] = []
-        for source, number in batch:
-            if source.is_instance(number):
-                source.state[number] = _TRUE
+        found: dict[str, _Found] = {}
+        places: dict[str, list[Place]] = {}
+        for source, pairs in batch:
+            instances = source.instances(pairs)
+            for number in pairs[instances].tolist():
                 self._drop_pair("instance", source, number)
-                continue
-            oriented = self._oriented(*source.sides(number), source.pairing.shapes)
-            if oriented is None:
-                source.state[number] = _OTHER
-                self._drop_pair("unusable", source, number)
-                continue
-            places.append((source, number, oriented.text))
-            fresh = self._new(oriented)
-            if fresh is None:
-                self._drop("found before", oriented.equation)
-            else:
-                found.append(fresh)
-        self._select(sorted(found, key=lambda f: f.text))
-        for source, number, text in places:
-            source.state[number] = self._states[text]
+            rest = pairs[~instances]
+            follows = source.follows_at_once(rest)
+            for number in rest[follows].tolist():
+                self._drop_pair("derivable", source, number)
+            source.state[pairs[instances]] = source.state[rest[follows]] = TRUE
+            for number in rest[~follows].tolist():
+                oriented = self._oriented(*source.sides(number), source.pairing.shapes)
+                if oriented is None:
+                    source.state[number] = OTHER
+                    self._drop_pair("unusable", source, number)
+                    continue
+                places.setdefault(oriented.text, []).append((source, number))
+                fresh = self._new(oriented)
+                if fresh is None:
+                    self._drop("found before", oriented.equation)
+                else:
+                    found[oriented.text] = fresh
+        self._select(found, places)
+        for text, known in places.items():
+            for source, number in known:
+                source.state[number] = self._states[text]
 
-    def _select(self, found: Sequence[_Found]) -> None:
-        """Drops what the kept ones derive, and keeps the minimal rest.
+    def _select(self, found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]) -> None:
+        """Keeps the minimal rest: in each round one equation of every kind, then the others are asked again.
 
-        In each round one equation of every kind is kept, then the others are asked again: equations of one
-        size that derive each other mostly have the same operators.
+        Equations of one size that derive each other mostly have the same operators.
         """
-        rest = self._not_derived(found)
-        tested = [(one, self._tested(one)) for one in rest]
-        general = [result for _, result in tested if isinstance(result, _Found)]
-        if general:
-            self._select(sorted(general, key=lambda one: one.text))
-        true = [(one, result) for one, result in tested if isinstance(result, Equation)]
-        equations = {one.text: result for one, result in true}
-        rest = self._not_conditional([replace(one, equation=result) for one, result in true])
-        if general:
-            rest = self._not_derived(rest)
+        rest, closed = self._not_following(sorted(found), found, places)
         while rest:
-            first = {_kind(one.equation): one for one in reversed(rest)}
-            for one in rest:
-                if first[_kind(one.equation)] is one:
-                    self._keep(equations[one.text], one.shapes)
-            rest = self._not_derived([one for one in rest if first[_kind(one.equation)] is not one])
+            first = {_kind(found[text].equation): text for text in reversed(rest)}
+            chosen = set(first.values())
+            kept: list[Rule] = []
+            for text in rest:
+                if text in chosen:
+                    kept += self._decided(found[text], places[text], closed.get(text))
+            rest = [text for text in rest if text not in chosen]
+            if kept:
+                self._rules += kept
+                for _, closure in self._closures.values():
+                    closure.add(kept)
+                rest, closed = self._not_following(rest, found, places)
 
-    def _not_derived(self, found: Sequence[_Found]) -> list[_Found]:
-        rest: list[_Found] = []
-        answers = self._known.derivable([Question(one.equation, one.shapes) for one in found])
-        for one, derived in zip(found, answers, strict=True):
-            if derived:
-                self._states[one.text] = _TRUE
-                self._drop("derivable", one.equation)
-            else:
-                rest.append(one)
-        return rest
+    def _not_following(
+        self, rest: Sequence[str], found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]
+    ) -> tuple[list[str], Mapping[str, int]]:
+        """What does not follow from rules that are open enough; what is closed in others that give it."""
+        following: set[str] = set()
+        closed: dict[str, int] = {}
+        for source, numbers in by_source((text, places[text]) for text in rest):
+            pairs = np.array([number for _, number in numbers], np.intp)
+            at_once = source.follows_at_once(pairs).tolist()
+            uses = source.uses(pairs, CLOSED).tolist()
+            for (text, _), follows, used in zip(numbers, at_once, uses, strict=True):
+                if follows:
+                    following.add(text)
+                elif used >= 0:
+                    closed[text] = used
+        for text in rest:
+            if text in following:
+                self._states[text] = TRUE
+                self._drop("derivable", found[text].equation)
+        return [text for text in rest if text not in following], closed
 
-    def _not_conditional(self, found: Sequence[_Found]) -> list[_Found]:
-        """Those without conditions, and those that do not follow where their conditions hold."""
-        asked = [Question(one.equation, one.shapes) for one in found if one.equation.conditions]
-        answers = iter(self._known_under_conditions.derivable(asked))
-        rest: list[_Found] = []
-        for one in found:
-            if one.equation.conditions and next(answers):
-                self._drop("derivable under conditions", one.equation)
-            else:
-                rest.append(one)
-        return rest
+    def _decided(self, found: _Found, places: Sequence[Place], closed: int | None) -> Iterator[Rule]:
+        """What is kept of an equation, unless it follows from rules with these attributes closed."""
+        if closed is not None and not self._is_more_general(found, closed):
+            self._states[found.text] = TRUE
+            self._drop("derivable", found.equation)
+            return
+        if self._beyond and self._beyond.derivable((Question(found.equation, found.shapes),))[0]:
+            self._states[found.text] = TRUE
+            self._drop("derivable", found.equation)
+            return
+        result = self._tested(found)
+        while isinstance(result, _Found):
+            found = result
+            result = self._tested(found)
+        if result is None:
+            return
+        if result.conditions and self._follows(places, CONDITIONAL):
+            self._drop("derivable under conditions", result)
+            return
+        rule = self._keep(result, found.shapes)
+        if rule is not None:
+            yield rule
+
+    def _follows(self, places: Sequence[Place], uses: int) -> bool:
+        return any(bool(source.follows(np.array([number]), uses)[0]) for source, number in places)
+
+    def _is_more_general(self, found: _Found, uses: int) -> bool:
+        """Whether the equation holds with one of these attributes open."""
+        if len(found.equation.left) > 1:
+            return False
+        closed = {name for place, name in enumerate(GROUPS) if uses >> place & 1}
+        forms = self._generaliser.open_forms(found.equation, found.shapes)
+        return any(form.holds() for form in forms.single if form.attribute in closed)
 
     def _tested(self, found: _Found) -> Equation | _Found | None:
         """The equation as it is true, or a more general one that is; None where it is neither."""
         equation, shapes = found.equation, found.shapes
-        self._states[found.text] = _OTHER
+        self._states[found.text] = OTHER
         if not self._sampler.types_in_general(equation, shapes):
             return self._drop("ill-typed in general", equation)
         if self._sampler.equates_sizes(equation, shapes):
@@ -234,7 +256,7 @@ class Selection:
         if true is None:
             return self._drop("false in general", equation)
         if not true.conditions:
-            self._states[found.text] = _TRUE
+            self._states[found.text] = TRUE
         for reason, wider in (
             ("common subterm", self._generaliser.without_common_subterms),
             ("fewer variables", self._generaliser.with_more_variables),
@@ -249,7 +271,7 @@ class Selection:
         """The equation, unless it has been looked at."""
         if found is None or found.text in self._states:
             return None
-        self._states[found.text] = _UNKNOWN
+        self._states[found.text] = UNKNOWN
         return found
 
     def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
@@ -272,17 +294,24 @@ class Selection:
         old, new = variables(*left, *right), variables(*equation.left, *equation.right)
         return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
 
-    def _keep(self, equation: Equation, shapes: Shapes) -> None:
+    def _keep(self, equation: Equation, shapes: Shapes) -> Rule | None:
+        """Takes it among the candidates, unless it is one already; the rule that it is for the others."""
         forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
         identity = rule_id(forms[0])
         if identity in self._ids:
             self._drop("same when general", equation)
-            return
+            return None
         self._ids.add(identity)
-        self._known_under_conditions.add(forms[0])
-        if not forms[0].conditions:
-            self._known.add(forms[0])
         self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
+        self._add_beyond(forms[0])
+        closed = self._generaliser.closed(forms[0])
+        uses = sum(1 << place for place, name in enumerate(GROUPS) if name in closed)
+        return Rule.of(forms[0], uses | UNDER_CONDITIONS if equation.conditions else uses)
+
+    def _add_beyond(self, equation: Equation) -> None:
+        """Makes it known where roles keep terms out of the enumeration that rewriting passes through."""
+        if self._beyond is not None and not equation.conditions:
+            self._beyond.add(equation)
 
     def _drop(self, reason: str, equation: Equation) -> None:
         self.dropped[reason] += 1
@@ -291,29 +320,13 @@ class Selection:
             if place is not None:
                 self._audit.put(place, Dropped(equation, reason))
 
-    def _drop_pair(self, reason: str, source: _Source, number: int) -> None:
+    def _drop_pair(self, reason: str, source: PairSource, number: int) -> None:
         """As ``_drop``; its terms are built only for the sample."""
         self.dropped[reason] += 1
         if self._audit is not None:
             place = self._audit.place()
             if place is not None:
                 self._audit.put(place, Dropped(Equation(*source.sides(number)), reason))
-
-
-def _batches(pairings: Sequence[Pairing]) -> Iterator[list[tuple[int, int]]]:
-    """(pairing, pair) of all pairs, those of one size at a time, smallest first."""
-    orders = [pairing.orders for pairing in pairings]
-    sizes = sorted({(int(a), int(b)) for order in orders for a, b in np.unique(order, axis=0)})
-    at = [0] * len(orders)
-    for size in sizes:
-        batch: list[tuple[int, int]] = []
-        for source, order in enumerate(orders):
-            stop = at[source]
-            while stop < len(order) and tuple(order[stop]) == size:
-                stop += 1
-            batch += [(source, number) for number in range(at[source], stop)]
-            at[source] = stop
-        yield batch
 
 
 def _kind(equation: Equation) -> tuple[tuple[str, ...], ...]:

@@ -50,8 +50,8 @@ class Known:
         if forms.single and _derivable(self._theory, forms.together):
             return True
         return _derivable(self._theory, equation) and all(
-            (form != forms.together and _derivable(self._theory, form)) or not holds()
-            for form, holds in forms.single
+            (one.equation != forms.together and _derivable(self._theory, one.equation)) or not one.holds()
+            for one in forms.single
         )
 
 

@@ -51,7 +51,8 @@ class RecordedTerms:
         leaves += [constant.term for constant in stage.constants]
         applied = (self.instances >= 0)[:, None] & (self.arguments >= 0)
         arguments = np.where(applied, self.first[np.maximum(self.arguments, 0)], self.arguments)
-        return TermRows(tuple(leaves), stage.instances, self.instances, arguments.astype(np.int32))
+        classes = self.first[self.classes]
+        return TermRows(tuple(leaves), stage.instances, self.instances, arguments.astype(np.int32), classes)
 
     def structures(self, rows: Indices) -> Structures:
         """The structures of terms."""

@@ -16,29 +16,38 @@ from superopt.ops.terms import application
 class TermRows:
     """[n] terms: ``numbers`` of their operators, -1 for a leaf; ``arguments`` [n, arity] are rows, -1: none.
 
-    The first argument of a leaf is its index among ``leaves``.
+    The first argument of a leaf is its index among ``leaves``. ``classes`` [n] are the rows of the terms that
+    stand for all terms of equal value; arguments are such rows.
     """
 
     leaves: tuple[Term, ...]
     instances: tuple[Instance, ...]
     numbers: Indices
     arguments: Indices
+    classes: Indices
+
+    @property
+    def leads_upwards(self) -> bool:
+        """Whether an operator gives a role that it does not take: terms are then kept to what is wanted."""
+        return any(role not in roles for instance in self.instances for roles, role in instance.signatures)
 
     def only(self, rows: Indices) -> tuple[TermRows, Indices]:
-        """The table of these rows and all that they are made of, and [n] where these rows are in it."""
+        """The table of these rows, of what they are made of and what stands for them; [n] where they are."""
         needed = np.zeros(len(self.numbers), bool)
         frontier = np.unique(rows)
         while len(frontier):
             needed[frontier] = True
             arguments = self.arguments[frontier][self.numbers[frontier] >= 0]
-            frontier = np.unique(arguments[arguments >= 0])
+            frontier = np.unique(np.concatenate((arguments[arguments >= 0], self.classes[frontier])))
             frontier = frontier[~needed[frontier]]
         kept = np.flatnonzero(needed)
         places = np.full(len(needed) + 1, -1, np.int32)
         places[kept] = np.arange(len(kept), dtype=np.int32)
         numbers, arguments = self.numbers[kept], self.arguments[kept]
         moved = np.where((numbers >= 0)[:, None], places[arguments], arguments)
-        return TermRows(self.leaves, self.instances, numbers, moved.astype(np.int32)), places[rows]
+        moved = moved.astype(np.int32)
+        table = TermRows(self.leaves, self.instances, numbers, moved, places[self.classes[kept]])
+        return table, places[rows]
 
     def with_applied(self, number: int, arguments: Indices) -> tuple[TermRows, Indices]:
         """The table with one operator applied to each of these rows, and [n] the rows of the results."""
@@ -46,7 +55,8 @@ class TermRows:
         new[:, 0] = arguments
         numbers = np.concatenate((self.numbers, np.full(len(arguments), number, np.int32)))
         made = np.arange(len(self.numbers), len(numbers), dtype=np.int32)
-        return TermRows(self.leaves, self.instances, numbers, np.concatenate((self.arguments, new))), made
+        arguments, classes = np.concatenate((self.arguments, new)), np.concatenate((self.classes, made))
+        return TermRows(self.leaves, self.instances, numbers, arguments, classes), made
 
 
 class TermBuilder:

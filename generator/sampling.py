@@ -7,15 +7,17 @@ the kernels, so that an equation that needs ungrouped convolutions is noticed.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 from generator.shared_values import SharedValues, ValueId
-from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, substitute, symbol
+from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbol
 from superopt.ir.terms import (
     Application,
+    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -27,13 +29,15 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops import Operator, attributes_of, operator_from_attributes
+from superopt.ops import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.attributes import substituted
 from superopt.rewriting import Typing, holds, infer_terms, type_equation
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
 Types = Mapping[str, TensorType]
+Size = tuple[str, int]
+"""An axis of a variable."""
 
 _MOST_GENERAL = 1 << 14
 _EVEN_STEPS = (-2, 0, 0, 2, 4)
@@ -166,11 +170,12 @@ class Sampler:
         if known is None:
             if len(self._known) >= _MOST_GENERAL:
                 self._known.clear()
-            apart = _typed_apart(equation, shapes, attributes)
+            apart, sides = _typed_apart(equation, shapes, attributes)
             together, typing = None, None
             with suppress(IllTypedError):
-                typing = type_equation(equation, apart, attributes)
-                together = _unified(apart, typing)
+                if sides:
+                    typing = type_equation(equation, apart, attributes)
+                    together = _unified(apart, typing)
             known = self._known[key] = _General(apart, together, typing)
         return known
 
@@ -197,18 +202,31 @@ class Sampler:
                     return False
                 general = type_equation(equation, types, attributes)
             typing = _resolved(general, types, sizes, sample)
-            values: dict[Term, ValueId] = {}
-            for term in subterms(*terms):
-                if isinstance(term, Variable):
-                    shape = tuple(d for d in types[term.name].shape if isinstance(d, int))
-                    values[term] = self._values.variable(term.name, shape, sample)
-                else:
-                    inputs = tuple([values[child] for child in term.inputs])
-                    values[term] = self._values.applied(typing.operators[term], inputs)
+            values = None
+            while values is None:
+                values = self._evaluated(terms, types, typing, sample)
         except IllTypedError:
             return None
         sides = zip(terms[:outputs], terms[outputs:], strict=True)
         return all(self._values.equal(values[a], values[b]) for a, b in sides)
+
+    def _evaluated(
+        self, terms: Sequence[Term], types: Types, typing: Typing, sample: int
+    ) -> Mapping[Term, ValueId] | None:
+        """The values of all subterms; None where variables have to carry more than was known."""
+        carried = self._values.carried(typing.operators.values())
+        values: dict[Term, ValueId] = {}
+        for term in subterms(*terms):
+            if isinstance(term, Variable):
+                shape = tuple(d for d in types[term.name].shape if isinstance(d, int))
+                values[term] = self._values.variable(term.name, shape, sample, carried)
+                continue
+            inputs = tuple([values[child] for child in term.inputs])
+            value = self._values.applied(typing.operators[term], inputs, carried)
+            if value is None:
+                return None
+            values[term] = value
+        return values
 
 
 def compares_groups(equation: Equation) -> bool:
@@ -241,26 +259,86 @@ def fixed_dimension(condition: Condition) -> tuple[str, int, int] | None:
             return None
 
 
-def _symbolic(equation: Equation, shapes: Shapes) -> dict[str, TensorType]:
+def _symbolic(equation: Equation, shapes: Shapes, attributes: Attributes) -> dict[str, TensorType]:
     fixed = {(f[0], f[1]): f[2] for c in equation.conditions if (f := fixed_dimension(c)) is not None}
+    equal = _equal_sizes(equation, shapes, attributes)
     return {
         name: TensorType(
             ElementType.FLOAT,
-            tuple(fixed.get((name, axis), symbol(f"{name}.{axis}")) for axis in range(len(shape))),
+            tuple(
+                fixed.get((name, axis), symbol("{}.{}".format(*_first(equal, (name, axis)))))
+                for axis in range(len(shape))
+            ),
         )
         for name, shape in shapes.items()
     }
 
 
-def _typed_apart(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types:
-    """The most general types at which each side is typed, whether or not they then have the same type."""
-    types: Types = _symbolic(equation, shapes)
+def _equal_sizes(equation: Equation, shapes: Shapes, attributes: Attributes) -> dict[Size, Size]:
+    """Sizes of variables that operators on variables ask to be equal: unification need not find them."""
+    equal: dict[Size, Size] = {}
+    if equation.conditions:
+        return equal
+    for term in applications(*equation.left, *equation.right):
+        names = [child.name for child in term.inputs if isinstance(child, Variable)]
+        if len(names) != len(term.inputs) or len(names) < 2 or OPERATORS[term.operator].implicit:
+            continue
+        given = tuple(
+            (name, attributes[value.name] if isinstance(value, AttributeVariable) else value)
+            for name, value in term.attributes
+        )
+        ranks = tuple(len(shapes[name]) for name in names)
+        for (i, j), (k, m) in _asked_to_be_equal(term.operator, given, ranks):
+            one, other = _first(equal, (names[i], j)), _first(equal, (names[k], m))
+            if one != other:
+                equal[max(one, other)] = min(one, other)
+    return equal
+
+
+def _first(equal: Mapping[Size, Size], size: Size) -> Size:
+    while size in equal:
+        size = equal[size]
+    return size
+
+
+@lru_cache(maxsize=1024)
+def _asked_to_be_equal(
+    name: str, attributes: tuple[tuple[str, object], ...], ranks: tuple[int, ...]
+) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """Pairs of (input, axis) that the operator says are of one size, at least."""
+    places = {f"{i}.{j}": (i, j) for i, rank in enumerate(ranks) for j in range(rank)}
+    sizes: dict[str, Dimension] = {place: symbol(place) for place in places}
+    found: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    while True:
+        types = [
+            TensorType(ElementType.FLOAT, tuple(sizes[f"{i}.{j}"] for j in range(rank)))
+            for i, rank in enumerate(ranks)
+        ]
+        try:
+            operator_from_attributes(name, dict(attributes)).infer(*types)
+        except DimensionMismatchError as mismatch:
+            one, other = as_symbol(mismatch.left), as_symbol(mismatch.right)
+            if one is not None and other is not None and one != other:
+                found.append((places[one], places[other]))
+                sizes = {p: substitute(size, {other: symbol(one)}) for p, size in sizes.items()}
+                continue
+        except IllTypedError:
+            pass
+        return tuple(found)
+
+
+def _typed_apart(equation: Equation, shapes: Shapes, attributes: Attributes) -> tuple[Types, int]:
+    """The most general types at which each side is typed, whether or not they then have the same type; and
+    how many sides are typed."""
+    types: Types = _symbolic(equation, shapes, attributes)
+    typed = 0
     for side in (equation.right, equation.left):
         try:
             types = _unified(types, infer_terms(side, types, attributes))
+            typed += 1
         except IllTypedError:
             continue
-    return types
+    return types, typed
 
 
 def _free(types: Types) -> frozenset[str]:

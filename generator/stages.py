@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from generator.enumeration import Enumeration, Level
 from generator.last_level import LastLevel
 from generator.merging import merges
-from generator.pairing import Pairing, single_outputs
+from generator.pairing import Pairing, narrowed, single_outputs
 from generator.preset import Preset, Stage
 from generator.recorded import RecordedTerms
 from superopt.domains import arrays
@@ -161,5 +161,6 @@ def _paired(task: StageTask, enumeration: Enumeration, enumeration_seconds: floa
     terms = RecordedTerms(enumeration)
     single = single_outputs(terms, enumeration)
     double = merges(terms, enumeration) if task.merges else None
+    single, *more = narrowed((single,) if double is None else (single, double))
     seconds = time.process_time() - started
-    return Found(tuple(enumeration.levels), single, double, enumeration_seconds, seconds)
+    return Found(tuple(enumeration.levels), single, more[0] if more else None, enumeration_seconds, seconds)

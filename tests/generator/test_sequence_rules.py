@@ -103,7 +103,7 @@ RULES: dict[str, tuple[Where, str]] = {
     "the mean over an image": (MEANS, "reduce_mean[axis=2](reduce_mean[axis=3](x)) <=> global_avgpool(x)"),
     "batch normalisation, then a term": (
         BATCH,
-        "add(batchnorm_shift(x, y, z), w) <=> batchnorm_shift(x, add(w, y), z)",
+        "add(batchnorm_shift(x, y, z), w) <=> batchnorm_shift(x, add(y, w), z)",
     ),
     "scores scaled before or after": (SCORES, "matmul(scale(x, y), z) <=> scale(matmul(x, z), y)"),
     "scores transposed": (SCORES, "transpose(matmul(x, transpose(y))) <=> matmul(y, transpose(x))"),

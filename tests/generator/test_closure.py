@@ -1,0 +1,88 @@
+"""Which terms of an enumeration follow from which by rules, in how many steps, and what these use."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from generator import load_preset
+from generator.bank import CLOSED, CONDITIONAL, OPEN, Bank
+from generator.closure import FAR, Closure
+from generator.enumeration import Enumeration
+from generator.patterns import Rule
+from generator.recorded import RecordedTerms
+from superopt.equations import parse_equation, parse_term
+from superopt.ir.terms import Term, Variable
+from superopt.ops.terms import application
+
+AXIS, UNDER_A_CONDITION = 1 << 4, 1 << 8
+
+RULES = {
+    "add(x, y) <=> add(y, x)": OPEN,
+    "transpose(transpose(x)) => x": OPEN,
+    "transpose(matmul(x, y)) <=> matmul(transpose(y), transpose(x))": OPEN,
+    "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(y, z))": UNDER_A_CONDITION,
+    "transpose(concat[axis=-1](x, y)) <=> concat[axis=-2](transpose(x), transpose(y))": AXIS,
+}
+
+ASKED: dict[str, tuple[str, str, int, int]] = {
+    "one step": ("transpose(matmul(x, y))", "matmul(transpose(y), transpose(x))", OPEN, 1),
+    "the order of arguments": ("add(x, y)", "add(y, x)", OPEN, 0),
+    "a step inside as well": ("transpose(matmul(x, transpose(y)))", "matmul(y, transpose(x))", OPEN, 2),
+    "by a condition": ("add(matmul(x, y), matmul(x, z))", "matmul(x, add(y, z))", CONDITIONAL, 1),
+    "not without it": ("add(matmul(x, y), matmul(x, z))", "matmul(x, add(y, z))", CLOSED, FAR),
+    "with an attribute closed": (
+        "transpose(concat[axis=-1](x, y))",
+        "concat[axis=-2](transpose(x), transpose(y))",
+        CLOSED,
+        1,
+    ),
+    "not with all open": (
+        "transpose(concat[axis=-1](x, y))",
+        "concat[axis=-2](transpose(x), transpose(y))",
+        OPEN,
+        FAR,
+    ),
+    "by no rule": ("add(add(x, y), z)", "add(add(x, z), y)", CONDITIONAL, FAR),
+}
+
+
+@cache
+def _closure() -> Closure:
+    preset = load_preset("matrix").restricted_to(["matmul", "add", "transpose", "concat"])
+    terms = RecordedTerms(Enumeration(preset.stages_to(3)[0]).complete())
+    closure = Closure(Bank(terms.rows()))
+    rules = [Rule.of(parse_equation(text), uses) for text, uses in RULES.items()]
+    closure.add([rule for rule in rules if rule is not None])
+    for size in range(1, int(closure.bank.sizes.max()) + 1):
+        closure.begin(np.unique(closure.bank.classes[closure.bank.sizes == size]))
+    closure.begin(np.unique(closure.bank.classes))
+    return closure
+
+
+def _row(bank: Bank, term: Term) -> int:
+    if isinstance(term, Variable):
+        row = bank.leaf(term)
+        assert row is not None
+        return row
+    instances = {application(i.name, dict(i.attributes)): number for number, i in bank.vocabulary}
+    number = instances[application(term.operator, dict(term.attributes))]
+    inputs = [int(bank.classes[_row(bank, child)]) for child in term.inputs]
+    arguments = np.array([[*inputs, -1, -1][: bank.rows.arguments.shape[1]]], np.int32)
+    return int(bank.find(np.array([number], np.int32), arguments)[0])
+
+
+@pytest.mark.parametrize(("source", "target", "uses", "steps"), ASKED.values(), ids=ASKED)
+def test_steps(source: str, target: str, uses: int, steps: int) -> None:
+    closure = _closure()
+    rows = [np.array([_row(closure.bank, parse_term(text))], np.int32) for text in (source, target)]
+    assert min(int(row[0]) for row in rows) >= 0
+    assert int(closure.steps(rows[0], rows[1], uses)[0]) == steps
+
+
+def test_what_gets_smaller() -> None:
+    closure = _closure()
+    rows = [_row(closure.bank, parse_term(t)) for t in ("transpose(transpose(x))", "transpose(matmul(x, y))")]
+    assert closure.shrinks(np.array(rows, np.int32)).tolist() == [True, False]
