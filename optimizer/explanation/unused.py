@@ -18,6 +18,9 @@ from superopt.rewriting import Match, Substitution, apply_match, find_matches, o
 _EQUAL = 1e-6
 """Costs that differ by less are equal."""
 
+_FIRST_SHARE = 0.7
+"""Share of the time for pricing every kind of place; the rest is for how much the dismissed ones cost."""
+
 _MOST_SITES = 1000
 """Matches of one rule that are looked at."""
 
@@ -104,22 +107,35 @@ class _Trial:
     gain: float | None = None
     best: Match | None = None
 
+    @property
+    def left(self) -> int:
+        """Kinds of place that there was no time for."""
+        return len(self.kinds) - self.priced - sum(self.obstacles.values())
+
+    @property
+    def places(self) -> str:
+        """What was priced, in words."""
+        places = f"{self.priced} kind{'' if self.priced == 1 else 's'} of place"
+        return f"{places} that there was time for, of {len(self.kinds)}" if self.left else places
+
 
 def unused_rules(
     offered: Sequence[Substitution], circumstances: Circumstances
 ) -> tuple[tuple[UnusedRule, ...], bool]:
     """The rules that match and were not used, those that came closest first; and whether time sufficed."""
+    began = time.monotonic()
+    until = began + _FIRST_SHARE * (circumstances.deadline - began)
     used = {step.rule for step in circumstances.applied}
     trials = list(_matching([s for s in offered if s.rule_id not in used], circumstances))
     for round_ in zip_longest(*(trial.kinds.values() for trial in trials)):
         for trial, kind in zip(trials, round_, strict=True):
-            if kind is not None and not circumstances.is_over:
+            if kind is not None and time.monotonic() < until:
                 _price(trial, kind.match, circumstances.start)
     for trial in trials:
         if trial.gain is None and trial.bounded and not circumstances.is_over:
             _price_in_full(trial, circumstances.start)
     found = [_explained(trial, circumstances) for trial in trials]
-    complete = not circumstances.is_over
+    complete = not circumstances.is_over and not any(trial.left for trial in trials)
     return tuple(sorted(found, key=lambda rule: (-_or_worst(rule.best_gain), rule.equation))), complete
 
 
@@ -210,12 +226,12 @@ def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
             return Reason.NOT_PRICED, "the time for explaining was over"
         return Reason.NOT_APPLICABLE, trial.obstacles.most_common(1)[0][0]
     if trial.gain is None:
-        return Reason.COSTLIER, f"by a bound on its cost, at all {trial.priced} kinds of place"
+        return Reason.COSTLIER, f"by a bound on its cost, at {trial.places}"
     if trial.gain > _EQUAL:
         return _reason_despite_gain(trial, circumstances)
     if trial.gain > -_EQUAL:
         return Reason.NO_GAIN, "what it gives costs the same"
-    loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.priced} kinds of place"
+    loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.places}"
     if _breaks_fusion(trial, circumstances.start):
         return Reason.BREAKS_FUSION, f"what the runtime executes as one would fall apart: {loss}"
     return Reason.COSTLIER, loss

@@ -210,7 +210,7 @@ def test_the_report_explains_what_was_gained_where(costs: MemoryCostStore) -> No
 @pytest.mark.parametrize(
     ("text", "options", "reason", "detail"),
     [
-        ("relu(x) => relu(relu(x))", {}, "costlier", r"us more at the best of 1 kinds of place"),
+        ("relu(x) => relu(relu(x))", {}, "costlier", r"us more at the best of 1 kind of place"),
         (
             "relu(x) => matmul(x, x)",
             {},
