@@ -7,7 +7,7 @@ import logging
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,12 +63,11 @@ from optimizer.search import (
     search_named,
     without_rules,
 )
-from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError, UnprovedRuleError
+from optimizer.selection import kept_nodes, usable_rules
+from superopt.errors import InvalidInputError, MissingServiceError, UnprovedRuleError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
-from superopt.ir.terms import applications
 from superopt.onnx_io import LiftedModel
-from superopt.ops.base import OPERATORS
 from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)
@@ -149,7 +148,7 @@ class Journey:
         self._progress = progress
         self._cancel = cancel or CancelToken()
         self._threads = options.threads or physical_cores()
-        self._rules = tuple(_usable(rules, options, lifted.source.opset))
+        self._rules = tuple(usable_rules(rules, options, lifted.source.opset))
         self._offered = tuple(rules)
         self._court: Court | None = None
         self._result: SearchResult | None = None
@@ -162,7 +161,7 @@ class Journey:
         """Prices, searches, checks, times, decides."""
         lifted, options = self._lifted, self._options
         check_dims(options.dims, tuple(lifted.symbols))
-        self._protected = _kept_nodes(lifted, options.keep)
+        self._protected = kept_nodes(lifted, options.keep)
         rule_set = RuleSet(self._rules, self._protected)
         objective = self._objective = objective_of(
             options.objective, self._costs, self._threads, self._target
@@ -394,30 +393,3 @@ def _minimal_ratio(start: GraphCost, options: Options) -> float:
     if start.penalty:
         return 0.0
     return 1.0 if options.objective == "latency" else 0.99
-
-
-def _usable(rules: Iterable[Substitution], options: Options, opset: int | None) -> Iterable[Substitution]:
-    """The rules that were not excluded and whose operators the model's operator set has.
-
-    Raises InvalidOptionError for an excluded rule that there is not.
-    """
-    offered = tuple(rules)
-    for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
-        raise InvalidOptionError(f"exclude-rule: there is no verified rule {unknown!r} to leave out")
-    for rule in offered:
-        operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
-        known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
-        if known and rule.rule_id not in options.exclude_rules:
-            yield rule
-
-
-def _kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
-    """The graph nodes of ONNX nodes; raises InvalidOptionError for a name that the model does not have."""
-    by_name = {node.name: index for index, node in enumerate(lifted.source.proto.graph.node) if node.name}
-    found: set[NodeId] = set()
-    for name in names:
-        if name not in by_name:
-            raise InvalidOptionError(f"keep: the model has no node called {name!r}")
-        group = lifted.groups.get(by_name[name])
-        found.update(group.nodes if group is not None else ())
-    return frozenset(found)
