@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
     Reference,
     Sampling,
@@ -156,12 +157,14 @@ class Journey:
         self._objective: Objective | None = None
         self._verdict: Verdict | None = None
         self._protected = frozenset[NodeId]()
+        self._canonical = Canonical(lifted.graph, ())
 
     def run(self) -> Result:
         """Prices, searches, checks, times, decides."""
         lifted, options = self._lifted, self._options
         check_dims(options.dims, tuple(lifted.symbols))
         self._protected = kept_nodes(lifted, options.keep)
+        self._canonical = canonicalise(lifted, self._protected)
         rule_set = RuleSet(self._rules, self._protected)
         objective = self._objective = objective_of(
             options.objective, self._costs, self._threads, self._target
@@ -171,7 +174,7 @@ class Journey:
         if isinstance(objective, Latency):
             objective.deadline = self._started + 0.5 * options.budget
         start = self._start = GraphCost.of(
-            lifted.graph, objective, Sizes(lifted.graph, options.dims, Origin(lifted)), limit=limit
+            self._canonical.graph, objective, Sizes(lifted.graph, options.dims, Origin(lifted)), limit=limit
         )
         if isinstance(objective, Latency):
             objective.measure_again()
@@ -182,7 +185,7 @@ class Journey:
         if result.best.penalty:
             needed = f"{result.best.memory.peak:,} bytes"
             return self.original(f"no equal graph was found within the memory limit: the best needs {needed}")
-        if not result.trace:
+        if not result.trace and not self._canonical.steps:
             return self.original("no rule lowers the predicted cost")
         return self._judged(start, result, objective)
 
@@ -224,6 +227,8 @@ class Journey:
             verdict = self._verdict = court.decide(Variant(result.best, result.trace))
             if not verdict.accepted:
                 verdict = self._verdict = self._second_opinion(start, court, verdict)
+            if not verdict.accepted and self._canonical.steps and verdict.variant.trace:
+                verdict = self._verdict = court.decide(Variant(start, ()))
         if not verdict.accepted:
             return self.original(verdict.why)
         graph = verdict.variant.cost.graph
@@ -294,7 +299,7 @@ class Journey:
     def _report(self, verdict: Verdict | None, why: str) -> Report:
         lifted, accepted = self._lifted, verdict
         judged = verdict or self._verdict
-        nodes = len(lifted.source.proto.graph.node)
+        nodes = len(lifted.source.as_given.proto.graph.node)
         comparison = None if judged is None else judged.comparison
         equivalence = None if judged is None else judged.equivalence
         return Report(
@@ -319,6 +324,7 @@ class Journey:
                 if self._result is None
                 else SearchSummary.of(self._options.search, self._result)
             ),
+            canonical=() if accepted is None else self._canonical.steps,
             trace=() if accepted is None else accepted.variant.trace,
             fusion=(
                 ()

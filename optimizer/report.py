@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Literal, cast
 
+from optimizer.canonical import CanonicalStep
 from optimizer.check import Comparison, Equivalence
 from optimizer.cost import device_name, runtime_version
 from optimizer.explanation import Explanation
@@ -157,6 +158,7 @@ class Report:
     measured: Measured | None
     equivalence: EquivalenceSummary
     search: SearchSummary
+    canonical: tuple[CanonicalStep, ...]
     trace: tuple[TraceStep, ...]
     fusion: tuple[tuple[NodeId, ...], ...]
     returned: Literal["optimized", "original"]
@@ -175,7 +177,10 @@ class Report:
             "measured": None if self.measured is None else asdict(self.measured),
             "equivalence": asdict(self.equivalence),
             "search": asdict(self.search),
-            "trace": [_step_to_json(step) for step in self.trace],
+            "trace": [
+                *(_canonical_to_json(step, self.cost.before) for step in self.canonical),
+                *map(_step_to_json, self.trace),
+            ],
             "parallel": None,
             "fusion": [list(group) for group in self.fusion],
             "memory": None if self.memory is None else asdict(self.memory),
@@ -197,13 +202,27 @@ class RecordedStep:
 
 
 def recorded_trace(report: Mapping[str, object]) -> tuple[RecordedStep, ...]:
-    """The steps in a report's JSON; raises InvalidFileError for what is no report of this schema."""
+    """The applied rules in a report's JSON; raises InvalidFileError for what is no report of this schema.
+
+    Steps of canonicalisation come first and are not among them: every optimization begins with all of them.
+    """
     if report.get("schema") != SCHEMA:
         raise InvalidFileError(f"report: expected schema {SCHEMA}, got {report.get('schema')!r}")
     steps = report.get("trace")
     if not isinstance(steps, list):
         raise InvalidFileError("report: expected a list as trace")
-    return tuple(_recorded(number, step) for number, step in enumerate(cast("list[object]", steps), start=1))
+    numbered = enumerate(cast("list[object]", steps), start=1)
+    return tuple(_recorded(number, step) for number, step in numbered if not _is_canonical(step))
+
+
+def _is_canonical(step: object) -> bool:
+    return isinstance(step, dict) and cast("dict[str, object]", step).get("kind") in ("canonicalise", "fold")
+
+
+def _canonical_to_json(step: CanonicalStep, cost: float) -> dict[str, object]:
+    """Prices begin with the canonical graph."""
+    names = {"kind": step.kind, "rule": step.what, "equation": step.what, "site": list(step.site)}
+    return {**names, "cost_before": cost, "cost_after": cost}
 
 
 def _recorded(number: int, step: object) -> RecordedStep:

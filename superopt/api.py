@@ -14,9 +14,11 @@ from typing import cast
 
 import optimizer
 from optimizer import Options, Progress, Report, plan_of, recorded_trace
+from optimizer.canonical import canonicalise
 from optimizer.check import Equivalence, Reference, Sampling, check_equivalence, load_inputs, plan_inputs
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.optimize import kept_nodes
 from optimizer.runnable import runnable_original
 from substitution_db import open_database
 from substitution_db.currency import current
@@ -140,8 +142,18 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
     _require_same_model(report, lifted.source.original, lifted.source.name)
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
-    graph = optimizer.replay(lifted.graph, steps, rules)
-    return lower(lifted, graph, plan_of(graph) if steps else Plan())
+    if report.get("returned") != "optimized":
+        return lower(lifted, lifted.graph, Plan())
+    canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
+    graph = optimizer.replay(canonical.graph, steps, rules)
+    return lower(lifted, graph, plan_of(graph))
+
+
+def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
+    """The nodes that were to stay."""
+    options = report.get("options")
+    names = cast("Mapping[str, object]", options).get("keep", ()) if isinstance(options, dict) else ()
+    return tuple(map(str, cast("Sequence[object]", names)))
 
 
 def check(
@@ -175,7 +187,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     graph = lifted.graph
     return Inspection(
         name=lifted.source.name,
-        nodes=len(lifted.source.proto.graph.node),
+        nodes=len(lifted.source.as_given.proto.graph.node),
         opset=lifted.source.opset,
         weight_bytes=_weight_bytes(graph),
         inputs=tuple(
