@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TypeAlias, cast
@@ -86,6 +87,7 @@ def _context(report: Json) -> dict[str, object]:
         "curve": curve,
         "plot": curve_plot(curve, float(cast("float", search["seconds"])), unit),
         "gains": [_with_picture(rule, place) for place, rule in enumerate(_gains(report, explanation))],
+        "canonical": Counter(str(s["rule"]) for s in _objects(report["trace"]) if s["kind"] != "rule"),
         "tried": [_with_picture(rule, 0) for rule in _objects(explanation.get("tried"))[:_MOST_PICTURES]],
         "regions": [_with_drawing(region) for region in _objects(explanation.get("regions"))],
         "tables": tables,
@@ -123,6 +125,8 @@ def _gains(report: Json, explanation: Json) -> Sequence[Json]:
         return _objects(explanation["gains"])
     found: dict[str, dict[str, object]] = {}
     for step in _objects(report["trace"]):
+        if step["kind"] != "rule":
+            continue
         gain = float(cast("float", step["cost_before"])) - float(cast("float", step["cost_after"]))
         rule = found.setdefault(
             str(step["equation"]),
