@@ -36,10 +36,10 @@ def every_other_node_written_anew(model: bytes) -> bytes:
 
 
 def written_as_it_was(model: bytes) -> bytes:
-    """The model lifted and lowered; the lowering must see by itself that nothing changed."""
+    """The model lifted and lowered; the lowering must see by itself that nothing changed, but for sizes."""
     lifted = lift(load_model(model))
     lowered = lower(lifted, same(lifted), Plan())
-    assert lowered.unchanged
+    assert lowered.unchanged == (lifted.source.came_from is None)
     return lowered.to_bytes()
 
 
