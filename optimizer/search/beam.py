@@ -71,9 +71,13 @@ class _Run:
                     candidate = self._candidate(state, opportunity)
                     if candidate is not None:
                         found.append((candidate.cost.total, self._random.random(), candidate))
-            found.sort(key=lambda entry: entry[:2])
-            beam = [candidate.build() for _, _, candidate in found[: self._width]]
+                    if len(found) >= 4 * self._width:
+                        found = self._cheapest(found)
+            beam = [candidate.build() for _, _, candidate in self._cheapest(found)]
         return "exhausted"
+
+    def _cheapest(self, found: list[tuple[float, float, Candidate]]) -> list[tuple[float, float, Candidate]]:
+        return sorted(found, key=lambda entry: entry[:2])[: self._width]
 
     def _candidate(self, state: State, opportunity: Opportunity) -> Candidate | None:
         self._candidates += 1

@@ -34,15 +34,18 @@ class Round:
 
 ROUNDS = (Round(6, 20, 300), Round(10, 32, 1500), Round(16, 48, 6000), Round(24, 72, 24000))
 _MAX_PASSES = 8
+_MAX_REFUSALS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Solution:
-    """What a region becomes; ``is_final``: longer search finds nothing else."""
+    """What a region becomes; ``is_final``: longer search finds nothing else. ``refusals`` counts the places
+    where nothing of it paid in the whole graph."""
 
     records: tuple[Recorded, ...]
     patience: int
     is_final: bool
+    refusals: int = 0
 
 
 class Regional:
@@ -80,11 +83,11 @@ class _Run:
         self._curve = [(0.0, start.total)]
 
     def result(self) -> SearchResult:
+        stopped_by = self._search()
         matched: dict[str, int] = {}
         for match in self._rules.matches(self._start.graph, self._start.free):
             rule = match.substitution.rule_id
             matched[rule] = matched.get(rule, 0) + 1
-        stopped_by = self._search()
         found = Shortened(self._current, tuple(self._trace))
         found = minimised(self._start, found, self._rules.substitutions, self._watch.may_go_on)
         return SearchResult(
@@ -138,7 +141,9 @@ class _Run:
             solution = self._solutions.get(region.likeness)
             if solution is None or (solution.patience < round_.patience and not solution.is_final):
                 solution = self._solutions[region.likeness] = self._solved(region, round_)
-            self._apply(region, solution.records)
+            if solution.records and solution.refusals < _MAX_REFUSALS:
+                pays = self._apply(region, solution.records)
+                solution.refusals = 0 if pays else solution.refusals + 1
             self._watch.tell(self._candidates, self._start.total, self._current.total)
             since = 0 if round_ is self._rounds[0] else self._since_best
             stopped_by = self._watch.interruption(self._candidates, since)
@@ -170,8 +175,9 @@ class _Run:
         records = recorded(region.graph, result.trace, self._rules.substitutions)
         return _Solution(records, round_.patience, is_final=result.stopped_by == "exhausted")
 
-    def _apply(self, region: Region, records: Sequence[Recorded]) -> None:
-        """The steps of a region's solution up to the point where the whole graph costs least."""
+    def _apply(self, region: Region, records: Sequence[Recorded]) -> bool:
+        """Takes the steps of a region's solution up to the point where the whole graph costs least; whether
+        any was taken."""
         transplant = Transplant(self._current, region.values)
         best, steps = self._current, list[tuple[GraphCost, Match, GraphCost]]()
         length = 0
@@ -190,3 +196,4 @@ class _Run:
             self._since_best = 0
             self._best_at = self._watch.seconds
             self._curve.append((self._best_at, best.total))
+        return length > 0

@@ -42,10 +42,12 @@ class Sequence:
         candidates, gaining, best_at = 0, 0, 0.0
         matched: dict[str, int] = {}
         stopped_by: StoppedBy = "exhausted"
+        idle = 0
         for number, stage in enumerate(self.stages(start)):
             since = watch.seconds
-            result = stage.search.run(best, rules, self._watch(watch, stage, candidates, start))
+            result = stage.search.run(best, rules, self._watch(watch, stage, candidates, idle, start))
             candidates += result.candidates
+            idle = 0 if result.best.total < best.total else idle + result.candidates
             if number == 0:
                 matched.update(result.matched)
             if result.best.total < best.total:
@@ -53,8 +55,9 @@ class Sequence:
                 trace.extend(result.trace)
                 gaining += 1
                 curve.extend((since + at, cost) for at, cost in result.curve[1:])
-            stopped_by = watch.interruption(candidates, 0) or result.stopped_by
-            if watch.interruption(candidates, 0) is not None:
+            interruption = watch.interruption(candidates, idle)
+            stopped_by = interruption or result.stopped_by
+            if interruption is not None:
                 break
         found = Shortened(best, tuple(trace))
         if gaining > 1:
@@ -71,9 +74,10 @@ class Sequence:
         )
 
     @staticmethod
-    def _watch(watch: Watch, stage: Stage, candidates: int, start: GraphCost) -> Watch:
+    def _watch(watch: Watch, stage: Stage, candidates: int, idle: int, start: GraphCost) -> Watch:
         limits = watch.limits
-        known = [p for p in (limits.patience, stage.patience) if p is not None]
+        left = None if limits.patience is None else limits.patience - idle
+        known = [p for p in (left, stage.patience) if p is not None]
         own = replace(
             limits,
             patience=min(known, default=None),

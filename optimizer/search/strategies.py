@@ -8,7 +8,7 @@ from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.backtracking import Backtracking
 from optimizer.search.beam import Beam
 from optimizer.search.protocol import Search
-from optimizer.search.regional import Regional
+from optimizer.search.regional import ROUNDS, Regional
 from optimizer.search.sequence import Sequence, Stage
 from superopt.errors import InvalidOptionError
 
@@ -16,13 +16,16 @@ _MANY_NODES = 1500
 
 
 def _auto(start: GraphCost) -> Iterator[Stage]:
-    """First what repeats everywhere, then region by region, then all again for longer."""
-    if len(start.owner) <= _MANY_NODES:
+    """Backtracking sees what is far apart and repeats, regions what is near, beams what is costly on the way:
+    first each for a short time, then larger regions and the whole for as long as there is time."""
+    is_small = len(start.owner) <= _MANY_NODES
+    if is_small:
         yield Stage(Backtracking(), 3000)
-        yield Stage(Regional(Backtracking()))
+    yield Stage(Regional(Backtracking(), ROUNDS[:2]))
+    yield Stage(Regional(Beam(), ROUNDS[:2]))
+    yield Stage(Regional(Backtracking(), ROUNDS[2:]))
+    if is_small:
         yield Stage(Backtracking())
-    else:
-        yield Stage(Regional(Backtracking()))
 
 
 def searches() -> Mapping[str, Search]:
