@@ -67,8 +67,8 @@ instances of axioms and none more than 3,000; of nine by enumeration two took mo
 """
 
 CONFIRMATION = Limits(resources=1_000_000)
-_RESTARTS = 6
-_TOGETHER = 3
+_RESTARTS = 4
+_TOGETHER = 2
 """Of so few axioms whose steps were struck out each is left aside alone first: the others may be needed."""
 
 _REPAIRS = 12

@@ -133,10 +133,7 @@ def test_names_of_attributes_and_tensors_are_kept_apart() -> None:
 
 
 def test_what_only_it_finds_in_time_is_verified_with_its_name() -> None:
-    text = (
-        "conv[stride=s, padding=p, dilation=d, activation=c](add(x, add(x, x)), y)"
-        " <=> conv[stride=s, padding=p, dilation=d, activation=c](x, add(y, add(y, y)))"
-    )
+    text = "softmax(matmul(x, transpose(y))) <=> transpose(softmax[axis=-2](matmul(y, transpose(x))))"
     verdict = verify(parse_equation(text), load_axioms())
     assert (verdict.status, verdict.grade) == (Status.VERIFIED, Grade.REPLAYED), verdict.reason
     assert (verdict.prover, verdict.version) == ("cvc5", prover_version())
