@@ -16,7 +16,7 @@ import numpy as np
 
 from optimizer.cost.machine import bytes_of, last_cache_bytes
 from optimizer.cost.runtime import Array
-from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.folding import Folder
@@ -43,12 +43,11 @@ class Origin:
         weights = (node.operator.type for node in self.lifted.graph if isinstance(node.operator, Weight))
         return sum(map(bytes_of, weights)) > last_cache_bytes()
 
-    def is_read_once(self, node: NodeId) -> bool:
+    def is_read_once(self, operator: GraphOperator) -> bool:
         """Whether one node of the model reads the weight, so that much else passes through the caches until
-        it is read again. What rewriting made of weights counts as read once.
+        it is read again. What is computed from weights counts as read once.
         """
-        graph = self.lifted.graph
-        return node not in graph.nodes or len(graph.users(node)) == 1
+        return not isinstance(operator, Weight) or self._readers.get(operator.label, 1) == 1
 
     def content(self, graph: Graph, value: Value, free: Container[NodeId]) -> bytes | None:
         """The bytes of a constant of few elements; None for a larger one, and for what is no constant."""
@@ -69,6 +68,15 @@ class Origin:
     def model(self, graph: Graph, weights: Callable[[str], Array]) -> bytes:
         """The graph as a model, its opaque nodes copied; raises as ``build_model`` does."""
         return build_model(graph, weights, source=self.lifted.source)
+
+    @cached_property
+    def _readers(self) -> dict[str, int]:
+        graph = self.lifted.graph
+        return {
+            node.operator.label: len(graph.users(node.id))
+            for node in graph
+            if isinstance(node.operator, Weight)
+        }
 
     def _weight(self, weight: Weight) -> bytes | None:
         if not _is_few(weight.type):

@@ -154,7 +154,7 @@ def region_of(cost: GraphCost, members: Iterable[NodeId], protected: Iterable[No
         else:
             inputs = tuple(names[value] for value in node.inputs)
             after = tuple(names[Value(n)].node for n in node.after if n in inside)
-            nodes[own] = Node(own, _anonymous(node.operator, number), inputs, node.types, None, after)
+            nodes[own] = Node(own, node.operator, inputs, node.types, None, after)
     returned = frozenset(graph.outputs)
     outputs = tuple(
         names[value]
@@ -187,14 +187,8 @@ def _weights_of(cost: GraphCost, inside: Iterable[NodeId]) -> set[NodeId]:
     return found
 
 
-def _anonymous(operator: GraphOperator, number: int) -> GraphOperator:
-    if isinstance(operator, Weight):
-        return Weight(f"w{number}", operator.type, operator.number)
-    if isinstance(operator, Input):
-        return Input(f"x{number}", operator.type)
-    return operator
-
-
 def _alike(operator: GraphOperator) -> GraphOperator | tuple[str, str]:
     """The operator without what only names it."""
+    if isinstance(operator, Weight):
+        return Weight("", operator.type, operator.number)
     return (operator.domain, operator.op_type) if isinstance(operator, Opaque) else operator

@@ -6,8 +6,9 @@ import itertools
 import time
 
 import pytest
+from onnx import parser
 
-from optimizer.cost import GraphCost, Sizes, Traffic
+from optimizer.cost import GraphCost, Origin, Sizes, Traffic
 from optimizer.search import (
     CancelToken,
     Limits,
@@ -22,6 +23,7 @@ from optimizer.search import (
 from optimizer.search.regions import Row, region_of
 from superopt.errors import InvalidOptionError
 from superopt.ir import Graph, NodeId
+from superopt.onnx_io import lift, load_model
 from superopt.ops.affine import Affine
 from tests.optimizer.graphs import dense_blocks, shared_products
 from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
@@ -100,6 +102,26 @@ def test_a_region_costs_what_its_part_of_the_graph_costs() -> None:
             parts = row.regions(cuts)
             assert sorted(itertools.chain(*parts)) == sorted(cost.owner)
             assert sum(priced(region_of(cost, part).graph).total for part in parts) == cost.total
+
+
+def test_a_region_reads_the_constants_of_the_model() -> None:
+    """Around an opaque node the numbers of small constants count, and another weight may have any name."""
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[4] x) => (float[4] y)
+        <float[4] w2 = {1, 2, 3, 4}, float[4] w1 = {5, 6, 7, 8}, int64 axis = {0}> {
+            a = Mul(x, w2)
+            b = CumSum(a, axis)
+            c = Mul(b, w1)
+            y = CumSum(c, axis)
+        }""")
+    lifted = lift(load_model(model))
+    cost = GraphCost.of(lifted.graph, Traffic(), Sizes(lifted.graph, {}, Origin(lifted)))
+    row = Row.of(cost)
+    regions = [region_of(cost, part) for part in row.regions(row.cuts(1, 1))]
+    parts = [GraphCost.of(r.graph, cost.objective, cost.sizes, r.blocked) for r in regions]
+    assert len(parts) > 2
+    assert {g.kernel for part in parts for g in part.groups} == {g.kernel for g in cost.groups}
 
 
 def test_an_unknown_strategy_is_refused() -> None:
