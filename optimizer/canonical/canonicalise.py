@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from optimizer.canonical.redundancy import same_value, simpler_operator
-from superopt.ir.graph import Graph, Input, Node, NodeId, Value, Weight
+from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
-from superopt.ops import Operator
+from superopt.ops import Opaque, Operator
 from superopt.ops.affine import BiasAdd, ChannelOperator
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Scale
@@ -65,7 +65,7 @@ class _Pass:
     def run(self) -> Iterator[CanonicalStep]:
         for node_id in self._graph.order:
             node = self._rewired(self._graph[node_id])
-            if node_id in self._protected or not isinstance(node.operator, Operator) or node.after:
+            if node_id in self._protected or not _is_understood(node) or node.after:
                 continue
             step = self._removed(node) or self._simplified(node) or self._merged(node)
             if step is not None:
@@ -144,7 +144,7 @@ class _Pass:
         graph = self._editor.build()
         needed: set[NodeId] = set(graph.inputs)
         stack = [value.node for value in graph.outputs]
-        stack += [node.id for node in graph if not isinstance(node.operator, Operator | Weight | Input)]
+        stack += [node.id for node in graph if isinstance(node.operator, Opaque)]
         stack += [node.id for node in graph if node.id in self._protected]
         while stack:
             node_id = stack.pop()
@@ -157,7 +157,11 @@ class _Pass:
     def _was_dead(self, node_id: NodeId) -> bool:
         node = self._graph[node_id]
         return (
-            isinstance(node.operator, Operator)
+            _is_understood(node)
             and not self._graph.users(node_id)
             and node_id not in self._graph.output_nodes
         )
+
+
+def _is_understood(node: Node) -> bool:
+    return isinstance(node.operator, Operator) and not isinstance(node.operator, Opaque)
