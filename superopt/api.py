@@ -284,9 +284,16 @@ def write_report(report: Mapping[str, object], path: Path) -> None:
 
 
 def require_report_path(path: Path) -> None:
-    """Raises InvalidOptionError unless the path says which kind of report to write."""
+    """Raises InvalidOptionError unless a report can be written there, and the path says of which kind."""
     if path.suffix.lower() not in REPORT_SUFFIXES:
         raise InvalidOptionError(f"report: expected a file ending in .json or .html, got {path}")
+    require_directory(path)
+
+
+def require_directory(path: Path) -> None:
+    """Raises InvalidOptionError unless the path is of a file in a directory that exists."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InvalidOptionError(f"{path}: expected the path of a file in a directory that exists")
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:

@@ -83,6 +83,8 @@ def optimize(
     reports = report or []
     for path in reports:
         api.require_report_path(path)
+    if not dry_run:
+        api.require_directory(out)
     options = Options(
         objective=objective,
         search=search,

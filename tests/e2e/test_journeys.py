@@ -94,6 +94,16 @@ def test_the_page_of_a_report_is_made_from_its_json(
         ("--cluster", "nodes.yaml", "cluster: plans for several devices cannot be made yet"),
         ("--runtime", "onnxruntime", "runtime: only standard ONNX operators can be written"),
         ("--report", "report.pdf", "report: expected a file ending in .json or .html"),
+        (
+            "--report",
+            "nowhere/report.html",
+            "nowhere/report.html: expected the path of a file in a directory",
+        ),
+        (
+            "-o",
+            "nowhere/out.onnx",
+            "nowhere/out.onnx: expected the path of a file in a directory that exists",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for_is_said_at_once(
