@@ -85,9 +85,7 @@ _LARGE = 1 << 30
 
 _RUNS_TO_RESERVE = 80
 _LOADS_TO_RESERVE = 8
-_SECONDS_PER_BYTE = 3e-9
-"""What the runtime takes to open a model: it packs the weights."""
-
+_OPENING_SECONDS_PER_BYTE = 3e-9
 _RESERVE_SHARE = (0.25, 0.6)
 """At least and at most this share of the budget is kept for checking and timing."""
 
@@ -209,7 +207,7 @@ class Journey:
         """Seconds of the budget that checking and timing will need."""
         low, high = (share * self._options.budget for share in _RESERVE_SHARE)
         predicted = start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
-        loading = weight_bytes(self._lifted) * _SECONDS_PER_BYTE
+        loading = weight_bytes(self._lifted) * _OPENING_SECONDS_PER_BYTE
         return min(high, max(low, _RUNS_TO_RESERVE * predicted + _LOADS_TO_RESERVE * loading))
 
     def _judged(self, start: GraphCost, result: SearchResult, objective: Objective) -> Result:
