@@ -19,7 +19,7 @@ from optimizer.cost.spelling import respelled
 from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
-from superopt.ir.types import ElementType, TensorType, UnknownType
+from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 
@@ -317,13 +317,18 @@ class _Extraction:
             self._opaque = True
             operator = self._opaque_spelling(operator)
         operands = tuple(self._place(value) for value in node.inputs)
-        types = tuple(self._sizes.type(t) for t in node.types if isinstance(t, TensorType))
-        if len(types) != len(node.types):
-            self._opaque = True
+        types = tuple(map(self._type, node.types))
         index = len(self._steps)
         self._steps.append(Step(self._spelled(operator, operands), operands, types))
-        for port, value in enumerate(node.values[: len(types)]):
+        for port, value in enumerate(node.values):
             self._places[value] = (index, port)
+
+    def _type(self, type_: ValueType) -> TensorType:
+        """The type with numbers for symbols; for what is no tensor of known rank one that is not measured."""
+        if isinstance(type_, TensorType):
+            return self._sizes.type(type_)
+        self._opaque = True
+        return TensorType(ElementType.OTHER, ())
 
     def _opaque_spelling(self, operator: GraphOperator) -> Operator:
         spelled = None
@@ -353,10 +358,7 @@ class _Extraction:
         if node.operator.name == "identity" and value.node not in self._free:
             place = self._place(node.inputs[0])
         else:
-            type_ = node.types[value.port]
-            if isinstance(type_, UnknownType):
-                self._opaque = True
-                type_ = TensorType(ElementType.OTHER, ())
+            type_ = self._type(node.types[value.port])
             is_weight = value.node in self._free
             content = (
                 self._origin.content(self._graph, value, self._free)
@@ -365,7 +367,7 @@ class _Extraction:
             )
             blocked = value.node in self._blocked and can_be_blocked(type_)
             self._nodes.append(value.node)
-            self._sources.append(Source(self._sizes.type(type_), is_weight, blocked, content))
+            self._sources.append(Source(type_, is_weight, blocked, content))
             place = (-len(self._sources), 0)
         self._places[value] = place
         return place
