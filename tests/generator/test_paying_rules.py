@@ -17,7 +17,7 @@ SELECTED = ("subsampling", 3)
 COMPOSED = ("pointwise", 4)
 CURVES = ("gates", 3)
 ROOTS = ("powers", 3)
-BRANCHES = ("branches", 4)
+BRANCHES = ("branches", 5)
 SPREAD = ("broadcasting", 3)
 
 CONV = "conv[stride=s, padding=p, dilation=d]"
@@ -125,6 +125,18 @@ RULES: dict[str, tuple[Where, str]] = {
             "conv[stride=s, padding=same, dilation=d](x, z)) "
             "<=> conv[stride=s, padding=same, dilation=d](x, add(y, enlarge[kernel=5](z)))"
         ),
+    ),
+    "small and large kernels with biases": (
+        BRANCHES,
+        (
+            "add(bias_add[axis=1](conv[stride=s, padding=same](x, y), z), "
+            "bias_add[axis=1](conv[stride=s, padding=same](x, w), u)) <=> bias_add[axis=1]("
+            "conv[stride=s, padding=same](x, add(y, enlarge[kernel=3](w))), add(z, u))"
+        ),
+    ),
+    "a gate by tanh as one by sigmoid": (
+        BRANCHES,
+        ("scale(mul(x, add(tanh(y), ones())), full[value=1/2]) <=> mul(x, sigmoid(scale(y, full[value=2])))"),
     ),
     "a product of low rank beside its whole": (
         BRANCHES,
