@@ -88,6 +88,18 @@ VARIANTS = (
 )
 
 
+IMAGES = (
+    "",
+    "## Images",
+    "",
+    "The runtime keeps images in a blocked layout of its own between operators that have kernels for it.",
+    "Prices see it: a source of a kernel is blocked or not, and converting it belongs to the price. How",
+    "many times as fast as the original: after the search that saw layouts (joint), the one that did not",
+    "(sequential), and by the runtime's layouts alone.",
+    "",
+)
+
+
 def main() -> int:
     """Prints and writes both tables."""
     parser = argparse.ArgumentParser(prog="benchmarks layouts", description=__doc__)
@@ -226,15 +238,8 @@ def _write(path: Path, matrices: str, products: Sequence[str], images: Sequence[
         matrices,
         "",
         *products,
-        "",
-        "## Images",
-        "",
-        "The runtime keeps images in a blocked layout of its own between operators that have kernels for it.",
-        "Prices see it: a source of a kernel is blocked or not, and converting it belongs to the price. How",
-        "many times as fast as the original: after the search that saw layouts (joint), the one that did not",
-        "(sequential), and by the runtime's layouts alone.",
-        "",
-        *images,
+        *(IMAGES if len(images) > 2 else ()),
+        *(images if len(images) > 2 else ()),
     )
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
