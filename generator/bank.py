@@ -110,8 +110,8 @@ class Bank:
     @property
     def vocabulary(self) -> tuple[tuple[int, Instance], ...]:
         """The operators with their numbers."""
-        chosen = sorted(set(_distinct(self.rows.instances)[:-1].tolist()))
-        return tuple((number, self.rows.instances[number]) for number in chosen)
+        chosen = np.unique(_distinct(self.rows.instances)[:-1])
+        return tuple((number, self.rows.instances[number]) for number in map(int, chosen))
 
     @property
     def constants(self) -> tuple[Application, ...]:

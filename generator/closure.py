@@ -44,6 +44,10 @@ class _Edges:
         empty = np.empty(0, np.int32)
         return cls(empty, empty, np.empty(0, np.int8), np.empty(0, np.int16))
 
+    def take(self, rows: Rows) -> _Edges:
+        """Some of them."""
+        return _Edges(self.starts[rows], self.ends[rows], self.steps[rows], self.uses[rows])
+
     def joined(self, others: Sequence[_Edges]) -> _Edges:
         """All of them, of equal ones the shortest."""
         parts = (self, *others)
@@ -56,6 +60,16 @@ class _Edges:
         first = np.ones(len(starts), bool)
         first[1:] = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1]) | (uses[1:] != uses[:-1])
         return _Edges(starts[first], ends[first], steps[order][first], uses[first])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """[n] terms with the source from which each is reached, the steps that this takes, and what they use."""
+
+    sources: Indices
+    terms: Indices
+    steps: npt.NDArray[np.int8]
+    uses: Uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +128,14 @@ class Closure:
         used = np.zeros(len(found), np.int16)
         asked = np.flatnonzero(found)
         if len(asked):
-            starts, ends, steps, using = self._reached(np.unique(left[asked]), uses)
-            codes = starts.astype(np.int64) * len(self.bank.classes) + ends
+            reached = self._reached(np.unique(left[asked]), uses)
+            codes = reached.sources.astype(np.int64) * len(self.bank.classes) + reached.terms
             order = np.argsort(codes)
             wanted = left[asked].astype(np.int64) * len(self.bank.classes) + right[asked]
             at = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
             here = codes[order][at] == wanted
-            found[asked[here]] = steps[order][at][here]
-            used[asked[here]] = using[order][at][here]
+            found[asked[here]] = reached.steps[order][at][here]
+            used[asked[here]] = reached.uses[order][at][here]
         return found, used
 
     def merged(self, whole: Indices, outputs: Indices, cuts: Indices, uses: int) -> npt.NDArray[np.bool_]:
@@ -129,15 +143,15 @@ class Closure:
         terms equal to the outputs [n, 2], in few steps altogether."""
         found = np.zeros(len(whole), bool)
         whole = self.bank.same[whole]
-        sources, terms, steps, _ = self._reached(np.unique(whole), uses)
+        near = self._reached(np.unique(whole), uses)
         for merges in self._merges:
             asked = np.flatnonzero((cuts == merges.cut).all(axis=1) & ~found)
             known = np.flatnonzero((merges.uses & ~uses) == 0)
             if not len(asked) or not len(known):
                 continue
-            pairs, at = _joined_on(whole[asked], sources)
-            pairs, total = asked[pairs], steps[at].astype(np.int16)
-            then, merge = _joined_on(terms[at], merges.terms[known])
+            pairs, at = _joined_on(whole[asked], near.sources)
+            pairs, total = asked[pairs], near.steps[at].astype(np.int16)
+            then, merge = _joined_on(near.terms[at], self.bank.same[merges.terms[known]])
             merge = known[merge]
             pairs, total = pairs[then], total[then] + merges.steps[merge]
             for place in range(2):
@@ -159,7 +173,7 @@ class Closure:
         singles = [pattern for pattern in patterns if not pattern.cut]
         if not singles:
             return
-        shrinking = np.array([bool(pattern.shrinks) for pattern in singles])
+        shrinking = np.array([pattern.shrinks for pattern in singles])
         edges = [
             self._edges_of(found, shrinking)
             for found in Matcher(self.bank, singles).found(self._active, STEPS)
@@ -183,45 +197,23 @@ class Closure:
     def _moved(self) -> None:
         """Edges between what terms are now taken for."""
         same, edges = self.bank.same, self._edges
+        self._shrinking[same[self._shrinking]] = True
         self._edges = _Edges.none().joined(
             [_Edges(same[edges.starts], same[edges.ends], edges.steps, edges.uses)]
         )
 
-    def _reached(self, sources: Indices, uses: int) -> tuple[Indices, Indices, npt.NDArray[np.int8], Uses]:
-        """(source, term, steps, uses) of all terms that are so few steps away."""
-        edges = self._edges
-        known = (edges.uses & ~uses) == 0
-        starts, ends, costs, kinds = (
-            column[known] for column in (edges.starts, edges.ends, edges.steps, edges.uses)
-        )
-        sources_of, terms = sources, sources
-        steps, using = np.zeros(len(sources), np.int8), np.zeros(len(sources), np.int16)
-        frontier: Rows = np.arange(len(sources))
+    def _reached(self, sources: Indices, uses: int) -> _Reached:
+        """All terms that are so few steps away from these."""
+        known = np.flatnonzero((self._edges.uses & ~uses) == 0)
+        edges = self._edges.take(known)
+        count = len(sources)
+        found = _Reached(sources, sources, np.zeros(count, np.int8), np.zeros(count, np.int16))
+        frontier: Rows = np.arange(count)
         for _ in range(STEPS):
-            first = np.searchsorted(starts, terms[frontier], "left")
-            counts = np.searchsorted(starts, terms[frontier], "right") - first
-            from_ = np.repeat(frontier, counts)
-            at = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(from_))
-            total = steps[from_] + costs[at]
-            near = np.flatnonzero(total <= STEPS)
-            from_, at, total = from_[near], at[near], total[near]
-            before = len(terms)
-            sources_of = np.concatenate((sources_of, sources_of[from_]))
-            terms = np.concatenate((terms, ends[at]))
-            steps = np.concatenate((steps, total.astype(np.int8)))
-            using = np.concatenate((using, using[from_] | kinds[at]))
-            order = np.lexsort((using, steps, terms, sources_of))
-            fresh = np.ones(len(order), bool)
-            fresh[1:] = (terms[order][1:] != terms[order][:-1]) | (
-                sources_of[order][1:] != sources_of[order][:-1]
-            )
-            chosen = order[fresh]
-            is_new = chosen >= before
-            sources_of, terms, steps, using = (column[chosen] for column in (sources_of, terms, steps, using))
-            frontier = np.flatnonzero(is_new)
+            found, frontier = _stepped(found, frontier, edges)
             if not len(frontier):
                 break
-        return sources_of, terms, steps, using
+        return found
 
     def _note(self) -> None:
         """Notes how far the terms of the classes that were asked about are from their representatives."""
@@ -229,10 +221,29 @@ class Closure:
             return
         bank = self.bank
         for uses in (OPEN, CLOSED):
-            _, terms, steps, using = self._reached(bank.same[self._classes], uses)
-            better = steps < bank.steps[terms]
-            bank.steps[terms[better]] = steps[better]
-            bank.uses[terms[better]] = using[better]
+            found = self._reached(bank.same[self._classes], uses)
+            better = np.flatnonzero(found.steps < bank.steps[found.terms])
+            bank.steps[found.terms[better]] = found.steps[better]
+            bank.uses[found.terms[better]] = found.uses[better]
+
+
+def _stepped(reached: _Reached, frontier: Rows, edges: _Edges) -> tuple[_Reached, Rows]:
+    """What is reached by one more edge from the frontier, and which of it is new."""
+    rows, at = _joined_on(reached.terms[frontier], edges.starts)
+    before = frontier[rows]
+    total = reached.steps[before] + edges.steps[at]
+    near = np.flatnonzero(total <= STEPS)
+    before, at = before[near], at[near]
+    sources = np.concatenate((reached.sources, reached.sources[before]))
+    terms = np.concatenate((reached.terms, edges.ends[at]))
+    steps = np.concatenate((reached.steps, total[near].astype(np.int8)))
+    uses = np.concatenate((reached.uses, reached.uses[before] | edges.uses[at]))
+    order = np.lexsort((uses, steps, terms, sources))
+    first = np.ones(len(order), bool)
+    first[1:] = (terms[order][1:] != terms[order][:-1]) | (sources[order][1:] != sources[order][:-1])
+    chosen = order[first]
+    nearer = _Reached(sources[chosen], terms[chosen], steps[chosen], uses[chosen])
+    return nearer, np.flatnonzero(chosen >= len(reached.terms))
 
 
 def _joined_on(left: Indices, right: Indices) -> tuple[Rows, Rows]:

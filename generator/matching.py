@@ -19,8 +19,8 @@ ROOTS = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """[n] applications of patterns: at which term, to which row (a class for what is no operator) each result
-    [n, results] leads, the steps taken (one, and those inside), what they use, and if they shrink terms."""
+    """[n] applications of patterns: at which term, the rows of their results [n, results] (of a class for a
+    variable), the steps taken (one, and those inside), what these use, and the number of the pattern."""
 
     terms: Indices
     results: Indices
@@ -52,7 +52,7 @@ class Matcher:
 
     def found(self, terms: Indices, most: int) -> Iterator[Found]:
         """Every application at these terms that takes at most so many steps."""
-        terms = terms[self._roots[self._bank.operators[terms]] >= 0]
+        terms = terms[np.flatnonzero(self._roots[self._bank.operators[terms]] + 1)]
         for start in range(0, len(terms), ROOTS):
             rows, arguments = self._bank.root_readings(terms[start : start + ROOTS])
             slots = np.full((len(rows), self._slots), -1, np.int32)
@@ -106,7 +106,6 @@ class Matcher:
         values = np.full((len(patterns), self._slots + count), -1, np.int32)
         values[:, : self._slots] = state.slots
         rows = values.copy()
-        rows[:, : self._slots] = state.slots
         steps, uses = state.steps.copy(), state.uses | self._uses[patterns]
         for number in range(count):
             here = np.flatnonzero(self._numbers[patterns, number] >= 0)
@@ -171,10 +170,11 @@ class Matcher:
                 at = below
             ends[at].append(index)
         self._children = np.full((len(children), self._slots, instances), -1, np.intp)
+        self._opens = np.zeros(self._children.shape[:2], bool)
         for at, known in enumerate(children):
             for (slot, number), below in known.items():
                 self._children[at, slot, number] = below
-        self._opens = (self._children >= 0).any(axis=2)
+                self._opens[at, slot] = True
         self._widths = np.array(widths, np.intp)
         self._ends = np.cumsum([0, *(len(some) for some in ends)])
         self._ended = np.array([index for some in ends for index in some], np.intp)

@@ -56,20 +56,22 @@ def minimal(candidates: Sequence[Candidate], limits: Limits = LIMITS) -> Minimal
     numbered = sorted(enumerate(candidates), key=lambda item: (_size(item[1].equation), item[0]))
     for _, group in itertools.groupby(numbered, key=lambda item: _size(item[1].equation)):
         layer = list(group)
-        questions = [
-            (number, Question(closed, candidate.shapes))
-            for number, candidate in layer
-            if _may_go(candidate.equation)
-            for closed in _settings(candidate)
+        as_found = [(n, Question(c.equation, c.shapes)) for n, c in layer if _may_go(c.equation)]
+        found = saturations.confirmed([question for _, question in as_found])
+        derived = {n for (n, _), answer in zip(as_found, found.answers, strict=True) if answer is not None}
+        asked += len(as_found)
+        untyped += len(found.untyped)
+        unfinished += found.unfinished
+        others = [
+            (number, Question(closed, candidates[number].shapes))
+            for number in sorted(derived)
+            for closed in _settings(candidates[number])
         ]
-        found = saturations.confirmed([question for _, question in questions])
-        derived: dict[int, bool] = {}
-        for place, ((number, question), answer) in enumerate(zip(questions, found.answers, strict=True)):
-            as_found = question.equation is candidates[number].equation
-            if as_found or place not in found.untyped:
-                derived[number] = derived.get(number, True) and answer is not None
-        dropped |= {number for number, follows in derived.items() if follows}
-        asked += len(derived)
+        found = saturations.confirmed([question for _, question in others])
+        for place, ((number, _), answer) in enumerate(zip(others, found.answers, strict=True)):
+            if answer is None and place not in found.untyped:
+                derived.discard(number)
+        dropped |= derived
         untyped += len(found.untyped)
         unfinished += found.unfinished
         for number, candidate in layer:
@@ -90,8 +92,7 @@ def _may_go(equation: Equation) -> bool:
 
 
 def _settings(candidate: Candidate) -> Iterator[Equation]:
-    """The equation as found, and its general form with several values in place of open attributes."""
-    yield candidate.equation
+    """The general form of the equation with several values in place of open attributes."""
     general = candidate.generalizations[0]
     names = {
         value.name: name

@@ -51,22 +51,22 @@ class Pattern:
     results: tuple[int, ...]
     cut: tuple[int, ...]
     uses: int
-    shrinks: int
+    shrinks: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A kept equation, from a term that determines all of the other side; ``uses`` as in a bank.
 
-    Where the other side are the halves of the term, ``halves`` cut it. ``shrinks``: 1 where it only makes
-    terms smaller.
+    Where the other side are the halves of the term, ``halves`` cut it. ``shrinks``: it only makes terms
+    smaller.
     """
 
     source: Application
     targets: tuple[Term, ...]
     halves: tuple[Application, ...]
     uses: int
-    shrinks: int
+    shrinks: bool
 
     @classmethod
     def of(cls, equation: Equation, uses: int) -> Rule | None:
@@ -79,9 +79,10 @@ class Rule:
             return None
         forward = equation.direction is Direction.FORWARD
         shrinks = forward and operator_count(*other) < operator_count(*one)
-        (source,), target = sides[0] if shrinks else min(sides, key=lambda pair: operator_count(*pair[0]))
+        chosen, target = sides[0] if shrinks else min(sides, key=lambda pair: operator_count(*pair[0]))
+        source = next(iter(chosen))
         assert isinstance(source, Application)
-        return cls(source, target, (), uses, int(shrinks))
+        return cls(source, target, (), uses, shrinks)
 
     @classmethod
     def _merge(cls, outputs: tuple[Term, ...], halves: tuple[Term, ...], uses: int) -> Rule | None:
@@ -91,7 +92,7 @@ class Rule:
         (whole,) = cuts[0].inputs
         if not isinstance(whole, Application) or not _determines((whole,), outputs):
             return None
-        return cls(whole, outputs, cuts, uses, 0)
+        return cls(whole, outputs, cuts, uses, shrinks=False)
 
     @property
     def operators(self) -> tuple[Application, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from generator.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
 from generator.closure import Closure
+from generator.conditions import SAMPLES, under_conditions
 from generator.derivation import Outputs
 from generator.generalisation import GROUPS, Generaliser
 from generator.pairing import Pairing
@@ -36,6 +37,8 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.rewriting import why_unusable
+
+_CONDITIONAL = "derivable under conditions"
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,9 @@ class Selection:
 
         Equations of one size that derive each other mostly have the same operators.
         """
-        rest, closed = self._not_following(sorted(found), found, places)
+        closed: Mapping[str, int]
+        rest: list[str] = sorted(found)
+        rest, closed = self._not_following(rest, found, places)
         while rest:
             first = {_kind(found[text].equation): text for text in reversed(rest)}
             chosen = set(first.values())
@@ -220,14 +225,14 @@ class Selection:
             self._states[found.text] = TRUE
             self._drop("derivable", found.equation)
             return
-        result = self._tested(found)
+        result = self._tested(found, places)
         while isinstance(result, _Found):
             found = result
-            result = self._tested(found)
+            result = self._tested(found, places)
         if result is None:
             return
         if result.conditions and self._follows(places, CONDITIONAL):
-            self._drop("derivable under conditions", result)
+            self._drop(_CONDITIONAL, result)
             return
         rule = self._keep(result, found.shapes)
         if rule is not None:
@@ -244,15 +249,20 @@ class Selection:
         forms = self._generaliser.open_forms(found.equation, found.shapes)
         return any(form.holds() for form in forms.single if form.attribute in closed)
 
-    def _tested(self, found: _Found) -> Equation | _Found | None:
-        """The equation as it is true, or a more general one that is; None where it is neither."""
+    def _tested(self, found: _Found, places: Sequence[Place]) -> Equation | _Found | None:
+        """The equation as it is true, or a more general one that is; None where it is neither, or is false
+        and follows under conditions."""
         equation, shapes = found.equation, found.shapes
         self._states[found.text] = OTHER
         if not self._sampler.types_in_general(equation, shapes):
             return self._drop("ill-typed in general", equation)
         if self._sampler.equates_sizes(equation, shapes):
             return self._drop("only at equal sizes", equation)
-        true = self._generaliser.true_form(equation, shapes)
+        true: Equation | None = equation
+        if not self._sampler.holds(equation, shapes, samples=SAMPLES):
+            if self._follows(places, CONDITIONAL):
+                return self._drop_conditional(equation, shapes)
+            true = under_conditions(equation, shapes, self._sampler)
         if true is None:
             return self._drop("false in general", equation)
         if not true.conditions:
@@ -314,19 +324,27 @@ class Selection:
             self._beyond.add(equation)
 
     def _drop(self, reason: str, equation: Equation) -> None:
-        self.dropped[reason] += 1
-        if self._audit is not None:
-            place = self._audit.place()
-            if place is not None:
-                self._audit.put(place, Dropped(equation, reason))
+        self._drop_made(reason, lambda: Dropped(equation, reason))
 
     def _drop_pair(self, reason: str, source: PairSource, number: int) -> None:
         """As ``_drop``; its terms are built only for the sample."""
+        self._drop_made(reason, lambda: Dropped(Equation(*source.sides(number)), reason))
+
+    def _drop_conditional(self, equation: Equation, shapes: Shapes) -> None:
+        """Drops what is false in general and follows under conditions, found only for the sample."""
+
+        def made() -> Dropped:
+            true = under_conditions(equation, shapes, self._sampler)
+            return Dropped(equation, "false in general") if true is None else Dropped(true, _CONDITIONAL)
+
+        self._drop_made(_CONDITIONAL, made)
+
+    def _drop_made(self, reason: str, made: Callable[[], Dropped]) -> None:
         self.dropped[reason] += 1
         if self._audit is not None:
             place = self._audit.place()
             if place is not None:
-                self._audit.put(place, Dropped(Equation(*source.sides(number)), reason))
+                self._audit.put(place, made())
 
 
 def _kind(equation: Equation) -> tuple[tuple[str, ...], ...]:
