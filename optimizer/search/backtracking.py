@@ -53,7 +53,7 @@ class _Run:
         self._best = self._start
         self._best_at = 0.0
         self._curve = [(0.0, start.total)]
-        self._seen = {self._start.digest.fingerprint}
+        self._seen = {self._start.digest.fingerprint: start.total}
         self._queue: list[_Entry] = []
         self._candidates = 0
         self._since_best = 0
@@ -126,12 +126,17 @@ class _Run:
         if rewrite is None:
             opportunity.impossible = len(opportunity.match.outputs) == 1
             return
-        after = state.after(opportunity.match, rewrite, self._limit)
+        digest = state.digest.after(state.graph, rewrite)
+        opportunity.shift = (digest.fingerprint - state.digest.fingerprint) & FINGERPRINT_MASK
+        known = self._seen.get(digest.fingerprint)
+        if known is not None:
+            opportunity.gain = state.cost.total - known
+            return
+        after = state.after(opportunity.match, rewrite, self._limit, digest)
         if after is None:
             opportunity.gain_at_most = state.cost.total - self._limit
             return
         opportunity.gain = state.cost.total - after.cost.total
-        opportunity.shift = (after.digest.fingerprint - state.digest.fingerprint) & FINGERPRINT_MASK
         self._consider(after)
 
     def _is_known_to_be_idle(self, state: State, opportunity: Opportunity) -> bool:
@@ -145,10 +150,8 @@ class _Run:
 
     def _consider(self, candidate: Candidate) -> None:
         """Keeps a graph that is new and not too costly."""
-        fingerprint, cost = candidate.digest.fingerprint, candidate.cost.total
-        if fingerprint in self._seen:
-            return
-        self._seen.add(fingerprint)
+        cost = candidate.cost.total
+        self._seen[candidate.digest.fingerprint] = cost
         if cost < self._best.cost.total:
             self._is_best(candidate.build())
         if cost < self._limit:
@@ -184,7 +187,7 @@ class _Run:
     def _consider_built(self, state: State) -> None:
         if state.digest.fingerprint in self._seen:
             return
-        self._seen.add(state.digest.fingerprint)
+        self._seen[state.digest.fingerprint] = state.cost.total
         if state.cost.total < self._best.cost.total:
             self._is_best(state)
         if state.cost.total < self._limit:

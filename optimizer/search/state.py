@@ -57,12 +57,18 @@ class State:
         """The graph after a match; None when the match does not apply."""
         return apply_match(self.graph, match)
 
-    def after(self, match: Match, rewrite: Rewrite, limit: float = math.inf) -> Candidate | None:
+    def after(
+        self,
+        match: Match,
+        rewrite: Rewrite,
+        limit: float = math.inf,
+        digest: DigestUpdate | None = None,
+    ) -> Candidate | None:
         """What a rewrite leads to; None when that is certainly not below the limit."""
         update = self.cost.after(rewrite, limit)
         if update is None:
             return None
-        return Candidate(self, match, rewrite, update, self.digest.after(self.graph, rewrite))
+        return Candidate(self, match, rewrite, update, digest or self.digest.after(self.graph, rewrite))
 
     def rebase(self, base: State) -> None:
         """Derives the matches from those of an ancestor, over all changes since."""
