@@ -70,7 +70,7 @@ def main() -> None:
             near = next(at for at, cost in result.curve if cost <= 1.01 * result.best.total)
             sys.stdout.write(
                 f"{network:20} {name:12} {start.total:12,.0f} -> {result.best.total:12,.0f} us  "
-                f"within 1% after {near:5.1f} s  {result.candidates / seconds:5,.0f} candidates a CPU second  "
+                f"within 1% after {near:5.1f} s  {result.candidates / seconds:5,.0f} candidates a second  "
                 f"{len(result.trace):4} steps\n"
             )
             sys.stdout.flush()
