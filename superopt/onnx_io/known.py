@@ -138,8 +138,13 @@ def _slice(node: _Node, operands: Operands) -> Array:
     axes = given[2] if len(given) > 2 else list(range(len(starts)))
     steps = given[3] if len(given) > 3 else [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step < 0 and end >= _LARGEST_INT32:
+            raise UnknownContentError("backwards to what some take for the beginning and others for the end")
         data = np.take(data, list(chosen(data.shape[axis], start, end, step)), axis=axis)
     return data
+
+
+_LARGEST_INT32 = 2**31 - 1
 
 
 def chosen(size: int, start: int, end: int, step: int) -> range:
@@ -151,6 +156,8 @@ def chosen(size: int, start: int, end: int, step: int) -> range:
 
 def _squeeze(node: _Node, operands: Operands) -> Array:
     axes = node.axes(operands, 13)
+    if axes == []:
+        raise UnknownContentError("no axes, which some take for all")
     return np.squeeze(operands[0], None if axes is None else tuple(axes))
 
 
@@ -255,7 +262,7 @@ def _is_equal(left: object, right: object) -> bool:
 def _reduction(function: Callable[..., Array], axes_since: int) -> Callable[[_Node, Operands], Array]:
     def rule(node: _Node, operands: Operands) -> Array:
         axes = node.axes(operands, axes_since)
-        if axes is None and node.integer("noop_with_empty_axes", 0):
+        if not axes and node.integer("noop_with_empty_axes", 0):
             raise UnknownContentError("no reduction")
         keep = bool(node.integer("keepdims", 1))
         axis = tuple(axes) if axes else None

@@ -100,9 +100,14 @@ class Calculation:
     result: object
 
 
+NO_AXES = np.empty(0, np.int64)
+
 CALCULATIONS = (
     Calculation(node("Slice", "x s e a t", "y"), ([1, 2, 3], [-1], [-9], [0], [-1]), [3, 2, 1]),
     Calculation(node("Slice", "x s e", "y"), ([1, 2, 3], [1], [99]), [2, 3]),
+    Calculation(node("Slice", "x s e a t", "y"), ([1, 2, 3], [-1], [2**63 - 1], [0], [-1]), None),
+    Calculation(node("ReduceSum", "a n", "y", noop_with_empty_axes=1), ([2, 3], NO_AXES), None),
+    Calculation(node("Squeeze", "a n", "y"), ([2], NO_AXES), None),
     Calculation(node("Div", "a b", "y"), ([7, -7], [2, 2]), [3, -3]),
     Calculation(node("Range", "a b c", "y"), (1, 7, 3), [1, 4]),
     Calculation(node("Equal", "a b", "y"), ([1, 2], [1, 3]), [True, False]),
