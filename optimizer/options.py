@@ -62,6 +62,7 @@ class Options:
         _require("threads", self.threads, self.threads is None or self.threads >= 1, "at least 1")
         _require("samples", self.samples, self.samples >= 1, "at least 1")
         _require("tolerance", self.tolerance, self.tolerance is None or self.tolerance > 0, "above 0")
+        _require("seed", self.seed, self.seed >= 0, "at least 0")
         limit = self.memory_limit
         _require("memory-limit", limit, limit is None or limit > 0, "bytes above 0")
         for name, count in (("max-candidates", self.max_candidates), ("patience", self.patience)):

@@ -352,6 +352,7 @@ def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.Log
         ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
         ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
         ({"threads": 0}, "threads: expected at least 1, got 0"),
+        ({"seed": -1}, "seed: expected at least 0, got -1"),
         ({"search": "oracle"}, "search: expected one of auto, backtracking, regions, beam, got 'oracle'"),
         ({"max_candidates": -1}, "max-candidates: expected at least 0, got -1"),
     ],
