@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
@@ -109,9 +110,11 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
     """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
     try:
+        if path.is_file() and not is_zipfile(path):
+            raise BadZipFile("it is no archive, or a truncated one")
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BadZipFile) as error:
         raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {error}") from error
     return check_inputs(arrays, ports, str(path))
 

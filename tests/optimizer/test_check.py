@@ -143,9 +143,15 @@ def test_given_inputs_are_used_and_checked(tmp_path: Path) -> None:
         np.savez(path, **arrays)
         with pytest.raises(InvalidFileError, match=message):
             load_inputs(path, ports)
-    (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(InvalidFileError, match="expected a numpy archive"):
-        load_inputs(tmp_path / "text.npz", ports)
+    for name, content in (
+        ("text", b"no archive"),
+        ("truncated", good.read_bytes()[:100]),
+        ("array", b"\x93NUMPY\x01\x00"),
+    ):
+        path = tmp_path / f"{name}.npz"
+        path.write_bytes(content)
+        with pytest.raises(InvalidFileError, match="expected a numpy archive"):
+            load_inputs(path, ports)
 
 
 def test_dimensions_must_exist() -> None:
