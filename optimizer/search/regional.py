@@ -123,9 +123,11 @@ class _Run:
         row = Row.of(self._current)
         if len(row.cuts(round_.least, round_.most)) > 2:
             return False
-        (members,) = row.regions([0, len(row.units)])
-        solution = self._solutions.get(self._region(members).likeness)
-        return solution is not None and solution.is_final and not solution.records
+        for members in row.regions([0, len(row.units)]):
+            solution = self._solutions.get(self._region(members).likeness)
+            if solution is None or not solution.is_final or solution.records:
+                return False
+        return True
 
     def _passes(self, round_: Round) -> Iterator[list[tuple[NodeId, ...]]]:
         row = Row.of(self._current)

@@ -22,10 +22,10 @@ from optimizer.search import (
 )
 from optimizer.search.regions import Row, region_of
 from superopt.errors import InvalidOptionError
-from superopt.ir import Graph, NodeId
+from superopt.ir import Graph, Input, NodeId
 from superopt.onnx_io import lift, load_model
 from superopt.ops.affine import Affine
-from tests.optimizer.graphs import dense_blocks, shared_products
+from tests.optimizer.graphs import dense_blocks, f32, shared_products
 from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
 from tests.optimizer.test_incremental import mixed_graph
 
@@ -78,6 +78,14 @@ def test_no_strategy_touches_what_is_protected(strategy: str) -> None:
     graph = dense_blocks(3)
     first = next(node.id for node in graph if isinstance(node.operator, Affine))
     assert first in search(strategy, graph, protected=(first,)).best.graph.nodes
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_graph_that_computes_nothing_stays(strategy: str) -> None:
+    editor = Graph.empty().edit()
+    editor.set_outputs(editor.add(Input("x", f32(2))).values)
+    result = search(strategy, editor.build())
+    assert (result.trace, result.stopped_by) == ((), "exhausted")
 
 
 def test_equal_blocks_are_equal_regions_and_solved_once() -> None:
