@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.peers_table import Row, Standing, drawn, tabulated
-from optimizer.check import Reference, Sampling, check_equivalence, comparison_of, plan_inputs
+from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
+from optimizer.check.interval import compared
 from optimizer.cost.runtime import Array, BoundRun, LoadedModel, RuntimeRefusedError
 from optimizer.runnable import runnable_original
 from superopt import zoo
@@ -43,8 +44,8 @@ onnx.save(onnxscript.rewriter.rewrite(model), sys.argv[2])""",
 OURS = "superopt"
 
 _LIMIT = 600.0
-_MIN_ROUNDS = 6
-_PLACEMENTS = 2
+_ROUNDS = 6
+_MIN_SAMPLES = 3
 _SHORTEST_SAMPLE = 500.0
 _SEED = 0
 
@@ -150,34 +151,38 @@ def _timed(
     models = [source, *(path for _, path in runnable)]
     times = interleaved(models, sample.feeds, threads, seconds)
     for place, (done, _) in enumerate(runnable, start=1):
-        found = comparison_of(times[:, [0, place]], np.random.default_rng(_SEED))
+        found = compared(times[..., [0, place]])
         standings.append(Standing(done.name, found.ratio, found.low, found.high, done.seconds, done.note))
     order = [*PEERS, OURS]
     standings.sort(key=lambda standing: order.index(standing.optimizer))
-    latency = float(np.quantile(times[:, 0], 0.3))
-    return Row(network, len(lifted.source.proto.graph.node), latency, len(times), tuple(standings))
+    latency = compared(times[..., [0, 0]]).before
+    return Row(network, len(lifted.source.proto.graph.node), latency, times[..., 0].size, tuple(standings))
 
 
 def interleaved(
     models: Sequence[bytes | Path], feeds: Mapping[str, Array], threads: int, seconds: float
 ) -> Array:
-    """Times of all models in microseconds, shape [rounds, models]: each round runs all, in random order.
+    """Times of all models in microseconds, shape [rounds, samples, models].
 
-    Sessions are opened anew, in reverse order, for the second half of the time.
+    A round has fresh sessions, opened in random order; a sample runs all models, in random order.
     """
     random = np.random.default_rng(_SEED)
     rounds: list[Array] = []
-    for placement in range(_PLACEMENTS):
-        order = range(len(models)) if placement == 0 else range(len(models) - 1, -1, -1)
-        runs = {place: LoadedModel(models[place], threads).bind(feeds) for place in order}
+    samples = 0
+    for _ in range(_ROUNDS):
+        opened = time.monotonic()
+        order = random.permutation(len(models))
+        runs = {int(place): LoadedModel(models[place], threads).bind(feeds) for place in order}
         repeats = max(1, int(_SHORTEST_SAMPLE / max(1.0, min(_warm(run) for run in runs.values()))))
-        end = time.monotonic() + seconds / _PLACEMENTS
-        first = len(rounds)
-        while len(rounds) - first < _MIN_ROUNDS or time.monotonic() < end:
-            taken = np.empty(len(models))
+        end = opened + seconds / _ROUNDS
+        taken: list[Array] = []
+        while len(taken) < (samples or _MIN_SAMPLES) or (not samples and time.monotonic() < end):
+            sample = np.empty(len(models))
             for place in random.permutation(len(models)):
-                taken[place] = min(runs[int(place)].microseconds() for _ in range(repeats))
-            rounds.append(taken)
+                sample[place] = min(runs[int(place)].microseconds() for _ in range(repeats))
+            taken.append(sample)
+        samples = len(taken)
+        rounds.append(np.stack(taken))
     return np.stack(rounds)
 
 

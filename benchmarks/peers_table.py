@@ -44,12 +44,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One network: ONNX nodes, microseconds of the original, rounds of timing, one standing per optimizer."""
+    """One network: ONNX nodes, microseconds of the original, runs of each, one standing per optimizer."""
 
     network: str
     nodes: int
     microseconds: float
-    rounds: int
+    runs: int
     standings: tuple[Standing, ...]
 
     @staticmethod
@@ -60,7 +60,7 @@ class Row:
             cast("str", document["network"]),
             cast("int", document["nodes"]),
             cast("float", document["microseconds"]),
-            cast("int", document["rounds"]),
+            cast("int", document["runs"]),
             tuple(Standing.of(standing) for standing in standings),
         )
 

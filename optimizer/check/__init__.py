@@ -4,7 +4,7 @@ from optimizer.check.compare import Agreement, compare_outputs
 from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
 from optimizer.check.inputs import InputPlan, check_dims, check_inputs, load_inputs, plan_inputs
 from optimizer.check.interval import Comparison, compared
-from optimizer.check.latency import compare_latency, compare_latency_apart, comparison_of
+from optimizer.check.latency import compare_latency, compare_latency_apart
 
 __all__ = [
     "Agreement",
@@ -20,7 +20,6 @@ __all__ = [
     "compare_latency_apart",
     "compare_outputs",
     "compared",
-    "comparison_of",
     "load_inputs",
     "plan_inputs",
 ]

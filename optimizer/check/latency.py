@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from optimizer.check.interval import DOUBT, QUANTILE, Comparison, compared
+from optimizer.check.interval import DOUBT, Comparison, compared
 from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider
 
 _MAX_ROUNDS = 24
@@ -22,9 +22,6 @@ _SHORTEST_SAMPLE = 500.0
 
 _WARM_UP = 50_000.0
 """Microseconds; a model that runs longer is warm after one run."""
-
-_RESAMPLES = 1000
-_CONFIDENCE = 0.98
 
 Pairs: TypeAlias = "list[tuple[float, float]]"
 
@@ -158,14 +155,3 @@ def _repeats(shortest: float) -> int:
 
 def _sample(run: BoundRun, repeats: int) -> float:
     return min(run.microseconds() for _ in range(repeats))
-
-
-def comparison_of(pairs: Array, random: np.random.Generator) -> Comparison:
-    """What pairs of times, shape [pairs, 2] in microseconds, say; the interval is bootstrapped."""
-    before, after = (float(value) for value in np.quantile(pairs, QUANTILE, axis=0))
-    chosen = random.integers(0, len(pairs), (_RESAMPLES, len(pairs)))
-    resampled = np.quantile(pairs[chosen], QUANTILE, axis=1)
-    ratios = resampled[:, 0] / resampled[:, 1]
-    tail = (1 - _CONFIDENCE) / 2
-    low, high = (float(value) for value in np.quantile(ratios, (tail, 1 - tail)))
-    return Comparison(before, after, before / after, low, high, len(pairs))
