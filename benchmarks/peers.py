@@ -171,8 +171,8 @@ def interleaved(
     samples = 0
     for _ in range(_ROUNDS):
         opened = time.monotonic()
-        order = random.permutation(len(models))
-        runs = {int(place): LoadedModel(models[place], threads).bind(feeds) for place in order}
+        order = [int(place) for place in random.permutation(len(models))]
+        runs = {place: LoadedModel(models[place], threads).bind(feeds) for place in order}
         repeats = max(1, int(_SHORTEST_SAMPLE / max(1.0, min(_warm(run) for run in runs.values()))))
         end = opened + seconds / _ROUNDS
         taken: list[Array] = []

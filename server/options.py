@@ -13,6 +13,7 @@ from server.problems import Problem, field_errors, sentence
 
 _LATER = ("throughput", "training")
 
+Objective: TypeAlias = Literal["latency", "throughput", "training", "memory", "flops", "traffic", "launches"]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -21,7 +22,7 @@ class OptimizationOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    objective: Literal["latency", "throughput", "training", "memory", "flops"] = "latency"
+    objective: Objective = "latency"
     target: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "cpu"
     """A device or the name of a cost profile."""
     search: Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")] = "auto"
