@@ -38,8 +38,11 @@ def atomic_path(path: Path) -> Generator[Path]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes the file whole or not at all; raises InvalidOptionError where it cannot."""
-    with atomic_path(path) as part:
-        part.write_bytes(content)
+    try:
+        with atomic_path(path) as part:
+            part.write_bytes(content)
+    except OSError as error:
+        raise InvalidOptionError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _umask() -> int:
