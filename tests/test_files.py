@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from superopt.files import write_atomically
 
 
 @contextmanager
-def room_for(size: int) -> Iterator[None]:
+def room_for(size: int) -> Generator[None]:
     """No file may grow beyond ``size`` bytes meanwhile, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
