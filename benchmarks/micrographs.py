@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.micrograph_models import WITH_HEADROOM, WITHOUT_HEADROOM, Micrograph
+from benchmarks.micrograph_models import WITH_HEADROOM, WITHOUT_HEADROOM
+from benchmarks.micrograph_sketch import Micrograph
 from optimizer import Options
 from optimizer.check import compare_outputs, plan_inputs
 from optimizer.cost.runtime import Array, BoundRun, LoadedModel
