@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension
@@ -21,6 +21,17 @@ from superopt.rewriting.binding import Bundle
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.matching import Match
 from superopt.rewriting.typing import Typing, infer_terms
+
+
+class _Asked(NamedTuple):
+    """What ``infer_terms`` is asked, as one key."""
+
+    terms: tuple[Term, ...]
+    types: tuple[tuple[str, TensorType], ...]
+    attributes: tuple[tuple[str, object], ...]
+    equal: tuple[tuple[Term, TensorType], ...]
+    fixed: frozenset[str]
+    cuts: tuple[tuple[tuple[Term, int], Dimension], ...]
 
 
 @dataclass(frozen=True)
@@ -115,14 +126,15 @@ def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorTy
         return True
     found = [(term, graph.type_of(match.terms[term])) for term in sized_by_types]
     try:
-        _inferred(
-            match.substitution.source,
-            tuple(types.items()),
-            tuple(match.attributes.items()),
-            tuple((term, type_) for term, type_ in found if isinstance(type_, TensorType)),
-            _symbols(match, (*types.values(), *(t for _, t in found if isinstance(t, TensorType)))),
-            tuple(match.cuts.items()),
+        asked = _Asked(
+            terms=match.substitution.source,
+            types=tuple(types.items()),
+            attributes=tuple(match.attributes.items()),
+            equal=tuple((term, type_) for term, type_ in found if isinstance(type_, TensorType)),
+            fixed=_symbols(match, (*types.values(), *(t for _, t in found if isinstance(t, TensorType)))),
+            cuts=tuple(match.cuts.items()),
         )
+        _inferred(asked)
     except IllTypedError:
         return False
     return True
@@ -160,43 +172,31 @@ def _typed_target(graph: Graph, match: Match, types: Mapping[str, TensorType]) -
             raise IllTypedError("the type of a shared term is not known")
         required.append((term, type_))
     fixed = _symbols(match, (*types.values(), *(type_ for _, type_ in required)))
-    typing = _inferred(
-        target,
-        tuple((name, types[name]) for name in match.substitution.target_variables),
-        tuple(match.attributes.items()),
-        tuple(required),
-        fixed,
-        tuple(match.cuts.items()),
+    asked = _Asked(
+        terms=target,
+        types=tuple((name, types[name]) for name in match.substitution.target_variables),
+        attributes=tuple(match.attributes.items()),
+        equal=tuple(required),
+        fixed=fixed,
+        cuts=tuple(match.cuts.items()),
     )
+    typing = _inferred(asked)
     if typing.unresolved - fixed:
         raise IllTypedError("a size of the target stays open")
     return typing
 
 
-def _inferred(
-    terms: tuple[Term, ...],
-    types: tuple[tuple[str, TensorType], ...],
-    attributes: tuple[tuple[str, object], ...],
-    equal: tuple[tuple[Term, TensorType], ...],
-    fixed: frozenset[str],
-    cuts: tuple[tuple[tuple[Term, int], Dimension], ...],
-) -> Typing:
+def _inferred(asked: _Asked) -> Typing:
     """``infer_terms``, remembered: a search types the same terms at the same sizes in many graphs."""
-    found = _typing_or_reason(terms, types, attributes, equal, fixed, cuts)
+    found = _typing_or_reason(asked)
     if isinstance(found, str):
         raise IllTypedError(found)
     return found
 
 
 @lru_cache(maxsize=1 << 16)
-def _typing_or_reason(
-    terms: tuple[Term, ...],
-    types: tuple[tuple[str, TensorType], ...],
-    attributes: tuple[tuple[str, object], ...],
-    equal: tuple[tuple[Term, TensorType], ...],
-    fixed: frozenset[str],
-    cuts: tuple[tuple[tuple[Term, int], Dimension], ...],
-) -> Typing | str:
+def _typing_or_reason(asked: _Asked) -> Typing | str:
+    terms, types, attributes, equal, fixed, cuts = asked
     try:
         return infer_terms(terms, dict(types), dict(attributes), equal=equal, fixed=fixed, cuts=dict(cuts))
     except IllTypedError as error:
