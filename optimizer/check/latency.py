@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -48,62 +49,6 @@ Round: TypeAlias = "Callable[[_Contest, Sequence[int], int | None, float], Pairs
 should take."""
 
 
-def compare_latency(
-    before: ModelFile,
-    after: ModelFile,
-    feeds: Mapping[str, Array],
-    *,
-    threads: int,
-    seconds: float,
-    doubt: float = DOUBT,
-    seed: int = 0,
-    provider: Provider = Provider.CPU,
-) -> Comparison:
-    """Times both models at the runtime's full optimisation, in turn and in random order within each pair.
-
-    Stops when more rounds would hardly change the answer. ``doubt`` is the probability of either
-    tail beyond the interval. Raises RuntimeRefusedError when a model does not run.
-    """
-    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
-    return _compare(contest, _side_by_side, seconds, doubt)
-
-
-def compare_latency_apart(
-    before: ModelFile,
-    after: ModelFile,
-    feeds: Mapping[str, Array],
-    *,
-    threads: int,
-    seconds: float,
-    doubt: float = DOUBT,
-    seed: int = 0,
-    provider: Provider = Provider.CPU,
-) -> Comparison:
-    """Like ``compare_latency``, but never with both models in memory: for those that fill it."""
-    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
-    return _compare(contest, _one_by_one, seconds, doubt)
-
-
-def _compare(contest: _Contest, round_of: Round, seconds: float, doubt: float) -> Comparison:
-    """Rounds until the answer is clear or the time is over.
-
-    What stops the rounds early is how clear the answer is, not which: a test that goes on until it likes the
-    answer would find one.
-    """
-    end = time.monotonic() + seconds
-    rounds: list[Pairs] = []
-    while len(rounds) < _MAX_ROUNDS:
-        began = time.monotonic()
-        order = (0, 1) if len(rounds) % 2 == 0 else (1, 0)
-        pairs = len(rounds[0]) if rounds else None
-        rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
-        took = time.monotonic() - began
-        enough = len(rounds) >= _MIN_ROUNDS or took > seconds
-        if enough and (time.monotonic() + took > end or compared(np.asarray(rounds), doubt).is_clear):
-            break
-    return compared(np.asarray(rounds), doubt)
-
-
 def _side_by_side(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     opened = time.monotonic()
     runs = {which: contest.run(which) for which in order}
@@ -133,6 +78,51 @@ def _one_by_one(contest: _Contest, order: Sequence[int], pairs: int | None, seco
         times[which] = [_sample(run, repeats) for _ in range(pairs)]
         del run
     return list(zip(times[0], times[1], strict=True))
+
+
+def compare_latency(
+    before: ModelFile,
+    after: ModelFile,
+    feeds: Mapping[str, Array],
+    *,
+    threads: int,
+    seconds: float,
+    doubt: float = DOUBT,
+    seed: int = 0,
+    provider: Provider = Provider.CPU,
+    round_of: Round = _side_by_side,
+) -> Comparison:
+    """Times both models at the runtime's full optimisation, in turn and in random order within each pair.
+
+    Stops when more rounds would hardly change the answer. ``doubt`` is the probability of either
+    tail beyond the interval. Raises RuntimeRefusedError when a model does not run.
+    """
+    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
+    return _compare(contest, round_of, seconds, doubt)
+
+
+compare_latency_apart = partial(compare_latency, round_of=_one_by_one)
+"""Like ``compare_latency``, but never with both models in memory: for those that fill it."""
+
+
+def _compare(contest: _Contest, round_of: Round, seconds: float, doubt: float) -> Comparison:
+    """Rounds until the answer is clear or the time is over.
+
+    What stops the rounds early is how clear the answer is, not which: a test that goes on until it likes the
+    answer would find one.
+    """
+    end = time.monotonic() + seconds
+    rounds: list[Pairs] = []
+    while len(rounds) < _MAX_ROUNDS:
+        began = time.monotonic()
+        order = (0, 1) if len(rounds) % 2 == 0 else (1, 0)
+        pairs = len(rounds[0]) if rounds else None
+        rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
+        took = time.monotonic() - began
+        enough = len(rounds) >= _MIN_ROUNDS or took > seconds
+        if enough and (time.monotonic() + took > end or compared(np.asarray(rounds), doubt).is_clear):
+            break
+    return compared(np.asarray(rounds), doubt)
 
 
 def _pairs(opening: float, pair: float, seconds: float) -> int:
