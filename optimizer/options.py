@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,9 @@ SEARCHES = tuple(searches())
 
 LATER_OBJECTIVES = ("throughput", "training")
 """Objectives that need plans for several devices, which cannot be made yet."""
+
+_THREADS_PER_CORE = 4
+"""More threads than this for each logical core only wait for each other."""
 
 
 def _no_dims() -> Mapping[str, int]:
@@ -59,7 +63,10 @@ class Options:
         _require("search", self.search, self.search in SEARCHES, f"one of {', '.join(SEARCHES)}")
         _require("budget", self.budget, self.budget > 0, "seconds above 0")
         _require("alpha", self.alpha, self.alpha >= 1, "at least 1")
-        _require("threads", self.threads, self.threads is None or self.threads >= 1, "at least 1")
+        most = _THREADS_PER_CORE * (os.cpu_count() or 1)
+        sound = self.threads is None or 1 <= self.threads <= most
+        expected = f"at least 1 and at most {most}, {_THREADS_PER_CORE} for each core here"
+        _require("threads", self.threads, sound, expected)
         _require("samples", self.samples, self.samples >= 1, "at least 1")
         _require("tolerance", self.tolerance, self.tolerance is None or self.tolerance > 0, "above 0")
         _require("seed", self.seed, self.seed >= 0, "at least 0")

@@ -142,7 +142,10 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
     _require_same_model(report, lifted.source.original, lifted.source.name)
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
-    if report.get("returned") != "optimized":
+    returned = report.get("returned")
+    if returned not in ("optimized", "original"):
+        raise InvalidFileError(f"report: expected returned to be optimized or original, got {returned!r}")
+    if returned == "original":
         return lower(lifted, lifted.graph, Plan())
     canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
     graph = optimizer.replay(canonical.graph, steps, rules)
@@ -150,10 +153,12 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
 
 
 def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
-    """The nodes that were to stay."""
+    """The nodes that were to stay; raises InvalidFileError where the report does not say which."""
     options = report.get("options")
-    names = cast("Mapping[str, object]", options).get("keep", ()) if isinstance(options, dict) else ()
-    return tuple(map(str, cast("Sequence[object]", names)))
+    names = cast("Mapping[str, object]", options).get("keep") if isinstance(options, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
+        raise InvalidFileError(f"report: expected the names of kept nodes as options.keep, got {names!r}")
+    return tuple(cast("list[str]", names))
 
 
 def check(

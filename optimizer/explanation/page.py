@@ -20,6 +20,9 @@ from superopt.ir.terms import Application, Direction, Equation, Term, Variable
 Json: TypeAlias = "Mapping[str, object]"
 
 _SCHEMA = 1
+_PARTS = ("model", "options", "rules", "cost", "equivalence", "search")
+"""The objects that every report has."""
+
 _MOST_PICTURES = 40
 _REASONS = {
     "excluded": "excluded by you",
@@ -45,6 +48,9 @@ def html_of(report: Json) -> str:
     """
     if report.get("schema") != _SCHEMA:
         raise InvalidFileError(f"report: expected schema {_SCHEMA}, got {report.get('schema')!r}")
+    for part in _PARTS:
+        if not isinstance(report.get(part), dict):
+            raise InvalidFileError(f"report: expected an object as {part}, got {report.get(part)!r}")
     try:
         return _template().render(_context(report))
     except (TypeError, ValueError, KeyError, AttributeError, jinja2.UndefinedError) as error:

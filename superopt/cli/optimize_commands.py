@@ -46,7 +46,9 @@ def optimize(
     ] = None,
     alpha: Annotated[float, typer.Option(help="Explore graphs up to this many times the best cost.")] = 1.05,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads of the runtime; default: all cores.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
+    ] = None,
     dim: Annotated[
         list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
     ] = None,
@@ -148,11 +150,21 @@ def report_page(
     output.line(f"{out}: {out.stat().st_size / 1e3:.0f} kB")
 
 
-_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", text.strip())
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
     if found is None or found[2] not in _UNITS:
         raise InvalidOptionError(f"memory-limit: expected bytes, as in '2 GiB' or 500000000, got {text!r}")
     return int(float(found[1]) * _UNITS[found[2]])
@@ -162,7 +174,7 @@ def _dimensions(texts: list[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")
-        if not name or not size.isdecimal() or int(size) < 1:
+        if not name or re.fullmatch(r"0*[1-9][0-9]{0,17}", size) is None:
             raise InvalidOptionError(f"dim: expected NAME=SIZE, as in batch=8, got {text!r}")
         sizes[name] = int(size)
     return sizes

@@ -80,10 +80,16 @@ def test_the_page_of_a_report_is_made_from_its_json(
     assert again.read_text() == report.with_suffix(".html").read_text()
     assert "What each rule gained" in again.read_text()
     damaged = report.with_name("damaged.json")
+    nameless = report.with_name("nameless.json")
+    nameless.write_text(json.dumps({**json.loads(report.read_text()), "model": None}))
     damaged.write_text('{"schema": 1}')
-    for path, out in ((damaged, again), (report, report.with_name("again.pdf"))):
+    for path, out, message in (
+        (damaged, again, "expected an object as model, got None"),
+        (nameless, again, "expected an object as model, got None"),
+        (report, report.with_name("again.pdf"), "expected a file ending in .json or .html"),
+    ):
         assert run(["report", str(path), "-o", str(out)]) == 2
-        assert capsys.readouterr().err.startswith("superopt: report: ")
+        assert capsys.readouterr().err.startswith(f"superopt: report: {message}")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +99,9 @@ def test_the_page_of_a_report_is_made_from_its_json(
         ("--objective", "training", "objective: training needs plans for several devices"),
         ("--cluster", "nodes.yaml", "cluster: plans for several devices cannot be made yet"),
         ("--runtime", "onnxruntime", "runtime: only standard ONNX operators can be written"),
+        ("--dim", "batch=\u0663", "dim: expected NAME=SIZE, as in batch=8, got 'batch=\u0663'"),
+        ("--dim", "batch=0", "dim: expected NAME=SIZE, as in batch=8, got 'batch=0'"),
+        ("--memory-limit", "1 parsec", "memory-limit: expected bytes, as in '2 GiB' or 500000000"),
         ("--report", "report.pdf", "report: expected a file ending in .json or .html"),
         (
             "--report",
@@ -147,6 +156,31 @@ def test_replay_refuses_a_rule_that_is_not_verified(
     assert done.returncode == 1
     assert "0123456789abcdef" in done.stderr
     assert not forged.with_suffix(".onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"returned": 5}, "report: expected returned to be optimized or original, got 5"),
+        ({"options": None}, "report: expected the names of kept nodes as options.keep, got None"),
+        ({"options": {"keep": 3}}, "report: expected the names of kept nodes as options.keep, got 3"),
+    ],
+)
+def test_replay_refuses_a_damaged_report(
+    damage: dict[str, object],
+    message: str,
+    model: Path,
+    optimised: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", environment["SUPEROPT_DATABASE_URL"])
+    damaged, out = optimised[1].with_name("damaged-too.json"), optimised[1].with_name("never.onnx")
+    damaged.write_text(json.dumps({**json.loads(optimised[1].read_text()), **damage}))
+    assert run(["replay", str(model), str(damaged), "-o", str(out)]) == 2
+    assert capsys.readouterr().err == f"superopt: {message}\n"
+    assert not out.exists()
 
 
 def test_check_tells_equal_models_from_different_ones(
