@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.minimise import Shortened, minimised
+from optimizer.search.account import Account, matches_by_rule
 from optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
 from optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
@@ -48,39 +48,23 @@ class _Run:
     def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch) -> None:
         self._start = State.start(start)
         self._rules = rules
-        self._watch = watch
+        self._limits = watch.limits
+        self._account = Account(start, rules, watch)
         self._random = random.Random(watch.limits.seed)
         self._best = self._start
-        self._best_at = 0.0
-        self._curve = [(0.0, start.total)]
         self._seen = {self._start.digest.fingerprint: start.total}
         self._queue: list[_Entry] = []
-        self._candidates = 0
-        self._since_best = 0
         self._pushed = 0
 
     def result(self) -> SearchResult:
         stopped_by = self._search()
-        matched: dict[str, int] = {}
-        for opportunity in self._start.found:
-            rule = opportunity.match.substitution.rule_id
-            matched[rule] = matched.get(rule, 0) + 1
-        found = Shortened(self._best.cost, trace_of(self._best))
-        found = minimised(self._start.cost, found, self._rules.substitutions, self._watch.may_go_on)
-        return SearchResult(
-            best=found.cost,
-            trace=found.trace,
-            candidates=self._candidates,
-            seconds=self._watch.seconds,
-            best_at_seconds=self._best_at,
-            stopped_by=stopped_by,
-            matched=matched,
-            curve=tuple(self._curve),
-        )
+        found = self._account.shortened(trace_of(self._best))
+        matched = matches_by_rule(opportunity.match for opportunity in self._start.found)
+        return self._account.result(found, stopped_by, matched)
 
     @property
     def _limit(self) -> float:
-        return self._watch.limits.alpha * self._best.cost.total
+        return self._limits.alpha * self._best.cost.total
 
     def _search(self) -> StoppedBy:
         stopped_by = self._expand(self._start)
@@ -91,7 +75,7 @@ class _Run:
             state = self._built(entry)
             if state is not None:
                 stopped_by = self._expand(state)
-        self._interruption()
+        self._account.interruption()
         return stopped_by or "exhausted"
 
     def _built(self, entry: _Entry) -> State | None:
@@ -106,7 +90,7 @@ class _Run:
         state.find(self._rules)
         for opportunities in _by_rule(state.found):
             for opportunity in opportunities:
-                stopped_by = self._interruption()
+                stopped_by = self._account.interruption()
                 if stopped_by is not None:
                     return stopped_by
                 self._try(state, opportunity)
@@ -118,8 +102,7 @@ class _Run:
         return None
 
     def _try(self, state: State, opportunity: Opportunity) -> None:
-        self._candidates += 1
-        self._since_best += 1
+        self._account.count()
         if self._is_known_to_be_idle(state, opportunity):
             return
         rewrite = state.rewritten(opportunity.match)
@@ -159,9 +142,7 @@ class _Run:
 
     def _is_best(self, state: State) -> None:
         self._best = state
-        self._best_at = self._watch.seconds
-        self._curve.append((self._best_at, state.cost.total))
-        self._since_best = 0
+        self._account.improve(state.cost)
 
     def _push(self, cost: float, state: State, match: Match | None) -> None:
         self._pushed += 1
@@ -176,7 +157,7 @@ class _Run:
         for root in roots:
             if root in current.graph.nodes:
                 current = self._cheaper(current, substitution, root) or current
-            stopped_by = self._interruption()
+            stopped_by = self._account.interruption()
             if stopped_by is not None:
                 break
         if current is not state and current.parent is not state:
@@ -195,16 +176,14 @@ class _Run:
 
     def _cheaper(self, current: State, substitution: Substitution, root: NodeId) -> State | None:
         for match in self._rules.matches_at(current.graph, current.cost.free, substitution, root):
-            self._candidates += 1
+            if self._account.interruption() is not None:
+                return None
+            self._account.candidates += 1
             rewrite = current.rewritten(match)
             after = None if rewrite is None else current.after(match, rewrite, current.cost.total)
             if after is not None and after.cost.total < current.cost.total:
                 return after.build()
         return None
-
-    def _interruption(self) -> StoppedBy | None:
-        self._watch.tell(self._candidates, self._start.cost.total, self._best.cost.total)
-        return self._watch.interruption(self._candidates, self._since_best)
 
 
 def _by_rule(found: Iterable[Opportunity]) -> Iterable[list[Opportunity]]:

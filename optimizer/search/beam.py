@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.minimise import Shortened, minimised
+from optimizer.search.account import Account, matches_by_rule
 from optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
 from optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
@@ -29,34 +29,17 @@ class _Run:
     def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch, width: int) -> None:
         self._start = State.start(start)
         self._rules = rules
-        self._watch = watch
+        self._account = Account(start, rules, watch)
         self._width = width
         self._random = random.Random(watch.limits.seed)
         self._best = self._start
-        self._best_at = 0.0
-        self._curve = [(0.0, start.total)]
         self._seen = {self._start.digest.fingerprint}
-        self._candidates = 0
-        self._since_best = 0
 
     def result(self) -> SearchResult:
         stopped_by = self._search()
-        matched: dict[str, int] = {}
-        for opportunity in self._start.found:
-            rule = opportunity.match.substitution.rule_id
-            matched[rule] = matched.get(rule, 0) + 1
-        found = Shortened(self._best.cost, trace_of(self._best))
-        found = minimised(self._start.cost, found, self._rules.substitutions, self._watch.may_go_on)
-        return SearchResult(
-            best=found.cost,
-            trace=found.trace,
-            candidates=self._candidates,
-            seconds=self._watch.seconds,
-            best_at_seconds=self._best_at,
-            stopped_by=stopped_by,
-            matched=matched,
-            curve=tuple(self._curve),
-        )
+        found = self._account.shortened(trace_of(self._best))
+        matched = matches_by_rule(opportunity.match for opportunity in self._start.found)
+        return self._account.result(found, stopped_by, matched)
 
     def _search(self) -> StoppedBy:
         beam = [self._start]
@@ -65,7 +48,7 @@ class _Run:
             for state in beam:
                 state.find(self._rules)
                 for opportunity in state.found:
-                    stopped_by = self._watch.interruption(self._candidates, self._since_best)
+                    stopped_by = self._account.interruption()
                     if stopped_by is not None:
                         return stopped_by
                     candidate = self._candidate(state, opportunity)
@@ -80,9 +63,7 @@ class _Run:
         return sorted(found, key=lambda entry: entry[:2])[: self._width]
 
     def _candidate(self, state: State, opportunity: Opportunity) -> Candidate | None:
-        self._candidates += 1
-        self._since_best += 1
-        self._watch.tell(self._candidates, self._start.cost.total, self._best.cost.total)
+        self._account.count()
         if opportunity.shift is not None:
             fingerprint = (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK
             if fingerprint in self._seen:
@@ -100,7 +81,5 @@ class _Run:
         self._seen.add(fingerprint)
         if candidate.cost.total < self._best.cost.total:
             self._best = candidate.build()
-            self._best_at = self._watch.seconds
-            self._curve.append((self._best_at, candidate.cost.total))
-            self._since_best = 0
+            self._account.improve(self._best.cost)
         return candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from optimizer.cost.graph_cost import GraphCost
@@ -110,6 +110,13 @@ class Watch:
         if time.monotonic() >= limits.deadline:
             return "budget"
         return None
+
+    def part(self, candidates: int, patience: int | None, report: ProgressCallback) -> Watch:
+        """A watch for a part of the search that begins after so many candidates and has its own patience."""
+        limits = self.limits
+        left = None if limits.max_candidates is None else limits.max_candidates - candidates
+        own = replace(limits, max_candidates=left, patience=patience)
+        return Watch(own, self.cancel, report if self.report else None, self.report_interval)
 
     def may_go_on(self) -> bool:
         """Whether there is time left and nobody asked for the end."""

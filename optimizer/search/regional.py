@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.account import Account, matches_by_rule
 from optimizer.search.backtracking import Backtracking
-from optimizer.search.minimise import Shortened, minimised
 from optimizer.search.protocol import Progress, Search, SearchResult, StoppedBy, Watch
 from optimizer.search.recording import Recorded, Transplant
 from optimizer.search.regions import Region, Row, region_of
@@ -70,57 +70,40 @@ class _Run:
         self, start: GraphCost, rules: RuleSet, watch: Watch, inner: Search, rounds: Sequence[Round]
     ) -> None:
         self._start = start
-        self._current = start
+        self._account = Account(start, rules, watch)
         self._rules = rules
         self._watch = watch
         self._inner = inner
         self._rounds = rounds
         self._trace: list[TraceStep] = []
         self._solutions: dict[tuple[object, ...], _Solution] = {}
-        self._candidates = 0
-        self._since_best = 0
-        self._best_at = 0.0
-        self._curve = [(0.0, start.total)]
 
     def result(self) -> SearchResult:
         stopped_by = self._search()
-        matched: dict[str, int] = {}
-        for match in self._rules.matches(self._start.graph, self._start.free):
-            rule = match.substitution.rule_id
-            matched[rule] = matched.get(rule, 0) + 1
-        found = Shortened(self._current, tuple(self._trace))
-        found = minimised(self._start, found, self._rules.substitutions, self._watch.may_go_on)
-        return SearchResult(
-            best=found.cost,
-            trace=found.trace,
-            candidates=self._candidates,
-            seconds=self._watch.seconds,
-            best_at_seconds=self._best_at,
-            stopped_by=stopped_by,
-            matched=matched,
-            curve=tuple(self._curve),
-        )
+        found = self._account.shortened(self._trace)
+        matched = matches_by_rule(self._rules.matches(self._start.graph, self._start.free))
+        return self._account.result(found, stopped_by, matched)
 
     def _search(self) -> StoppedBy:
         for round_ in self._rounds:
             for _ in range(_MAX_PASSES):
-                before = self._current.total
+                before = self._account.best.total
                 for pass_ in self._passes(round_):
                     stopped_by = self._pass(round_, pass_)
                     if stopped_by is not None:
                         return stopped_by
-                if self._current.total >= before:
+                if self._account.best.total >= before:
                     break
             if self._is_over(round_):
                 return "exhausted"
             limit = self._watch.limits.patience
-            if limit is not None and self._since_best >= limit:
+            if limit is not None and self._account.since_best >= limit:
                 return "patience"
         return "exhausted"
 
     def _is_over(self, round_: Round) -> bool:
         """Whether the round took the whole graph as one region and left nothing to try."""
-        row = Row.of(self._current)
+        row = Row.of(self._account.best)
         if len(row.cuts(round_.least, round_.most)) > 2:
             return False
         for members in row.regions([0, len(row.units)]):
@@ -130,9 +113,9 @@ class _Run:
         return True
 
     def _passes(self, round_: Round) -> Iterator[list[tuple[NodeId, ...]]]:
-        row = Row.of(self._current)
+        row = Row.of(self._account.best)
         yield row.regions(row.cuts(round_.least, round_.most))
-        row = Row.of(self._current)
+        row = Row.of(self._account.best)
         cuts = row.cuts(round_.least, round_.most)
         if len(cuts) > 2:
             yield row.regions(row.shifted(cuts))
@@ -146,42 +129,35 @@ class _Run:
             if solution.records and solution.refusals < _MAX_REFUSALS:
                 pays = self._apply(region, solution.records)
                 solution.refusals = 0 if pays else solution.refusals + 1
-            self._watch.tell(self._candidates, self._start.total, self._current.total)
-            since = 0 if round_ is self._rounds[0] else self._since_best
-            stopped_by = self._watch.interruption(self._candidates, since)
+            self._account.tell()
+            since = 0 if round_ is self._rounds[0] else self._account.since_best
+            stopped_by = self._watch.interruption(self._account.candidates, since)
             if stopped_by is not None:
                 return stopped_by
         return None
 
     def _region(self, members: Sequence[NodeId]) -> Region:
-        return region_of(self._current, members, self._rules.protected)
+        return region_of(self._account.best, members, self._rules.protected)
 
     def _solved(self, region: Region, round_: Round) -> _Solution:
         """Searches one region, watched as the whole search is."""
-        outer = self._watch
+        account = self._account
         cost = GraphCost.of(region.graph, self._start.objective, self._start.sizes, region.blocked)
-        done = outer.limits.max_candidates
-        limits = replace(
-            outer.limits,
-            patience=round_.patience,
-            max_candidates=None if done is None else done - self._candidates,
-        )
 
         def report(progress: Progress) -> None:
-            outer.tell(self._candidates + progress.candidates, self._start.total, self._current.total)
+            self._watch.tell(account.candidates + progress.candidates, self._start.total, account.best.total)
 
-        watch = Watch(limits, outer.cancel, report if outer.report else None, outer.report_interval)
+        watch = self._watch.part(account.candidates, round_.patience, report)
         result = self._inner.run(cost, self._rules.protecting(region.protected), watch)
-        self._candidates += result.candidates
-        self._since_best += result.candidates
+        account.count(result.candidates)
         records = recorded(region.graph, result.trace, self._rules.substitutions)
         return _Solution(records, round_.patience, is_final=result.stopped_by == "exhausted")
 
     def _apply(self, region: Region, records: Sequence[Recorded]) -> bool:
         """Takes the steps of a region's solution up to the point where the whole graph costs least; whether
         any was taken."""
-        transplant = Transplant(self._current, region.values)
-        best, steps = self._current, list[tuple[GraphCost, Match, GraphCost]]()
+        transplant = Transplant(self._account.best, region.values)
+        best, steps = self._account.best, list[tuple[GraphCost, Match, GraphCost]]()
         length = 0
         for step in records:
             before = transplant.cost
@@ -194,8 +170,5 @@ class _Run:
                 best, length = after, len(steps)
         if length:
             self._trace.extend(itertools.starmap(step_of, steps[:length]))
-            self._current = best
-            self._since_best = 0
-            self._best_at = self._watch.seconds
-            self._curve.append((self._best_at, best.total))
+            self._account.improve(best)
         return length > 0

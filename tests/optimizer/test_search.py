@@ -94,6 +94,8 @@ def test_it_ends_by_exhaustion_candidates_patience_budget_or_cancel() -> None:
     graph = shared_products(4)
     substitutions = rules(*ALL)
     assert search(graph, substitutions, max_candidates=7).candidates == 7
+    blocks = dense_blocks(8, 4, 4)
+    assert [search(blocks, substitutions, max_candidates=n).candidates for n in range(25)] == list(range(25))
     assert search(graph, substitutions, max_candidates=7).stopped_by == "max_candidates"
     assert search(graph, substitutions, patience=5, alpha=2.0).stopped_by == "patience"
     assert search(graph, substitutions, deadline=0.0).stopped_by == "budget"

@@ -1,0 +1,75 @@
+"""What every search keeps of its course, and what it makes of that at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from optimizer.cost.graph_cost import GraphCost
+from optimizer.search.minimise import Shortened, minimised
+from optimizer.search.protocol import SearchResult, StoppedBy, Watch
+from optimizer.search.rules import RuleSet
+from optimizer.search.trace import TraceStep
+from superopt.rewriting import Match
+
+
+class Account:
+    """How many candidates were looked at, how many since the best one, and when better ones were found."""
+
+    def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch) -> None:
+        self.start = start
+        self.best = start
+        self.candidates = 0
+        self.since_best = 0
+        self._rules = rules
+        self._watch = watch
+        self._curve = [(0.0, start.total)]
+
+    def count(self, candidates: int = 1) -> None:
+        """Candidates that were looked at."""
+        self.candidates += candidates
+        self.since_best += candidates
+
+    def improve(self, best: GraphCost) -> None:
+        """A better graph is known from now on."""
+        self.best = best
+        self.since_best = 0
+        self._curve.append((self._watch.seconds, best.total))
+
+    def improve_by(self, part: SearchResult, since: float) -> None:
+        """A better graph was found by a search that began ``since`` seconds after this one."""
+        self.best = part.best
+        self.since_best = 0
+        self._curve.extend((since + at, cost) for at, cost in part.curve[1:])
+
+    def tell(self) -> None:
+        """Reports how far the search is, unless that was done a moment ago."""
+        self._watch.tell(self.candidates, self.start.total, self.best.total)
+
+    def interruption(self) -> StoppedBy | None:
+        """Reports how far the search is; why to stop now, None to go on."""
+        self.tell()
+        return self._watch.interruption(self.candidates, self.since_best)
+
+    def shortened(self, trace: Iterable[TraceStep]) -> Shortened:
+        """The best graph, which a trace leads to, without steps that gain nothing."""
+        found = Shortened(self.best, tuple(trace))
+        return minimised(self.start, found, self._rules.substitutions, self._watch.may_go_on)
+
+    def result(self, found: Shortened, stopped_by: StoppedBy, matched: Mapping[str, int]) -> SearchResult:
+        """The whole account."""
+        return SearchResult(
+            best=found.cost,
+            trace=found.trace,
+            candidates=self.candidates,
+            seconds=self._watch.seconds,
+            best_at_seconds=self._curve[-1][0],
+            stopped_by=stopped_by,
+            matched=matched,
+            curve=tuple(self._curve),
+        )
+
+
+def matches_by_rule(matches: Iterable[Match]) -> Mapping[str, int]:
+    """How many matches each rule has, by its id."""
+    return dict(Counter(match.substitution.rule_id for match in matches))
