@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.minimise import Shortened, minimised
+from optimizer.search.account import Account
+from optimizer.search.minimise import Shortened
 from optimizer.search.protocol import Progress, Search, SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
 from optimizer.search.trace import TraceStep
@@ -21,10 +22,14 @@ class Stage:
     patience: int | None = None
 
 
+Course: TypeAlias = Generator[Stage, SearchResult, None]
+"""Stages in turn; what became of a stage is sent back, and may decide which is next."""
+
+
 class Stages(Protocol):
     """Which stages a graph is worth."""
 
-    def __call__(self, start: GraphCost) -> Iterator[Stage]:
+    def __call__(self, start: GraphCost) -> Course:
         """The stages in turn."""
         ...
 
@@ -38,53 +43,40 @@ class Sequence:
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
         """Runs stage after stage until the watch says stop or all are done."""
-        best, trace, curve = start, list[TraceStep](), [(0.0, start.total)]
-        candidates, gaining, best_at = 0, 0, 0.0
-        matched: dict[str, int] = {}
-        stopped_by: StoppedBy = "exhausted"
-        idle = 0
-        for number, stage in enumerate(self.stages(start)):
+        account, trace = Account(start, rules, watch), list[TraceStep]()
+        course = self.stages(start)
+        stage = next(course, None)
+        first: SearchResult | None = None
+        gaining = 0
+        stopped_by: StoppedBy | None = None
+        while stage is not None:
             since = watch.seconds
-            result = stage.search.run(best, rules, self._watch(watch, stage, candidates, idle, start))
-            candidates += result.candidates
-            idle = 0 if result.best.total < best.total else idle + result.candidates
-            if number == 0:
-                matched.update(result.matched)
-            if result.best.total < best.total:
-                best, best_at = result.best, since + result.best_at_seconds
+            result = stage.search.run(account.best, rules, _part(watch, stage, account))
+            first = first or result
+            account.count(result.candidates)
+            if result.best.total < account.best.total:
+                account.improve_by(result, since)
                 trace.extend(result.trace)
                 gaining += 1
-                curve.extend((since + at, cost) for at, cost in result.curve[1:])
-            interruption = watch.interruption(candidates, idle)
-            stopped_by = interruption or result.stopped_by
-            if interruption is not None:
-                break
-        found = Shortened(best, tuple(trace))
-        if gaining > 1:
-            found = minimised(start, found, rules.substitutions, watch.may_go_on)
-        return SearchResult(
-            best=found.cost,
-            trace=found.trace,
-            candidates=candidates,
-            seconds=watch.seconds,
-            best_at_seconds=best_at,
-            stopped_by=stopped_by,
-            matched=matched,
-            curve=tuple(curve),
-        )
+            stopped_by = account.interruption()
+            stage = _next(course, result) if stopped_by is None else None
+        found = account.shortened(trace) if gaining > 1 else Shortened(account.best, tuple(trace))
+        return account.result(found, stopped_by or "exhausted", {} if first is None else first.matched)
 
-    @staticmethod
-    def _watch(watch: Watch, stage: Stage, candidates: int, idle: int, start: GraphCost) -> Watch:
-        limits = watch.limits
-        left = None if limits.patience is None else limits.patience - idle
-        known = [p for p in (left, stage.patience) if p is not None]
-        own = replace(
-            limits,
-            patience=min(known, default=None),
-            max_candidates=None if limits.max_candidates is None else limits.max_candidates - candidates,
-        )
 
-        def report(progress: Progress) -> None:
-            watch.tell(candidates + progress.candidates, start.total, progress.best_cost)
+def _next(course: Course, result: SearchResult) -> Stage | None:
+    try:
+        return course.send(result)
+    except StopIteration:
+        return None
 
-        return Watch(own, watch.cancel, report if watch.report else None, watch.report_interval)
+
+def _part(watch: Watch, stage: Stage, account: Account) -> Watch:
+    limit = watch.limits.patience
+    left = None if limit is None else limit - account.since_best
+    patience = min((p for p in (left, stage.patience) if p is not None), default=None)
+
+    def report(progress: Progress) -> None:
+        watch.tell(account.candidates + progress.candidates, account.start.total, progress.best_cost)
+
+    return watch.part(account.candidates, patience, report)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.backtracking import Backtracking
 from optimizer.search.beam import Beam
 from optimizer.search.protocol import Search
 from optimizer.search.regional import ROUNDS, Regional
-from optimizer.search.sequence import Sequence, Stage
+from optimizer.search.sequence import Course, Sequence, Stage
 from superopt.errors import InvalidOptionError
 
 _MANY_NODES = 1500
+_LEAST_LOOK = 20
 
 
-def _auto(start: GraphCost) -> Iterator[Stage]:
+def _auto(start: GraphCost) -> Course:
     """Backtracking sees what is far apart and repeats, regions what is near, beams what is costly on the way:
-    first each for a short time, then larger regions and the whole for as long as there is time."""
+    first each for a short time, then larger regions and the whole for as long as there is time.
+
+    Where backtracking leaves nothing within alpha, only a beam can find more: it gets as many candidates.
+    """
     is_small = len(start.owner) <= _MANY_NODES
-    if is_small:
-        yield Stage(Backtracking(), 3000)
+    while is_small:
+        whole = yield Stage(Backtracking(), 3000)
+        if whole.stopped_by != "exhausted":
+            break
+        beamed = yield Stage(Beam(), max(whole.candidates, _LEAST_LOOK))
+        if beamed.best.total >= whole.best.total:
+            return
     yield Stage(Regional(Backtracking(), ROUNDS[:2]))
     yield Stage(Regional(Beam(), ROUNDS[:2]))
     yield Stage(Regional(Backtracking(), ROUNDS[2:]))

@@ -88,6 +88,14 @@ def test_a_graph_that_computes_nothing_stays(strategy: str) -> None:
     assert (result.trace, result.stopped_by) == ((), "exhausted")
 
 
+def test_auto_ends_soon_where_backtracking_leaves_nothing() -> None:
+    for graph in (dense_blocks(1, 4, 4), mixed_graph(1), mixed_graph(3)):
+        limits = Limits(deadline=time.monotonic() + 20)
+        whole, auto = (search(name, graph, Watch(limits)) for name in ("backtracking", "auto"))
+        assert (whole.stopped_by, auto.stopped_by) == ("exhausted", "exhausted")
+        assert auto.candidates <= whole.candidates + max(whole.candidates, 20)
+
+
 def test_equal_blocks_are_equal_regions_and_solved_once() -> None:
     graph = dense_blocks(60, 4, 4)
     cost = priced(graph)
