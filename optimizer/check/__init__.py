@@ -2,7 +2,14 @@
 
 from optimizer.check.compare import Agreement, compare_outputs
 from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
-from optimizer.check.inputs import InputPlan, check_dims, check_inputs, load_inputs, plan_inputs
+from optimizer.check.inputs import (
+    InputPlan,
+    check_dims,
+    check_inputs,
+    declared_ports,
+    load_inputs,
+    plan_inputs,
+)
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
 
@@ -20,6 +27,7 @@ __all__ = [
     "compare_latency_apart",
     "compare_outputs",
     "compared",
+    "declared_ports",
     "load_inputs",
     "plan_inputs",
 ]

@@ -124,13 +124,14 @@ class Reference:
 def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
     """Runs the other model on the samples of the reference and compares all outputs.
 
-    A model whose own two runs differ cannot be certified. At least one sample is compared whatever the time.
+    A model whose own two runs differ cannot be certified, nor one of whose outputs none is ever finite. At
+    least one sample is compared whatever the time.
     """
     difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
     names, tolerance = reference.names, reference.sampling.tolerance
-    total, compared, alive = EQUAL, 0, False
+    total, compared, alive, tells = EQUAL, 0, False, False
     last: tuple[object, ...] = ()
     for sample in reference.samples():
         if not compared and reference.repeated().excess > _REPEAT_SHARE:
@@ -139,9 +140,13 @@ def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
         total = total.and_also(_compared(names, sample, other, tolerance))
         compared += 1
         alive = alive or _is_alive(sample.outputs, last)
+        tells = tells or _has_finite(sample.outputs)
         last = sample.outputs
         if not total.agrees or time.monotonic() >= reference.sampling.deadline:
             break
+    if total.agrees and compared and not tells:
+        why = "no output has a finite number on any of the inputs, so nothing can be certified"
+        return _refusal(reference.tolerance, why)
     return Equivalence(
         passed=total.agrees and compared > 0,
         samples=compared,
@@ -198,7 +203,7 @@ class _Tried:
     def _drawn(self, sizes: Mapping[str, int], scale: str) -> tuple[object, ...] | None:
         try:
             return self.run(self._plan.draw(self._random, sizes, scale))
-        except UnsupportedError:
+        except (UnsupportedError, MemoryError):
             return None
 
 
@@ -233,6 +238,12 @@ def _is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
         if distinct <= 2 and finite.size > 8 and moved == 0.0:
             return False
     return True
+
+
+def _has_finite(outputs: Sequence[object]) -> bool:
+    """Whether there is an output that is no floating point array, or one with a finite number in it."""
+    arrays = list(_float_arrays(outputs))
+    return len(arrays) < len(outputs) or any(bool(np.isfinite(array).any()) for array in arrays)
 
 
 def _float_arrays(outputs: Sequence[object]) -> Iterator[Array]:

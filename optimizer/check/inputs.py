@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TypeAlias
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
+import psutil
+from onnx import TypeProto, helper
 
 from optimizer.cost.runtime import Array, Port
 from superopt.errors import InvalidFileError, InvalidOptionError, UnsupportedError
@@ -33,6 +36,8 @@ _INDEXED_AXIS = {"Gather": 0, "GatherElements": 0, "ScatterElements": 0, "OneHot
 _MASK_READERS = frozenset(("Where", "Not", "And", "Or", "Xor", "Sub", "Equal"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 _SEQUENCE_LENGTHS_SLOT = 4
+_DRAWN_BYTES = 16
+"""Bytes that drawing an element takes: a number of double precision, and what becomes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,8 @@ class InputPlan:
     dims: Mapping[str, int]
 
     def draw(self, random: Generator, sizes: Mapping[str, int], scale: str) -> dict[str, Array]:
-        """One set of inputs; raises UnsupportedError for a kind of input that cannot be drawn."""
+        """One set of inputs; raises UnsupportedError for a kind of input that cannot be drawn, MemoryError
+        for more than the memory holds."""
         return {port.name: self._array(port, random, sizes, scale) for port in self.ports}
 
     def size_choices(self) -> Iterator[dict[str, int]]:
@@ -79,6 +85,9 @@ class InputPlan:
         )
         if port.dtype is None:
             raise UnsupportedError(f"input {port.name}: no random value can be drawn for its type")
+        elements = math.prod(shape)
+        if elements * _DRAWN_BYTES > psutil.virtual_memory().available:
+            raise MemoryError(f"input {port.name}: no memory for {elements:,} elements")
         if port.dtype == "object":
             return np.full(shape, "a", dtype=object)
         return np.asarray(self._numbers(port, random, shape, scale), np.dtype(port.dtype))
@@ -105,6 +114,25 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
             if found is not None:
                 ranges[node.operator.label] = found
     return InputPlan(tuple(ports), ranges, dims)
+
+
+def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
+    """The inputs that a caller gives, as the model declares them: known before the runtime has opened it."""
+    given = lifted.source.as_given.proto.graph
+    stored = {tensor.name for tensor in given.initializer}
+    return tuple(_declared(info.name, info.type) for info in given.input if info.name not in stored)
+
+
+def _declared(name: str, type_: TypeProto) -> Port:
+    tensor = type_.tensor_type
+    if not type_.HasField("tensor_type"):
+        return Port(name, None, ())
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    except KeyError:
+        return Port(name, None, ())
+    shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+    return Port(name, str(dtype) if dtype.isbuiltin == 1 else None, shape)
 
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:

@@ -18,6 +18,7 @@ from optimizer.check import (
     check_equivalence,
     compare_latency,
     compare_outputs,
+    declared_ports,
     load_inputs,
     plan_inputs,
 )
@@ -99,6 +100,22 @@ def test_constant_outputs_are_weak_evidence() -> None:
     assert not verdict(zero, zero).weak
     assert verdict(flat, flat).weak
     assert verdict(flat, flat).passed
+
+
+def test_outputs_without_a_number_certify_nothing() -> None:
+    never = model(
+        [helper.make_node("Div", ["x", "zero"], ["z"]), helper.make_node("Abs", ["z"], ["y"])],
+        [("x", FLOAT, [2, 8])],
+        [("y", FLOAT, [2, 8])],
+        [onnx.numpy_helper.from_array(np.zeros((), np.float32), "zero")],
+    )
+    found = verdict(never, never)
+    assert (found.passed, found.why.startswith("no output has a finite number")) == (False, True)
+
+
+def test_inputs_are_known_before_the_runtime_opens_the_model() -> None:
+    for content in (one_node("Relu"), embedding(7)):
+        assert declared_ports(lift(load_model(content))) == LoadedModel(content, threads=1).inputs
 
 
 def embedding(rows: int) -> bytes:
