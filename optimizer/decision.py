@@ -144,20 +144,21 @@ class Court:
             return refused(f"the rewritten model cannot be run: {error}")
         if not equivalence.passed:
             return refused(f"not equal: {equivalence.why}", equivalence, nodes)
+        equal = "equal, on weak evidence as the outputs hardly vary" if equivalence.weak else "equal"
         if not self.target.is_here:
-            why = f"equal; cheaper by the recorded costs of {self.target.name}, where it could not be timed"
+            why = f"{equal}; cheaper by the recorded costs of {self.target.name}, where it could not be timed"
             return Verdict(variant, True, equivalence, None, nodes, why)  # noqa: FBT003
         if not self._lasts(2 * self.loading + 4 * self.running):
-            return refused("equal, but there was no time left to time it", equivalence, nodes)
+            return refused(f"{equal}, but there was no time left to time it", equivalence, nodes)
         self._judgements += 1
         try:
             comparison = self._compare(model, share, DOUBT / 2 ** (self._judgements - 1))
         except RuntimeRefusedError as error:
-            return refused(f"equal, but cannot be timed: {error}", equivalence, nodes)
+            return refused(f"{equal}, but cannot be timed: {error}", equivalence, nodes)
         ratio = f"{comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f})"
         accepted = comparison.low > self.minimal_ratio
         opinion = "and measured" if accepted else "but not certainly faster: measured"
-        why = f"equal, {opinion} {ratio} times as fast"
+        why = f"{equal}, {opinion} {ratio} times as fast"
         return Verdict(variant, accepted, equivalence, comparison, nodes, why)
 
     def _lasts(self, seconds: float) -> bool:

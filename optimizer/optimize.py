@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from optimizer.check import (
     check_dims,
     compare_latency,
     compare_latency_apart,
+    declared_ports,
     load_inputs,
     plan_inputs,
 )
@@ -27,7 +27,6 @@ from optimizer.cost import (
     GraphCost,
     Latency,
     MemoryLimit,
-    Objective,
     Origin,
     Provider,
     Sizes,
@@ -35,21 +34,11 @@ from optimizer.cost import (
     objective_of,
     physical_cores,
 )
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 from optimizer.decision import Court, Variant, Verdict, plan_of
-from optimizer.explanation import Explanation, Findings, explain
 from optimizer.options import Options
-from optimizer.report import (
-    CostSummary,
-    EquivalenceSummary,
-    Measured,
-    MemorySummary,
-    ModelSummary,
-    OpaqueNode,
-    Report,
-    RuleCounts,
-    SearchSummary,
-)
+from optimizer.record import Record
+from optimizer.report import Report
 from optimizer.runnable import runnable_original, weight_bytes
 from optimizer.search import (
     CancelToken,
@@ -66,7 +55,7 @@ from optimizer.search import (
 )
 from optimizer.selection import kept_nodes, usable_rules
 from superopt.errors import InvalidInputError, MissingServiceError, UnprovedRuleError
-from superopt.ir.graph import Graph, NodeId
+from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
 from superopt.rewriting import Substitution
@@ -80,14 +69,28 @@ _LEAST_SECONDS = 5.0
 _EXPLANATION_SHARE = 0.05
 """Share of the budget for explaining the outcome."""
 
+_WRITING_SECONDS_PER_BYTE = 4e-9
+_WRITING_SHARE = 0.2
+"""At most this share of the budget is kept for writing the model."""
+
 _LARGE = 1 << 30
 """Bytes of weights from which on no two models are in memory at once."""
 
+_SLOW_TO_OPEN = 1 << 26
+"""Bytes of weights from which on it is worth knowing before the search how long the model takes to open."""
+
+_PRICING_SHARE = 0.5
 _RUNS_TO_RESERVE = 80
 _LOADS_TO_RESERVE = 8
+_LOADS_TO_JUDGE = 5
+"""Writing a rewritten model, opening it to compare outputs, the original once more, and both to time them."""
+
 _OPENING_SECONDS_PER_BYTE = 3e-9
+_SHORT = 1.0
+"""Seconds; what opens faster is judged whatever the budget."""
+
 _RESERVE_SHARE = (0.25, 0.6)
-"""At least and at most this share of the budget is kept for checking and timing."""
+"""At least and at most this share of the time that is left is kept for checking and timing."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +111,35 @@ def optimize(
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     target: Target = HERE,
+    started: float | None = None,
 ) -> Result:
     """Optimizes a model for a target within the budget. ``rules`` must all be verified.
 
-    Raises InvalidInputError for options that do not fit the model. Any other failure is logged, and the
-    original is returned with the reason in the report.
+    The budget counts from ``started`` (a time of the monotonic clock), now without it, and leaves time for
+    writing the result. Raises InvalidInputError for options that do not fit the model, MissingServiceError
+    for a device that is not there. Any other failure is logged, and the original is returned with the reason
+    in the report.
     """
-    journey = Journey(lifted, rules, options, costs, progress, cancel, target)
+    journey = Journey(lifted, rules, options, costs, progress, cancel, target, started)
     try:
         return journey.run()
-    except (InvalidInputError, UnprovedRuleError, MissingServiceError):
+    except (UnprovedRuleError, MissingServiceError):
         raise
-    except Exception as error:  # noqa: BLE001 - logged, reported, and the original goes out unharmed
+    except MemoryError as error:
+        _LOG.exception("optimizing %s failed", lifted.source.name)
+        return journey.original(f"{_too_large(options)}: {error or 'not enough memory'}")
+    except Exception as error:
+        if isinstance(error, InvalidInputError) and not journey.has_begun:
+            raise
         _LOG.exception("optimizing %s failed", lifted.source.name)
         return journey.original(f"internal error, please report it: {type(error).__name__}: {error}")
 
 
 class Journey:
-    """One optimization; ``run`` lets every failure through, which is what tests want."""
+    """One optimization; ``run`` lets every failure through, which is what tests want.
+
+    Once it ``has_begun`` nothing that goes wrong is the fault of what was given.
+    """
 
     def __init__(
         self,
@@ -136,11 +150,15 @@ class Journey:
         progress: ProgressCallback | None = None,
         cancel: CancelToken | None = None,
         target: Target = HERE,
+        started: float | None = None,
     ) -> None:
+        self.has_begun = False
         self._target = target
-        self._started = time.monotonic()
-        self._explaining = _EXPLANATION_SHARE * options.budget
-        self._deadline = self._started + options.budget - self._explaining
+        self._started = time.monotonic() if started is None else started
+        self._weight_bytes = weight_bytes(lifted)
+        writing = min(_WRITING_SECONDS_PER_BYTE * self._weight_bytes, _WRITING_SHARE * options.budget)
+        self._end = self._started + options.budget - writing
+        self._deadline = self._end - _EXPLANATION_SHARE * options.budget
         self._lifted = lifted
         self._options = options
         self._costs = costs
@@ -148,48 +166,76 @@ class Journey:
         self._cancel = cancel or CancelToken()
         self._threads = options.threads or physical_cores()
         self._rules = tuple(usable_rules(rules, options, lifted.source.opset))
-        self._offered = tuple(rules)
-        self._court: Court | None = None
-        self._result: SearchResult | None = None
-        self._start: GraphCost | None = None
-        self._objective: Objective | None = None
-        self._verdict: Verdict | None = None
-        self._protected = frozenset[NodeId]()
-        self._canonical = Canonical(lifted.graph, ())
+        self._record = Record(
+            lifted, options, self._threads, tuple(rules), self._rules, Canonical(lifted.graph, ())
+        )
+        self._given: tuple[Mapping[str, Array], ...] = ()
+        self._file: ModelFile | None = None
+        self._loaded: LoadedModel | None = None
+        self._loading = self._weight_bytes * _OPENING_SECONDS_PER_BYTE
 
     def run(self) -> Result:
         """Prices, searches, checks, times, decides."""
-        lifted, options = self._lifted, self._options
+        lifted, options, record = self._lifted, self._options, self._record
         check_dims(options.dims, tuple(lifted.symbols))
-        self._protected = kept_nodes(lifted, options.keep)
-        self._canonical = canonicalise(lifted, self._protected)
-        rule_set = RuleSet(self._rules, self._protected)
-        objective = self._objective = objective_of(
-            options.objective, self._costs, self._threads, self._target
+        record.protected = kept_nodes(lifted, options.keep)
+        if options.inputs is not None:
+            self._given = (load_inputs(options.inputs, declared_ports(lifted)),)
+        pricing_ends = self._started + _PRICING_SHARE * options.budget
+        record.objective = objective_of(
+            options.objective, self._costs, self._threads, self._target, pricing_ends
         )
-        limit = None if options.memory_limit is None else MemoryLimit(options.memory_limit)
+        self.has_begun = True
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            try:
+                return self._searched(Path(directory))
+            except RuntimeRefusedError as error:
+                return self.original(f"the original does not run: {error}")
+
+    def original(self, why: str) -> Result:
+        """The original, with the reason."""
+        return Result(self._lifted.graph, Plan(), (), self._report(None, why))
+
+    def _searched(self, directory: Path) -> Result:
+        lifted, record = self._lifted, self._record
+        if self._weight_bytes >= _SLOW_TO_OPEN:
+            loaded = self._opened(directory)
+            self._loaded = None if self._weight_bytes >= _LARGE else loaded
+            del loaded
+        if self._loading > _SHORT and self._left() < _LOADS_TO_JUDGE * self._loading:
+            return self.original(
+                f"the budget is too short: the model takes {self._loading:.1f} s to open, and judging a "
+                f"rewritten one {_LOADS_TO_JUDGE} times as long"
+            )
+        canonical = record.canonical = canonicalise(lifted, record.protected)
+        rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
-        if isinstance(objective, Latency):
-            objective.deadline = self._started + 0.5 * options.budget
-        start = self._start = GraphCost.of(
-            self._canonical.graph, objective, Sizes(lifted.graph, options.dims, Origin(lifted)), limit=limit
-        )
-        if isinstance(objective, Latency):
-            objective.measure_again()
-            start = self._start = start.refreshed()
-        result = self._result = self._search(start, rule_set, self._deadline - self._reserve(start))
+        start = record.start = self._priced(canonical.graph)
+        result = record.result = self._search(start, rules, self._deadline - self._reserve(start))
         if result.stopped_by == "cancelled":
             return self.original("cancelled")
         if result.best.penalty:
             needed = f"{result.best.memory.peak:,} bytes"
             return self.original(f"no equal graph was found within the memory limit: the best needs {needed}")
-        if not result.trace and not self._canonical.steps:
-            return self.original("no rule lowers the predicted cost")
-        return self._judged(start, result, objective)
+        if not result.trace and not canonical.steps:
+            was_cut_short = result.stopped_by == "budget"
+            return self.original(
+                "no rule was found to lower the predicted cost before the budget ended"
+                if was_cut_short
+                else "no rule lowers the predicted cost"
+            )
+        return self._judged(start, result, directory)
 
-    def original(self, why: str) -> Result:
-        """The original, with the reason."""
-        return Result(self._lifted.graph, Plan(), (), self._report(None, why))
+    def _priced(self, graph: Graph) -> GraphCost:
+        lifted, options, objective = self._lifted, self._options, self._record.objective
+        assert objective is not None, "what is minimised is known from the beginning"
+        limit = None if options.memory_limit is None else MemoryLimit(options.memory_limit)
+        sizes = Sizes(lifted.graph, options.dims, Origin(lifted))
+        start = GraphCost.of(graph, objective, sizes, limit=limit)
+        if isinstance(objective, Latency):
+            objective.measure_again()
+            start = start.refreshed()
+        return start
 
     def _search(self, start: GraphCost, rules: RuleSet, deadline: float) -> SearchResult:
         options = self._options
@@ -203,30 +249,45 @@ class Journey:
         search = search_named(options.search)
         return search.run(start, rules, Watch(limits, self._cancel, self._forward))
 
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        return self._deadline - time.monotonic()
+
     def _reserve(self, start: GraphCost) -> float:
         """Seconds of the budget that checking and timing will need."""
-        low, high = (share * self._options.budget for share in _RESERVE_SHARE)
-        predicted = start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
-        loading = weight_bytes(self._lifted) * _OPENING_SECONDS_PER_BYTE
-        return min(high, max(low, _RUNS_TO_RESERVE * predicted + _LOADS_TO_RESERVE * loading))
+        left = max(self._left(), 0.0)
+        low, high = (share * left for share in _RESERVE_SHARE)
+        high = max(high, min(left, _LOADS_TO_JUDGE * self._loading))
+        return min(high, max(low, _RUNS_TO_RESERVE * _seconds(start) + _LOADS_TO_RESERVE * self._loading))
 
-    def _judged(self, start: GraphCost, result: SearchResult, objective: Objective) -> Result:
+    def _opened(self, directory: Path) -> LoadedModel:
+        """The original, opened now; remembers how long that took."""
+        if self._file is None:
+            self._file = runnable_original(self._lifted, directory)
+        began = time.monotonic()
+        provider = self._target.provider if self._target.is_here else Provider.CPU
+        loaded = LoadedModel(self._file, self._threads, provider=provider)
+        self._loading = time.monotonic() - began
+        return loaded
+
+    def _judged(self, start: GraphCost, result: SearchResult, directory: Path) -> Result:
+        record = self._record
         self._tell("check")
-        if isinstance(objective, Latency):
-            objective.deadline = math.inf
-        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-            try:
-                court = self._court = self._convened(start, Path(directory))
-            except RuntimeRefusedError as error:
-                return self.original(f"the original does not run: {error}")
-            if court is None:
-                return self.original("the original does not run on random inputs; give some with --inputs")
-            self._tell("timing")
-            verdict = self._verdict = court.decide(Variant(result.best, result.trace))
-            if not verdict.accepted:
-                verdict = self._verdict = self._second_opinion(start, court, verdict)
-            if not verdict.accepted and self._canonical.steps and verdict.variant.trace:
-                verdict = self._verdict = court.decide(Variant(start, ()))
+        if isinstance(record.objective, Latency):
+            record.objective.deadline = math.inf
+        court = record.court = self._convened(start, directory)
+        if court is None:
+            return self.original(
+                _too_large(self._options)
+                if self._options.dims
+                else "the original does not run on random inputs; give some with --inputs"
+            )
+        self._tell("timing")
+        verdict = record.verdict = court.decide(Variant(result.best, result.trace))
+        if not verdict.accepted:
+            verdict = record.verdict = self._second_opinion(start, court, verdict)
+        if not verdict.accepted and record.canonical.steps and verdict.variant.trace:
+            verdict = record.verdict = court.decide(Variant(start, ()))
         if not verdict.accepted:
             return self.original(verdict.why)
         graph = verdict.variant.cost.graph
@@ -239,32 +300,31 @@ class Journey:
         """
         distrusted: set[str] = set()
         for _ in range(_SECOND_OPINIONS):
-            began, left = time.monotonic(), self._deadline - time.monotonic()
+            began, left = time.monotonic(), self._left()
             if left < _LEAST_SECONDS or not rejected.variant.rules or rejected.comparison is None:
                 break
             distrusted.add(rejected.variant.rules[0])
             self._tell("search")
             trusted = [rule for rule in self._rules if rule.rule_id not in distrusted]
-            result = self._search(start, RuleSet(trusted, self._protected), began + 0.4 * left)
+            result = self._search(start, RuleSet(trusted, self._record.protected), began + 0.4 * left)
             if not result.trace:
                 break
             verdict = court.decide(Variant(result.best, result.trace))
             if verdict.accepted:
-                self._result = result
+                self._record.result = result
                 return verdict
             rejected = verdict
         return rejected
 
     def _convened(self, start: GraphCost, directory: Path) -> Court | None:
         lifted, options = self._lifted, self._options
-        original = runnable_original(lifted, directory)
-        began = time.monotonic()
-        provider = self._target.provider if self._target.is_here else Provider.CPU
-        loaded = LoadedModel(original, self._threads, provider=provider)
-        loading = time.monotonic() - began
+        loaded, self._loaded = self._loaded or self._opened(directory), None
+        assert self._file is not None, "what was opened"
         inputs = plan_inputs(lifted, loaded.inputs, options.dims)
-        given = () if options.inputs is None else (load_inputs(options.inputs, loaded.inputs),)
-        sampling = Sampling(options.samples, options.seed, options.tolerance, given, self._deadline)
+        timing = 2 * self._loading + 4 * _seconds(start)
+        sampling = Sampling(
+            options.samples, options.seed, options.tolerance, self._given, self._deadline - timing
+        )
         reference = Reference(loaded, inputs, sampling)
         first = reference.first()
         if first is None:
@@ -272,20 +332,20 @@ class Journey:
         began = time.monotonic()
         reference.repeated()
         running = time.monotonic() - began
-        is_large = weight_bytes(lifted) >= _LARGE
+        is_large = self._weight_bytes >= _LARGE
         if is_large:
             reference.release()
             del loaded
         return Court(
             lifted=lifted,
-            original=original,
+            original=self._file,
             reference=reference,
             feeds=first.feeds,
             threads=self._threads,
             deadline=self._deadline,
             directory=directory,
             target=self._target,
-            loading=loading,
+            loading=self._loading,
             running=running,
             race=compare_latency_apart if is_large else compare_latency,
             minimal_ratio=_minimal_ratio(start, options),
@@ -294,102 +354,33 @@ class Journey:
             ),
         )
 
-    def _report(self, verdict: Verdict | None, why: str) -> Report:
-        lifted, accepted = self._lifted, verdict
-        judged = verdict or self._verdict
-        nodes = len(lifted.source.as_given.proto.graph.node)
-        comparison = None if judged is None else judged.comparison
-        equivalence = None if judged is None else judged.equivalence
-        return Report(
-            model=ModelSummary(
-                name=Path(lifted.source.name).name,
-                sha256=hashlib.sha256(lifted.source.original).hexdigest(),
-                nodes_before=nodes,
-                nodes_after=nodes if accepted is None else accepted.nodes,
-                opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
-            ),
-            options={**self._options.to_json(), "threads": self._threads},
-            rules=self._rule_counts(accepted),
-            cost=self._cost_summary(accepted),
-            measured=None if comparison is None else Measured.of(comparison, self._threads),
-            equivalence=(
-                EquivalenceSummary(True, 0, 0.0, 0.0, self._options.tolerance or 1e-3)  # noqa: FBT003
-                if equivalence is None
-                else EquivalenceSummary.of(equivalence)
-            ),
-            search=(
-                SearchSummary(self._options.search, 0.0, 0, 0.0, "budget")
-                if self._result is None
-                else SearchSummary.of(self._options.search, self._result)
-            ),
-            canonical=() if accepted is None else self._canonical.steps,
-            trace=() if accepted is None else accepted.variant.trace,
-            fusion=(
-                ()
-                if accepted is None
-                else tuple(g.members for g in plan_of(accepted.variant.cost.graph).fusion.values())
-            ),
-            returned="original" if accepted is None else "optimized",
-            why=why,
-            explanation=self._explained(accepted),
-            memory=self._memory(accepted),
-        )
-
-    def _memory(self, verdict: Verdict | None) -> MemorySummary | None:
-        if self._start is None:
-            return None
-        before = self._start.memory.peak
-        after = before if verdict is None else verdict.variant.cost.memory.peak
-        return MemorySummary(before, after, self._options.memory_limit)
-
-    def _explained(self, accepted: Verdict | None) -> Explanation | None:
-        """None where nothing was priced, and where explaining fails: the model matters more."""
-        if self._start is None or self._cancel.is_cancelled:
-            return None
-        court, chosen = self._court, None if accepted is None else accepted.variant
-        judged = () if court is None else court.judged
-        findings = Findings(
-            lifted=self._lifted,
-            start=self._start,
-            chosen=chosen,
-            ablations=() if court is None else court.ablations,
-            offered=self._offered,
-            usable=frozenset(rule.rule_id for rule in self._rules),
-            excluded=frozenset(self._options.exclude_rules),
-            judged=judged,
-            protected=self._protected,
-            was_cut_short=self._result is None or self._result.stopped_by != "exhausted",
-        )
-        try:
-            return explain(findings, self._explaining)
-        except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation
-            _LOG.exception("explaining %s failed", self._lifted.source.name)
-            return None
-
-    def _rule_counts(self, verdict: Verdict | None) -> RuleCounts:
-        matched = 0 if self._result is None else len(self._result.matched)
-        applied = 0 if verdict is None else len({step.rule for step in verdict.variant.trace})
-        return RuleCounts(len({rule.rule_id for rule in self._offered}), matched, applied)
-
-    def _cost_summary(self, verdict: Verdict | None) -> CostSummary:
-        before = 0.0 if self._start is None else self._start.total - self._start.penalty
-        after = before if verdict is None else verdict.variant.cost.total
-        unit = "us" if self._objective is None else self._objective.unit
-        return CostSummary(
-            unit, "analytic" if self._objective is None else self._objective.source, before, after
-        )
+    def _report(self, accepted: Verdict | None, why: str) -> Report:
+        explaining = max(0.0, min(_EXPLANATION_SHARE * self._options.budget, self._end - time.monotonic()))
+        return self._record.report(accepted, why, None if self._cancel.is_cancelled else explaining)
 
     def _tell(self, phase: Phase) -> None:
         if self._progress is None:
             return
-        cost = math.nan if self._start is None else self._start.total
-        best = cost if self._result is None else self._result.best.total
-        candidates = 0 if self._result is None else self._result.candidates
+        start, result = self._record.start, self._record.result
+        cost = math.nan if start is None else start.total
+        best = cost if result is None else result.best.total
+        candidates = 0 if result is None else result.candidates
         self._progress(Progress(phase, time.monotonic() - self._started, candidates, cost, best))
 
     def _forward(self, progress: Progress) -> None:
         if self._progress is not None:
             self._progress(replace(progress, seconds=time.monotonic() - self._started))
+
+
+def _seconds(start: GraphCost) -> float:
+    """How long a run takes by prediction, 0 where latency is not what is predicted."""
+    return start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
+
+
+def _too_large(options: Options) -> str:
+    """Why the original does not run at the sizes that were asked for."""
+    sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
+    return f"the original does not run at {sizes}" if sizes else "the original does not run here"
 
 
 def _minimal_ratio(start: GraphCost, options: Options) -> float:

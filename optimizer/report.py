@@ -91,14 +91,18 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class EquivalenceSummary:
-    """How far the outputs were apart; None where there is no number. ``weak``: they hardly vary."""
+    """How far the outputs were apart; None where there is no number. ``weak``: they hardly vary.
+
+    ``why`` says what differs, or why nothing was compared.
+    """
 
     passed: bool
     samples: int
     max_abs_error: float | None
     max_rel_error: float | None
-    tolerance: float
+    tolerance: float | None
     weak: bool = False
+    why: str = ""
 
     @staticmethod
     def of(equivalence: Equivalence) -> EquivalenceSummary:
@@ -110,6 +114,19 @@ class EquivalenceSummary:
             _finite(equivalence.max_rel_error),
             equivalence.tolerance,
             equivalence.weak,
+            equivalence.why,
+        )
+
+    @staticmethod
+    def untouched(tolerance: float | None) -> EquivalenceSummary:
+        """Nothing was compared, as what is returned is what was given; the tolerance is the one asked for."""
+        return EquivalenceSummary(
+            passed=True,
+            samples=0,
+            max_abs_error=None,
+            max_rel_error=None,
+            tolerance=tolerance,
+            why="nothing was compared: the original is returned, byte for byte",
         )
 
 

@@ -35,7 +35,13 @@ class Latency:
     unit = "us"
     source = "measured"
 
-    def __init__(self, store: CostStore, threads: int, provider: Provider = Provider.CPU) -> None:
+    def __init__(
+        self,
+        store: CostStore,
+        threads: int,
+        provider: Provider = Provider.CPU,
+        deadline: float = math.inf,
+    ) -> None:
         self.threads = threads
         self._store = store
         self._measurer = Measurer(threads, provider)
@@ -43,9 +49,9 @@ class Latency:
         self._prices: dict[Kernel, Price] = {}
         self._bounds: dict[Kernel, float] = {}
         self._fresh: dict[Kernel, int] = {}
-        self.roofline: Roofline = calibrate(self._measurer, store, self._prefix)
+        self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
-        self.deadline = math.inf
+        self.deadline = deadline
 
     @property
     def measured(self) -> int:

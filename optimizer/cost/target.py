@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from optimizer.cost.latency import Latency, Recorded
@@ -41,13 +42,18 @@ HERE = Target("cpu")
 """The processor of this machine."""
 
 
-def objective_of(name: str, store: CostStore, threads: int, target: Target = HERE) -> Objective:
-    """The objective of that name; raises InvalidOptionError, and InvalidFileError for a damaged profile."""
+def objective_of(
+    name: str, store: CostStore, threads: int, target: Target = HERE, deadline: float = math.inf
+) -> Objective:
+    """The objective of that name, which measures nothing after the deadline (monotonic clock).
+
+    Raises InvalidOptionError, and InvalidFileError for a damaged profile.
+    """
     match name:
         case "latency" if target.prefix is not None:
             return Recorded(store if target.costs is None else target.costs, target.prefix)
         case "latency":
-            return Latency(store, threads, target.provider)
+            return Latency(store, threads, target.provider, deadline)
         case "flops":
             return Flops()
         case "memory":

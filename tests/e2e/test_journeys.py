@@ -162,8 +162,14 @@ def test_replay_refuses_a_rule_that_is_not_verified(
     ("damage", "message"),
     [
         ({"returned": 5}, "report: expected returned to be optimized or original, got 5"),
-        ({"options": None}, "report: expected the names of kept nodes as options.keep, got None"),
-        ({"options": {"keep": 3}}, "report: expected the names of kept nodes as options.keep, got 3"),
+        (
+            {"returned": "optimized", "options": None},
+            "report: expected the names of kept nodes as options.keep, got None",
+        ),
+        (
+            {"returned": "optimized", "options": {"keep": 3}},
+            "report: expected the names of kept nodes as options.keep, got 3",
+        ),
     ],
 )
 def test_replay_refuses_a_damaged_report(

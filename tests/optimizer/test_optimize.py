@@ -25,7 +25,7 @@ from optimizer import (
     replay,
 )
 from optimizer.cost import CostStore, MemoryCostStore
-from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.ir import Graph
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.ops.activation import Relu
@@ -101,7 +101,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "measured": [
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
         ],
-        "equivalence": ["max_abs_error", "max_rel_error", "passed", "samples", "tolerance", "weak"],
+        "equivalence": ["max_abs_error", "max_rel_error", "passed", "samples", "tolerance", "weak", "why"],
         "search": ["best_at_seconds", "candidates", "curve", "seconds", "stopped_by", "strategy"],
         "trace": "list",
         "parallel": "NoneType",
@@ -145,6 +145,9 @@ def test_without_a_gain_the_original_comes_back(
     result = run(model, costs, texts)
     assert (result.report.returned, result.report.why) == ("original", why)
     assert result.graph is model.graph
+    compared = result.report.equivalence
+    assert (compared.passed, compared.samples, compared.tolerance) == (True, 0, None)
+    assert compared.why == "nothing was compared: the original is returned, byte for byte"
     assert lower(model, result.graph, result.plan).to_bytes() == content
 
 
@@ -339,6 +342,58 @@ def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.Log
     assert "optimizing" in caplog.text
     with pytest.raises(KeyError):
         run(model, Broken())
+
+
+def test_a_failure_within_is_never_the_fault_of_what_was_given() -> None:
+    class Refusing(MemoryCostStore):
+        """Serves while the peaks are asked for, and then raises what a user's mistake would."""
+
+        def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:
+            asked = list(keys)
+            if all("roofline" in key for key in asked):
+                return super().get_many(asked)
+            raise InvalidModelError("a rewritten graph is invalid")
+
+    model = lifted(skewed_products())
+    report = optimize(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), Refusing()).report
+    assert (report.returned, report.why.startswith("internal error")) == ("original", True)
+
+
+def test_what_is_given_is_checked_before_anything_is_measured(tmp_path: Path) -> None:
+    class Untouched(MemoryCostStore):
+        def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:
+            raise AssertionError("nothing is to be measured")
+
+    path, model = tmp_path / "inputs.npz", lifted(skewed_products())
+    np.savez(path, x1=np.zeros((256, 256), np.float32))
+    for inputs, message in ((path, "is missing; it has x1"), (tmp_path / "none.npz", "numpy archive")):
+        with pytest.raises(InvalidFileError, match=message):
+            optimize(model, rules(ASSOCIATIVE), Options(inputs=inputs, threads=1), Untouched())
+
+
+def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
+    node = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("MatMul", ["y", "v"], ["z"])]
+    weights = {"w": np.ones((64, 64), np.float32), "v": np.ones((64, 8), np.float32)}
+    graph = helper.make_graph(
+        node,
+        "wide",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 8])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = lift(load_model(proto))
+    options = Options(budget=6.0, threads=1, dims={"n": 99_999_999_999})
+    report = optimize(model, rules(ASSOCIATIVE), options, costs).report
+    assert (report.returned, report.why) == ("original", "the original does not run at n=99999999999")
+
+
+def test_the_budget_counts_from_when_it_was_asked_for(costs: MemoryCostStore) -> None:
+    long_ago = time.monotonic() - 3600
+    model = lifted(dense_blocks(20, 32, 14))
+    result = optimize(model, rules(*ALL), Options(budget=60.0, threads=1), costs, started=long_ago)
+    assert result.report.search.candidates < 100
+    assert result.report.search.stopped_by == "budget"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""What is known of an optimization so far, and the report of it, whenever it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from optimizer.canonical import Canonical
+from optimizer.cost import GraphCost, Objective
+from optimizer.decision import Court, Verdict, plan_of
+from optimizer.explanation import Explanation, Findings, explain
+from optimizer.options import Options
+from optimizer.report import (
+    CostSummary,
+    EquivalenceSummary,
+    Measured,
+    MemorySummary,
+    ModelSummary,
+    OpaqueNode,
+    Report,
+    RuleCounts,
+    SearchSummary,
+)
+from optimizer.search import SearchResult
+from superopt.ir.graph import NodeId
+from superopt.onnx_io import LiftedModel
+from superopt.rewriting import Substitution
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Record:
+    """One optimization: ``offered`` are all rules, ``usable`` those that may be used; None is not known yet.
+
+    ``verdict`` is the last one, whatever it says.
+    """
+
+    lifted: LiftedModel
+    options: Options
+    threads: int
+    offered: tuple[Substitution, ...]
+    usable: tuple[Substitution, ...]
+    canonical: Canonical
+    protected: frozenset[NodeId] = field(default=frozenset())
+    objective: Objective | None = None
+    start: GraphCost | None = None
+    result: SearchResult | None = None
+    court: Court | None = None
+    verdict: Verdict | None = None
+
+    def report(self, accepted: Verdict | None, why: str, explaining: float | None) -> Report:
+        """The report where the variant of a verdict is returned, or the original without one.
+
+        So many seconds go into the explanation; with None there is none.
+        """
+        lifted = self.lifted
+        judged = accepted or self.verdict
+        nodes = len(lifted.source.as_given.proto.graph.node)
+        comparison = None if judged is None else judged.comparison
+        equivalence = None if judged is None else judged.equivalence
+        return Report(
+            model=ModelSummary(
+                name=Path(lifted.source.name).name,
+                sha256=hashlib.sha256(lifted.source.original).hexdigest(),
+                nodes_before=nodes,
+                nodes_after=nodes if accepted is None else accepted.nodes,
+                opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
+            ),
+            options={**self.options.to_json(), "threads": self.threads},
+            rules=self._rule_counts(accepted),
+            cost=self._cost_summary(accepted),
+            measured=None if comparison is None else Measured.of(comparison, self.threads),
+            equivalence=(
+                EquivalenceSummary.untouched(self.options.tolerance)
+                if equivalence is None
+                else EquivalenceSummary.of(equivalence)
+            ),
+            search=(
+                SearchSummary(self.options.search, 0.0, 0, 0.0, "budget")
+                if self.result is None
+                else SearchSummary.of(self.options.search, self.result)
+            ),
+            canonical=() if accepted is None else self.canonical.steps,
+            trace=() if accepted is None else accepted.variant.trace,
+            fusion=(
+                ()
+                if accepted is None
+                else tuple(g.members for g in plan_of(accepted.variant.cost.graph).fusion.values())
+            ),
+            returned="original" if accepted is None else "optimized",
+            why=why,
+            explanation=self._explanation(accepted, explaining),
+            memory=self._memory(accepted),
+        )
+
+    def _memory(self, accepted: Verdict | None) -> MemorySummary | None:
+        if self.start is None:
+            return None
+        before = self.start.memory.peak
+        after = before if accepted is None else accepted.variant.cost.memory.peak
+        return MemorySummary(before, after, self.options.memory_limit)
+
+    def _explanation(self, accepted: Verdict | None, seconds: float | None) -> Explanation | None:
+        """None where nothing was priced, and where explaining fails: the model matters more."""
+        if self.start is None or seconds is None:
+            return None
+        court, chosen = self.court, None if accepted is None else accepted.variant
+        findings = Findings(
+            lifted=self.lifted,
+            start=self.start,
+            chosen=chosen,
+            ablations=() if court is None else court.ablations,
+            offered=self.offered,
+            usable=frozenset(rule.rule_id for rule in self.usable),
+            excluded=frozenset(self.options.exclude_rules),
+            judged=() if court is None else court.judged,
+            protected=self.protected,
+            was_cut_short=self.result is None or self.result.stopped_by != "exhausted",
+        )
+        try:
+            return explain(findings, seconds)
+        except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation
+            _LOG.exception("explaining %s failed", self.lifted.source.name)
+            return None
+
+    def _rule_counts(self, accepted: Verdict | None) -> RuleCounts:
+        matched = 0 if self.result is None else len(self.result.matched)
+        applied = 0 if accepted is None else len({step.rule for step in accepted.variant.trace})
+        return RuleCounts(len({rule.rule_id for rule in self.offered}), matched, applied)
+
+    def _cost_summary(self, accepted: Verdict | None) -> CostSummary:
+        before = 0.0 if self.start is None else self.start.total - self.start.penalty
+        after = before if accepted is None else accepted.variant.cost.total
+        if self.objective is None:
+            return CostSummary("us", "analytic", before, after)
+        return CostSummary(self.objective.unit, self.objective.source, before, after)
