@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,15 @@ from typing import cast
 import optimizer
 from optimizer import Options, Progress, Report, plan_of, recorded_trace
 from optimizer.canonical import canonicalise
-from optimizer.check import Equivalence, Reference, Sampling, check_equivalence, load_inputs, plan_inputs
+from optimizer.check import (
+    Equivalence,
+    Reference,
+    Sampling,
+    check_equivalence,
+    load_inputs,
+    plan_inputs,
+    require_archive,
+)
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.optimize import kept_nodes
@@ -105,13 +114,15 @@ def optimize(
 ) -> Result:
     """An equal model that is measurably better, or the original.
 
-    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all;
+    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all, from
+    the call to the written file;
     ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` must be None:
     plans are made for one device. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
+    started = time.monotonic()
     require_no_cluster(cluster)
     options = Options(objective=objective, budget=budget, seed=seed, threads=threads, dims=dims or {})
-    return optimize_with(model, options, target=target, database=database, progress=progress)
+    return optimize_with(model, options, target=target, database=database, progress=progress, started=started)
 
 
 def optimize_with(
@@ -121,13 +132,19 @@ def optimize_with(
     target: str = "cpu",
     database: str | None = None,
     progress: ProgressCallback | None = None,
+    started: float | None = None,
 ) -> Result:
-    """``optimize`` with every option there is."""
+    """``optimize`` with every option there is; the budget counts from ``started`` (monotonic clock)."""
+    began = time.monotonic() if started is None else started
+    if options.inputs is not None:
+        require_archive(options.inputs)
     lifted = lift(load_model(model))
     with open_database(database) as opened:
         device = find_target(target, opened)
         rules = verified_substitutions(opened)
-        found = optimizer.optimize(lifted, rules, options, opened.costs, progress, target=device)
+        found = optimizer.optimize(
+            lifted, rules, options, opened.costs, progress, target=device, started=began
+        )
     return Result(lower(lifted, found.graph, found.plan), found.report)
 
 

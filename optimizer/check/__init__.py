@@ -9,6 +9,7 @@ from optimizer.check.inputs import (
     declared_ports,
     load_inputs,
     plan_inputs,
+    require_archive,
 )
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
@@ -30,4 +31,5 @@ __all__ = [
     "declared_ports",
     "load_inputs",
     "plan_inputs",
+    "require_archive",
 ]

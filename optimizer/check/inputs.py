@@ -137,14 +137,20 @@ def _declared(name: str, type_: TypeProto) -> Port:
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
     """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
+    require_archive(path)
     try:
-        if path.is_file() and not is_zipfile(path):
-            raise BadZipFile("it is no archive, or a truncated one")
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, BadZipFile) as error:
         raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {error}") from error
     return check_inputs(arrays, ports, str(path))
+
+
+def require_archive(path: Path) -> None:
+    """Raises InvalidFileError unless there is an archive at the path; its arrays are not read."""
+    if not is_zipfile(path):
+        why = "it is no archive, or a truncated one" if path.is_file() else "there is no such file"
+        raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {why}")
 
 
 def check_inputs(arrays: Mapping[str, Array], ports: Sequence[Port], where: str) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import typer
 
 from optimizer import Options, Progress
 from optimizer.cost import OBJECTIVES
-from optimizer.report import Report
+from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import described
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def optimize(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
     out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
     objective: Annotated[str, typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}.")] = "latency",
@@ -39,7 +40,7 @@ def optimize(
         str, typer.Option(help="The search strategy: auto, backtracking, regions or beam.")
     ] = "auto",
     budget: Annotated[
-        float, typer.Option(help="Seconds of wall time for everything: measuring, search, checks.")
+        float, typer.Option(help="Seconds of wall time for everything, from start to written file.")
     ] = 60.0,
     max_candidates: Annotated[
         int | None, typer.Option(help="End the search after so many candidates.")
@@ -110,7 +111,14 @@ def optimize(
                 f"{state.cost_before:,.0f} -> {state.best_cost:,.0f}"
             )
 
-        result = api.optimize_with(model, options, target=target, database=database, progress=tell)
+        result = api.optimize_with(
+            model,
+            options,
+            target=target,
+            database=database,
+            progress=tell,
+            started=context.find_object(float),
+        )
     if not dry_run:
         result.save(out)
     document = result.report.to_json()
@@ -180,6 +188,15 @@ def _dimensions(texts: list[str]) -> dict[str, int]:
     return sizes
 
 
+def _equivalence(equivalence: EquivalenceSummary) -> str:
+    if not equivalence.samples:
+        return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
+    error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
+    weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
+    verdict = "passed" if equivalence.passed else "FAILED"
+    return f"{verdict}: {equivalence.samples} samples, largest relative error {error}{weak}"
+
+
 def _print_summary(report: Report, output: Output) -> None:
     model, cost, search = report.model, report.cost, report.search
     pairs: dict[str, object] = {
@@ -196,12 +213,7 @@ def _print_summary(report: Report, output: Output) -> None:
             f"{m.before:,.0f} -> {m.after:,.0f} {m.unit}: {m.ratio:.3f}x "
             f"[{m.interval[0]:.3f}, {m.interval[1]:.3f}], {m.runs} runs, {m.runtime}, {m.threads} threads"
         )
-    e = report.equivalence
-    if e.samples:
-        error = "no number" if e.max_rel_error is None else f"{e.max_rel_error:.2g}"
-        pairs["equivalence"] = (
-            f"{'passed' if e.passed else 'FAILED'}: {e.samples} samples, largest relative error {error}"
-        )
+    pairs["equivalence"] = _equivalence(report.equivalence)
     pairs["returned"] = f"{report.returned}: {report.why}"
     output.pairs(pairs)
     applied = Counter((step.rule, step.equation) for step in report.trace)

@@ -101,6 +101,7 @@ def test_the_page_of_a_report_is_made_from_its_json(
         ("--runtime", "onnxruntime", "runtime: only standard ONNX operators can be written"),
         ("--dim", "batch=\u0663", "dim: expected NAME=SIZE, as in batch=8, got 'batch=\u0663'"),
         ("--dim", "batch=0", "dim: expected NAME=SIZE, as in batch=8, got 'batch=0'"),
+        ("--inputs", "nowhere.npz", "nowhere.npz: expected a numpy archive (.npz) of inputs: there is no"),
         ("--memory-limit", "1 parsec", "memory-limit: expected bytes, as in '2 GiB' or 500000000"),
         ("--report", "report.pdf", "report: expected a file ending in .json or .html"),
         (
