@@ -69,7 +69,7 @@ _LEAST_SECONDS = 5.0
 _EXPLANATION_SHARE = 0.05
 """Share of the budget for explaining the outcome."""
 
-_WRITING_SECONDS_PER_BYTE = 4e-9
+_WRITING_SECONDS_PER_BYTE = 6e-9
 _WRITING_SHARE = 0.2
 """At most this share of the budget is kept for writing the model."""
 
@@ -82,15 +82,16 @@ _SLOW_TO_OPEN = 1 << 26
 _PRICING_SHARE = 0.5
 _RUNS_TO_RESERVE = 80
 _LOADS_TO_RESERVE = 8
-_LOADS_TO_JUDGE = 5
-"""Writing a rewritten model, opening it to compare outputs, the original once more, and both to time them."""
+_LOADS_TO_JUDGE = 4
+_RUNS_TO_JUDGE = 10
+"""A rewritten model is written, opened to compare outputs, and both are opened to time them."""
 
-_OPENING_SECONDS_PER_BYTE = 3e-9
+_OPENING_SECONDS_PER_BYTE = 2e-9
 _SHORT = 1.0
 """Seconds; what opens faster is judged whatever the budget."""
 
-_RESERVE_SHARE = (0.25, 0.6)
-"""At least and at most this share of the time that is left is kept for checking and timing."""
+_RESERVE_SHARE = (0.25, 0.6, 0.8)
+"""Of the time left, kept for checking and timing: at least, at most, and at most where less is in vain."""
 
 
 @dataclass(frozen=True)
@@ -198,14 +199,14 @@ class Journey:
 
     def _searched(self, directory: Path) -> Result:
         lifted, record = self._lifted, self._record
-        if self._weight_bytes >= _SLOW_TO_OPEN:
+        if self._weight_bytes >= _SLOW_TO_OPEN and self._is_enough():
             loaded = self._opened(directory)
             self._loaded = None if self._weight_bytes >= _LARGE else loaded
             del loaded
-        if self._loading > _SHORT and self._left() < _LOADS_TO_JUDGE * self._loading:
+        if not self._is_enough():
             return self.original(
-                f"the budget is too short: the model takes {self._loading:.1f} s to open, and judging a "
-                f"rewritten one {_LOADS_TO_JUDGE} times as long"
+                f"the budget is too short: {max(self._left(), 0.0):.1f} s are left, the model takes "
+                f"{self._loading:.1f} s to open, and judging a rewritten one {_LOADS_TO_JUDGE} times as long"
             )
         canonical = record.canonical = canonicalise(lifted, record.protected)
         rules = RuleSet(self._rules, record.protected)
@@ -253,12 +254,17 @@ class Journey:
         """Seconds until the deadline."""
         return self._deadline - time.monotonic()
 
+    def _is_enough(self) -> bool:
+        """Whether a rewritten model can be judged in the time that is left: one that opens at once always."""
+        return self._loading < _SHORT or self._left() >= _LOADS_TO_JUDGE * self._loading
+
     def _reserve(self, start: GraphCost) -> float:
         """Seconds of the budget that checking and timing will need."""
         left = max(self._left(), 0.0)
-        low, high = (share * left for share in _RESERVE_SHARE)
-        high = max(high, min(left, _LOADS_TO_JUDGE * self._loading))
-        return min(high, max(low, _RUNS_TO_RESERVE * _seconds(start) + _LOADS_TO_RESERVE * self._loading))
+        low, high, most = (share * left for share in _RESERVE_SHARE)
+        run = _seconds(start)
+        high = max(high, min(most, _RUNS_TO_JUDGE * run + _LOADS_TO_JUDGE * self._loading))
+        return min(high, max(low, _RUNS_TO_RESERVE * run + _LOADS_TO_RESERVE * self._loading))
 
     def _opened(self, directory: Path) -> LoadedModel:
         """The original, opened now; remembers how long that took."""
@@ -287,7 +293,9 @@ class Journey:
         if not verdict.accepted:
             verdict = record.verdict = self._second_opinion(start, court, verdict)
         if not verdict.accepted and record.canonical.steps and verdict.variant.trace:
-            verdict = record.verdict = court.decide(Variant(start, ()))
+            alone = court.decide(Variant(start, ()))
+            if alone.equivalence is not None:
+                verdict = record.verdict = alone
         if not verdict.accepted:
             return self.original(verdict.why)
         graph = verdict.variant.cost.graph
