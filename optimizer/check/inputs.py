@@ -11,13 +11,13 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import psutil
-from onnx import TypeProto, helper
 
 from optimizer.cost.runtime import Array, Port
 from superopt.errors import InvalidFileError, InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
+from superopt.onnx_io.protos import dtype_of, element_type
 from superopt.ops import Opaque
 
 Generator: TypeAlias = np.random.Generator
@@ -120,19 +120,22 @@ def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
     """The inputs that a caller gives, as the model declares them: known before the runtime has opened it."""
     given = lifted.source.as_given.proto.graph
     stored = {tensor.name for tensor in given.initializer}
-    return tuple(_declared(info.name, info.type) for info in given.input if info.name not in stored)
-
-
-def _declared(name: str, type_: TypeProto) -> Port:
-    tensor = type_.tensor_type
-    if not type_.HasField("tensor_type"):
-        return Port(name, None, ())
-    try:
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-    except KeyError:
-        return Port(name, None, ())
-    shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
-    return Port(name, str(dtype) if dtype.isbuiltin == 1 else None, shape)
+    ports: list[Port] = []
+    for info in given.input:
+        if info.name in stored:
+            continue
+        tensor = info.type.tensor_type
+        element = element_type(tensor.elem_type)
+        if not info.type.HasField("tensor_type") or element is ElementType.OTHER:
+            ports.append(Port(info.name, None, ()))
+            continue
+        dtype = dtype_of(element)
+        shape = tuple(
+            size.dim_value if size.HasField("dim_value") else size.dim_param or None
+            for size in tensor.shape.dim
+        )
+        ports.append(Port(info.name, str(dtype) if dtype.isbuiltin == 1 else None, shape))
+    return tuple(ports)
 
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
