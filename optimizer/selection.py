@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from optimizer.options import Options
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
-from superopt.ir.terms import applications
+from superopt.ir.terms import Application, Term, applications
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import OPERATORS
 from superopt.rewriting import Substitution
@@ -46,3 +46,37 @@ def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
         group = lifted.groups.get(by_name[name])
         found.update(group.nodes if group is not None else ())
     return frozenset(found)
+
+
+def is_safe_with_infinities(substitution: Substitution) -> bool:
+    """Whether what is finite stays so in floating point, although the equation is one of real numbers.
+
+    Not so is a direction that introduces an exponential, as what equals it need not overflow; nor one that
+    introduces a product with an identity matrix, which makes 0 times infinity of the infinite numbers that
+    masks of attention have.
+    """
+    return not (_introduces_overflow(substitution) or _multiplies_by_zeros(substitution))
+
+
+def _introduces_overflow(substitution: Substitution) -> bool:
+    source, target = (
+        {t.operator for t in applications(*s)} for s in (substitution.source, substitution.target)
+    )
+    return any(OPERATORS[name].overflows for name in target - source)
+
+
+def _multiplies_by_zeros(substitution: Substitution) -> bool:
+    source = frozenset(applications(*substitution.source))
+    return any(
+        term.operator == "matmul" and term not in source and any(map(_is_identity, term.inputs))
+        for term in applications(*substitution.target)
+    )
+
+
+def _is_identity(term: Term) -> bool:
+    """Whether it is an identity matrix, or one scaled, transposed or beside others."""
+    if not isinstance(term, Application):
+        return False
+    if term.operator in ("scale", "transpose", "concat"):
+        return any(map(_is_identity, term.inputs))
+    return term.operator == "identity_matrix"

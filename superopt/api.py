@@ -29,6 +29,7 @@ from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.optimize import kept_nodes
 from optimizer.runnable import runnable_original
+from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
@@ -36,9 +37,8 @@ from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Plan, Weight
-from superopt.ir.terms import applications
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
-from superopt.ops import OPERATORS, Opaque
+from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.targets import find_target
 
@@ -319,24 +319,14 @@ def require_directory(path: Path) -> None:
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
-    """The substitutions of all rules that are verified under the present axioms, operators and verifier.
-
-    A direction that introduces an exponential is none: what equals it in real numbers need not overflow in
-    floating point ones, as softmax does not.
-    """
+    """The substitutions of all rules that are verified under the present axioms, operators and verifier,
+    but for directions that are not safe with infinite numbers."""
     return tuple(
         substitution
         for rule, equation in database.rules.verified_equations(current()).items()
         for substitution in substitutions_of(parse_equation(equation), rule)
-        if not _introduces_overflow(substitution)
+        if is_safe_with_infinities(substitution)
     )
-
-
-def _introduces_overflow(substitution: Substitution) -> bool:
-    source, target = (
-        {t.operator for t in applications(*s)} for s in (substitution.source, substitution.target)
-    )
-    return any(OPERATORS[name].overflows for name in target - source)
 
 
 def _is_json(value: object) -> bool:

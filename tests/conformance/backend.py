@@ -45,11 +45,15 @@ class Outcome:
     message: str
 
 
+Level = onnxruntime.GraphOptimizationLevel
+
+
 class Session(BackendRep):
     """A model in ONNX Runtime."""
 
-    def __init__(self, model: bytes) -> None:
+    def __init__(self, model: bytes, level: Level = Level.ORT_ENABLE_ALL) -> None:
         options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = level
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
         self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -90,6 +94,7 @@ class TransformingBackend(Backend):
     """Runs every model through ``transform`` first; the suite takes a class, which holds the state."""
 
     transform: ClassVar[Transform] = bytes
+    level: ClassVar[Level] = Level.ORT_ENABLE_ALL
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: object) -> Session:
@@ -101,7 +106,7 @@ class TransformingBackend(Backend):
         for entry in copy.opset_import:
             if entry.domain in ("", "ai.onnx"):
                 entry.version = min(entry.version, NEWEST_OPSET)
-        return Session(cls.transform(copy.SerializeToString()))
+        return Session(cls.transform(copy.SerializeToString()), cls.level)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -125,9 +130,11 @@ class Suite:
         """The names of all cases."""
         return tuple(self._cases)
 
-    def run(self, names: Sequence[str], transform: Transform) -> Iterator[Outcome]:
+    def run(
+        self, names: Sequence[str], transform: Transform, level: Level = Level.ORT_ENABLE_ALL
+    ) -> Iterator[Outcome]:
         """Runs cases with every model transformed."""
-        TransformingBackend.transform = staticmethod(transform)
+        TransformingBackend.transform, TransformingBackend.level = staticmethod(transform), level
         for name in names:
             result = unittest.TestResult()
             self._cases[name](name).run(result)
