@@ -210,27 +210,11 @@ def export(build: Callable[[], Built], path: Path, exporter: str) -> None:
             module.running_mean.uniform_(-0.1, 0.1)
             module.running_var.uniform_(0.8, 1.2)
     wrapped = Wrapped(network, output, names).eval()
+    style = {"dynamo": True, "external_data": False}
+    if exporter == "legacy":
+        style = {"dynamo": False, "opset_version": OPSET}
     with torch.no_grad():
-        if exporter == "legacy":
-            torch.onnx.export(
-                wrapped,
-                given,
-                path,
-                input_names=[*names],
-                output_names=["out"],
-                opset_version=OPSET,
-                dynamo=False,
-            )
-        else:
-            torch.onnx.export(
-                wrapped,
-                given,
-                path,
-                input_names=[*names],
-                output_names=["out"],
-                dynamo=True,
-                external_data=False,
-            )
+        torch.onnx.export(wrapped, given, path, input_names=[*names], output_names=["out"], **style)
 
 
 if __name__ == "__main__":

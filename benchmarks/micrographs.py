@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.interleaving import interleaved
 from benchmarks.micrograph_models import WITH_HEADROOM, WITHOUT_HEADROOM
 from benchmarks.micrograph_sketch import Micrograph
 from optimizer import Options
 from optimizer.check import compare_outputs, plan_inputs
-from optimizer.cost.runtime import Array, BoundRun, LoadedModel
+from optimizer.check.interval import QUANTILE
+from optimizer.cost.runtime import Array, LoadedModel
 from superopt import api
 from superopt.onnx_io import lift, load_model
 
 ENOUGH = 0.95
-QUANTILE = 0.3
-SHORTEST_SAMPLE = 500.0
-LEAST_ROUNDS = 12
+LEAST_SAMPLES = 12
 PLACEMENTS = 4
 """How often sessions are opened: where one lies in memory is worth some per cent."""
 
@@ -87,16 +86,15 @@ def measure(
     result = api.optimize_with(original, Options(budget=budget, threads=threads))
     ours = result.model.to_bytes()
     files = (original.SerializeToString(), micrograph.by_hand().SerializeToString(), ours)
-    loaded = [LoadedModel(model, threads) for model in files]
+    loaded = [LoadedModel(model, threads) for model in files[:2]]
     feeds = plan_inputs(lift(load_model(original)), loaded[0].inputs, {}).draw(
         np.random.default_rng(0), {}, "normal"
     )
     _require_equal(name, loaded[0], loaded[1], feeds)
-    rounds = _rounds([model.bind(feeds) for model in loaded], seconds / PLACEMENTS)
-    for _ in range(1, PLACEMENTS):
-        reopened = [LoadedModel(model, threads) for model in reversed(files)]
-        rounds += _rounds([model.bind(feeds) for model in reversed(reopened)], seconds / PLACEMENTS)
-    original_us, by_hand_us, ours_us = (float(time_) for time_ in np.quantile(rounds, QUANTILE, axis=0))
+    times = interleaved(
+        files, feeds, threads=threads, seconds=seconds, rounds=PLACEMENTS, least=LEAST_SAMPLES
+    )
+    original_us, by_hand_us, ours_us = (float(time_) for time_ in np.quantile(times, QUANTILE, axis=(0, 1)))
     rules = len({step.rule for step in result.report.trace})
     return Row(name, headroom, original_us, by_hand_us, ours_us, rules)
 
@@ -108,24 +106,6 @@ def _require_equal(
     agreement = compare_outputs(names, original.run(feeds), by_hand.run(feeds), None)
     if not agreement.agrees:
         sys.exit(f"{name}: the hand-made version is not equal: {agreement.why}")
-
-
-def _rounds(runs: Sequence[BoundRun], seconds: float) -> list[list[float]]:
-    """The microseconds of each in every round, run in turn and in random order."""
-    random = np.random.default_rng(0)
-    repeats = max(1, int(SHORTEST_SAMPLE / max(_fastest(run, 5) for run in runs)))
-    rounds: list[list[float]] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or len(rounds) < LEAST_ROUNDS:
-        times = [0.0] * len(runs)
-        for which in map(int, random.permutation(len(runs))):
-            times[which] = _fastest(runs[which], repeats)
-        rounds.append(times)
-    return rounds
-
-
-def _fastest(run: BoundRun, repeats: int) -> float:
-    return min(run.microseconds() for _ in range(repeats))
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.interleaving import interleaved
 from benchmarks.peers_table import Row, Standing, drawn, tabulated
 from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from optimizer.check.interval import compared
-from optimizer.cost.runtime import Array, BoundRun, LoadedModel, RuntimeRefusedError
+from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.runnable import runnable_original
 from superopt import zoo
 from superopt.onnx_io import lift, load_model
@@ -46,8 +45,6 @@ OURS = "superopt"
 _LIMIT = 600.0
 _ROUNDS = 6
 _MIN_SAMPLES = 3
-_SHORTEST_SAMPLE = 500.0
-_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,7 @@ def _timed(
     lifted = lift(load_model(original))
     source = runnable_original(lifted, out)
     loaded = LoadedModel(source, threads)
-    reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling(seed=_SEED))
+    reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling())
     sample = reference.first()
     if sample is None:
         raise SystemExit(f"{network}: the original does not run on random inputs")
@@ -149,7 +146,9 @@ def _timed(
         else:
             runnable.append((done, done.path))
     models = [source, *(path for _, path in runnable)]
-    times = interleaved(models, sample.feeds, threads, seconds)
+    times = interleaved(
+        models, sample.feeds, threads=threads, seconds=seconds, rounds=_ROUNDS, least=_MIN_SAMPLES
+    )
     for place, (done, _) in enumerate(runnable, start=1):
         found = compared(times[..., [0, place]])
         standings.append(Standing(done.name, found.ratio, found.low, found.high, done.seconds, done.note))
@@ -157,37 +156,6 @@ def _timed(
     standings.sort(key=lambda standing: order.index(standing.optimizer))
     latency = compared(times[..., [0, 0]]).before
     return Row(network, len(lifted.source.proto.graph.node), latency, times[..., 0].size, tuple(standings))
-
-
-def interleaved(
-    models: Sequence[bytes | Path], feeds: Mapping[str, Array], threads: int, seconds: float
-) -> Array:
-    """Times of all models in microseconds, shape [rounds, samples, models].
-
-    A round has fresh sessions, opened in random order; a sample runs all models, in random order.
-    """
-    random = np.random.default_rng(_SEED)
-    rounds: list[Array] = []
-    samples = 0
-    for _ in range(_ROUNDS):
-        opened = time.monotonic()
-        order = [int(place) for place in random.permutation(len(models))]
-        runs = {place: LoadedModel(models[place], threads).bind(feeds) for place in order}
-        repeats = max(1, int(_SHORTEST_SAMPLE / max(1.0, min(_warm(run) for run in runs.values()))))
-        end = opened + seconds / _ROUNDS
-        taken: list[Array] = []
-        while len(taken) < (samples or _MIN_SAMPLES) or (not samples and time.monotonic() < end):
-            sample = np.empty(len(models))
-            for place in random.permutation(len(models)):
-                sample[place] = min(runs[int(place)].microseconds() for _ in range(repeats))
-            taken.append(sample)
-        samples = len(taken)
-        rounds.append(np.stack(taken))
-    return np.stack(rounds)
-
-
-def _warm(run: BoundRun) -> float:
-    return min(run.microseconds() for _ in range(3))
 
 
 def _wrong(reference: Reference, path: Path, threads: int) -> str:

@@ -52,14 +52,14 @@ should take."""
 def _side_by_side(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     opened = time.monotonic()
     runs = {which: contest.run(which) for which in order}
-    repeats = _repeats(min(_warmed_up(run) for run in runs.values()))
+    often = repeats(min(warmed_up(run) for run in runs.values()))
     opening = time.monotonic() - opened
     timed: Pairs = []
     while pairs is None or len(timed) < pairs:
         began = time.monotonic()
         times = [0.0, 0.0]
         for which in (0, 1) if contest.random.random() < 0.5 else (1, 0):
-            times[which] = _sample(runs[which], repeats)
+            times[which] = sample(runs[which], often)
         timed.append((times[0], times[1]))
         if pairs is None:
             pairs = _pairs(opening, time.monotonic() - began, seconds)
@@ -71,11 +71,11 @@ def _one_by_one(contest: _Contest, order: Sequence[int], pairs: int | None, seco
     for which in order:
         opened = time.monotonic()
         run = contest.run(which)
-        shortest = _warmed_up(run)
+        shortest = warmed_up(run)
         opening = time.monotonic() - opened
-        repeats = _repeats(shortest)
-        pairs = pairs or _pairs(2 * opening, 2e-6 * shortest * repeats, seconds)
-        times[which] = [_sample(run, repeats) for _ in range(pairs)]
+        often = repeats(shortest)
+        pairs = pairs or _pairs(2 * opening, 2e-6 * shortest * often, seconds)
+        times[which] = [sample(run, often) for _ in range(pairs)]
         del run
     return list(zip(times[0], times[1], strict=True))
 
@@ -131,7 +131,7 @@ def _pairs(opening: float, pair: float, seconds: float) -> int:
     return min(_MAX_PAIRS, max(1, as_opening, min(_MIN_PAIRS, affordable)))
 
 
-def _warmed_up(run: BoundRun) -> float:
+def warmed_up(run: BoundRun) -> float:
     """Runs until the slow first runs are over; the microseconds of the fastest one."""
     shortest = run.microseconds()
     if shortest < _WARM_UP:
@@ -139,9 +139,11 @@ def _warmed_up(run: BoundRun) -> float:
     return shortest
 
 
-def _repeats(shortest: float) -> int:
+def repeats(shortest: float) -> int:
+    """How many runs of so many microseconds make a sample long enough for the clock."""
     return max(1, int(_SHORTEST_SAMPLE / max(shortest, 1.0)))
 
 
-def _sample(run: BoundRun, repeats: int) -> float:
-    return min(run.microseconds() for _ in range(repeats))
+def sample(run: BoundRun, often: int) -> float:
+    """The microseconds of the fastest of several runs."""
+    return min(run.microseconds() for _ in range(often))
