@@ -10,14 +10,13 @@ from optimizer.cost.kernel import Kernel, Sizes, is_read_outside, kernel_of
 from optimizer.cost.memory import Memory, MemoryLimit, memory_of
 from optimizer.cost.objective import Objective, Price, WeighsMemory
 from optimizer.cost.overlay import Overlay, in_order, local_order
-from optimizer.fusion import group_of, is_free, partition
+from optimizer.fusion import TRANSPARENT, group_of, is_free, partition
 from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.plan import FusionGroup
 from superopt.rewriting import Rewrite
 
 _MAX_KERNELS = 1 << 16
 _MAX_REMEMBERED = 32
-_TRANSPARENT = ("broadcast", "identity")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,7 +274,7 @@ class Update:
     def _take_source(self, node_id: NodeId) -> None:
         """The group that makes a value, looked for behind steps that vanish when lowered."""
         node = self._before.graph.nodes.get(node_id)
-        while node is not None and node.operator.name in _TRANSPARENT and node.id not in self._before.free:
+        while node is not None and node.operator.name in TRANSPARENT and node.id not in self._before.free:
             node = self._before.graph.nodes.get(node.inputs[0].node)
         if node is not None:
             self._take(node.id)
@@ -283,7 +282,7 @@ class Update:
     def _touch_readers(self, node_id: NodeId) -> None:
         for user in self._graph.users(node_id):
             self._take(user)
-            if self._graph.nodes[user].operator.name in _TRANSPARENT:
+            if self._graph.nodes[user].operator.name in TRANSPARENT:
                 self._touch_readers(user)
 
     def _regroup(self) -> None:
@@ -359,7 +358,7 @@ class Update:
         """Groups already priced that read the node and now find it in another layout."""
         found: dict[int, FusionGroup] = {}
         for user in self._graph.users(node_id):
-            if self._graph.nodes[user].operator.name in _TRANSPARENT:
+            if self._graph.nodes[user].operator.name in TRANSPARENT:
                 found.update((id(g), g) for g in self._readers_elsewhere(user, group))
                 continue
             owner = self._owner_of(user)

@@ -16,6 +16,7 @@ from typing import Final, cast
 from optimizer.cost.machine import bytes_of, number_of
 from optimizer.cost.origin import Origin
 from optimizer.cost.spelling import respelled
+from optimizer.fusion import TRANSPARENT
 from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
@@ -24,7 +25,6 @@ from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 
 _BLOCKABLE_RANK = 4
-_TRANSPARENT = ("broadcast", "identity")
 _HEADS = ("conv", "matmul")
 _MOVING = ("broadcast", "transpose", "identity")
 _FILLED = ("ones", "full")
@@ -102,7 +102,7 @@ class Kernel:
         return sum(
             number_of(step.operator.work(self._operand_types(step), step.types).flops)
             for step in self.steps
-            if step.operands and step.operator.name not in _TRANSPARENT
+            if step.operands and step.operator.name not in TRANSPARENT
         )
 
     @property
@@ -251,7 +251,7 @@ def _is_outside(graph: Graph, group: FusionGroup, user: NodeId) -> bool:
     """Whether a value leaves the group by this reader, or by one behind it if it vanishes when lowered."""
     if user in group.members:
         return False
-    if graph.nodes[user].operator.name not in _TRANSPARENT or user in graph.output_nodes:
+    if graph.nodes[user].operator.name not in TRANSPARENT or user in graph.output_nodes:
         return True
     return is_read_outside(graph, group, user)
 

@@ -22,7 +22,9 @@ _STEPS = {
 """What may stand around the operator that tells what the group is."""
 
 _ANY_STEP = frozenset[str]().union(*_STEPS.values())
-_TRANSPARENT = ("broadcast", "identity")
+TRANSPARENT = ("broadcast", "identity")
+"""What vanishes when a graph is lowered, or costs nothing: the runtime sees through it."""
+
 _MAX_MEMBERS = 12
 _MAX_DISTANCE = 6
 
@@ -72,7 +74,7 @@ def _readers(graph: Graph, node_id: NodeId) -> list[NodeId]:
     """The nodes that read a node, looked for behind steps that vanish when lowered."""
     found: dict[NodeId, None] = {}
     for user in graph.users(node_id):
-        if graph.nodes[user].operator.name in _TRANSPARENT:
+        if graph.nodes[user].operator.name in TRANSPARENT:
             found.update(dict.fromkeys(_readers(graph, user)))
         else:
             found[user] = None
@@ -84,7 +86,7 @@ def _sources(graph: Graph, node_id: NodeId) -> list[NodeId]:
     found: list[NodeId] = []
     for value in graph.nodes[node_id].inputs:
         source = graph.nodes[value.node]
-        while source.operator.name in _TRANSPARENT:
+        while source.operator.name in TRANSPARENT:
             source = graph.nodes[source.inputs[0].node]
         found.append(source.id)
     return found

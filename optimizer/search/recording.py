@@ -116,17 +116,6 @@ class Transplant:
         return None
 
 
-def record(graph: Graph, matches: Iterable[Match]) -> tuple[Recorded, ...]:
-    """The records of rewrites applied one after another from a graph."""
-    records: list[Recorded] = []
-    for match in matches:
-        rewrite = apply_match(graph, match)
-        assert rewrite is not None, "a recorded match applies"
-        records.append(Recorded.of(match, rewrite))
-        graph = rewrite.graph
-    return tuple(records)
-
-
 def matches_at(graph: Graph, substitution: Substitution, site: tuple[NodeId, ...]) -> list[Match]:
     """The matches at exactly these nodes, in a fixed order."""
     if not site or any(node not in graph.nodes for node in site):
