@@ -74,3 +74,10 @@ def chain(operators: Sequence[Operator], *shape: int) -> Graph:
     for operator in operators:
         x = b.add(operator, x)
     return b.graph(x)
+
+
+def skewed_products() -> Graph:
+    """A chain of products whose order is worth a factor."""
+    b = Builder()
+    x = b.add(Matmul(), b.input("x", 256, 256), b.input("y", 256, 256))
+    return b.graph(b.add(Relu(), b.add(Matmul(), x, b.weight(256, 4))))

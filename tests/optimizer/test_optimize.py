@@ -31,7 +31,7 @@ from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
-from tests.optimizer.graphs import Builder, chain, dense_blocks
+from tests.optimizer.graphs import Builder, chain, dense_blocks, skewed_products
 from tests.optimizer.models import lifted, model_of
 from tests.optimizer.rules import ALL, ASSOCIATIVE, DISTRIBUTIVE, rules
 
@@ -39,13 +39,6 @@ from tests.optimizer.rules import ALL, ASSOCIATIVE, DISTRIBUTIVE, rules
 @pytest.fixture(scope="module")
 def costs() -> MemoryCostStore:
     return MemoryCostStore()
-
-
-def skewed_products() -> Graph:
-    """A chain of products whose order is worth a factor."""
-    b = Builder()
-    x = b.add(Matmul(), b.input("x", 256, 256), b.input("y", 256, 256))
-    return b.graph(b.add(Relu(), b.add(Matmul(), x, b.weight(256, 4))))
 
 
 def run(
@@ -394,36 +387,6 @@ def test_the_budget_counts_from_when_it_was_asked_for(costs: MemoryCostStore) ->
     result = optimize(model, rules(*ALL), Options(budget=60.0, threads=1), costs, started=long_ago)
     assert result.report.search.candidates < 100
     assert result.report.search.stopped_by == "budget"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"objective": "beauty"}, "objective: expected one of latency, flops, .*, got 'beauty'"),
-        (
-            {"objective": "training"},
-            "objective: training needs plans for several devices, which cannot be made",
-        ),
-        ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
-        ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
-        ({"threads": 0}, "threads: expected at least 1 and at most [0-9]+, .*, got 0"),
-        ({"threads": 1_000_000}, "threads: expected at least 1 and at most .*, got 1000000"),
-        ({"seed": -1}, "seed: expected at least 0, got -1"),
-        ({"search": "oracle"}, "search: expected one of auto, backtracking, regions, beam, got 'oracle'"),
-        ({"max_candidates": -1}, "max-candidates: expected at least 0, got -1"),
-    ],
-)
-def test_options_are_checked(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidOptionError, match=message):
-        Options(**options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "report", [{}, {"schema": 2}, {"schema": 1, "trace": 3}, {"schema": 1, "trace": [{"kind": "layout"}]}]
-)
-def test_what_is_no_report_is_refused(report: dict[str, object]) -> None:
-    with pytest.raises(InvalidFileError):
-        recorded_trace(report)
 
 
 def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from optimizer import recorded_trace
 from optimizer.cost import GraphCost, Sizes, Traffic
 from optimizer.search import (
     Backtracking,
@@ -133,6 +134,14 @@ def test_replay_gives_the_same_graph_with_the_same_ids() -> None:
         assert again.nodes == result.best.graph.nodes
         assert again.outputs == result.best.graph.outputs
         assert again.next_id == result.best.graph.next_id
+
+
+@pytest.mark.parametrize(
+    "report", [{}, {"schema": 2}, {"schema": 1, "trace": 3}, {"schema": 1, "trace": [{"kind": "layout"}]}]
+)
+def test_what_is_no_report_is_refused(report: dict[str, object]) -> None:
+    with pytest.raises(InvalidFileError):
+        recorded_trace(report)
 
 
 def test_replay_refuses_what_is_not_verified_or_does_not_apply() -> None:

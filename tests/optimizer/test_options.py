@@ -1,0 +1,30 @@
+"""What may be asked of an optimization."""
+
+from __future__ import annotations
+
+import pytest
+
+from optimizer import Options
+from superopt.errors import InvalidOptionError
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "beauty"}, "objective: expected one of latency, flops, .*, got 'beauty'"),
+        (
+            {"objective": "training"},
+            "objective: training needs plans for several devices, which cannot be made",
+        ),
+        ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
+        ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
+        ({"threads": 0}, "threads: expected at least 1 and at most [0-9]+, .*, got 0"),
+        ({"threads": 1_000_000}, "threads: expected at least 1 and at most .*, got 1000000"),
+        ({"seed": -1}, "seed: expected at least 0, got -1"),
+        ({"search": "oracle"}, "search: expected one of auto, backtracking, regions, beam, got 'oracle'"),
+        ({"max_candidates": -1}, "max-candidates: expected at least 0, got -1"),
+    ],
+)
+def test_options_are_checked(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        Options(**options)  # type: ignore[arg-type]
