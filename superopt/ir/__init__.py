@@ -12,7 +12,7 @@ from superopt.ir.graph import (
     Value,
     Weight,
 )
-from superopt.ir.plan import FusionGroup, Plan
+from superopt.ir.plan import FusionGroup, Parallelism, Plan
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -50,6 +50,7 @@ __all__ = [
     "Input",
     "Node",
     "NodeId",
+    "Parallelism",
     "Plan",
     "SymbolicDimension",
     "TensorType",

@@ -1,11 +1,13 @@
 """Plan: everything about how a graph is executed that is not part of what it computes.
 
-A plan lies beside a graph and is keyed by node id. It says which nodes the runtime executes as one kernel and
-in which layout tensors are kept; further dimensions (degrees, placement, synchronisation) join it here.
+A plan lies beside a graph and is keyed by node id. It says which nodes the runtime executes as one kernel,
+into which tasks operators are divided and where those run; further dimensions (synchronisation,
+recomputation) join it here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,15 +23,48 @@ class FusionGroup:
     members: tuple[NodeId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """How one operator is divided into tasks, and the device of each: a machine mapping (Unity, section 3.2).
+
+    ``degrees`` gives for each task dimension of the operator's ``splits`` the number of equal parts. All
+    tasks run ``copies`` times, redundantly, where that saves communication. ``devices`` are the devices of
+    the tasks, row-major over ``(*degrees, copies)``, and distinct. ``stage`` is the pipeline stage.
+    """
+
+    degrees: tuple[int, ...]
+    devices: tuple[int, ...]
+    copies: int = 1
+    stage: int = 0
+
+    def __post_init__(self) -> None:
+        tasks = math.prod(self.degrees) * self.copies
+        if len(self.devices) != tasks or len(set(self.devices)) != tasks:
+            raise ValueError(
+                f"expected {tasks} distinct devices for degrees {self.degrees}, got {self.devices}"
+            )
+
+
 def _no_groups() -> Mapping[NodeId, FusionGroup]:
+    return MappingProxyType({})
+
+
+def _no_parallelism() -> Mapping[NodeId, Parallelism]:
     return MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Execution choices for a graph. ``fusion`` maps the head of every group of two or more to its group."""
+    """Execution choices for a graph.
+
+    ``fusion`` maps the head of every group of two or more to its group. ``parallel`` maps every operator to
+    its machine mapping; it is empty for a graph on a single device. A pipeline-parallel plan divides a batch
+    into ``microbatches``.
+    """
 
     fusion: Mapping[NodeId, FusionGroup] = field(default_factory=_no_groups)
+    parallel: Mapping[NodeId, Parallelism] = field(default_factory=_no_parallelism)
+    microbatches: int = 1
 
     def restricted_to(self, graph: Graph) -> Plan:
         """The plan without what speaks of nodes that the graph does not have."""
@@ -40,5 +75,7 @@ class Plan:
                     for head, group in self.fusion.items()
                     if all(node in graph.nodes for node in group.members)
                 }
-            )
+            ),
+            MappingProxyType({node: how for node, how in self.parallel.items() if node in graph.nodes}),
+            self.microbatches,
         )

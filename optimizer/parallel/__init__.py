@@ -1,0 +1,1 @@
+"""Parallel plans: clusters, placements, their communication, simulation, the search for machine mappings."""

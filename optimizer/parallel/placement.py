@@ -1,0 +1,88 @@
+"""Where the shards of a tensor lie: what an operator's machine mapping makes of its inputs and outputs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from superopt.ir.plan import Parallelism
+from superopt.ops.splits import SplitKind, Splits
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The shards of one tensor and the device of each.
+
+    Axis i is divided into ``degrees[i]`` equal parts. Every part is there ``copies`` times. With ``partial``
+    above 1 a part is the sum of that many terms, each on a device of its own. ``devices`` is row-major over
+    ``(*degrees, partial, copies)``.
+    """
+
+    degrees: tuple[int, ...]
+    devices: tuple[int, ...]
+    partial: int = 1
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.devices) != math.prod(self.degrees) * self.partial * self.copies:
+            raise ValueError(f"{len(self.devices)} devices for {self}")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every device that holds the tensor holds all of it."""
+        return self.partial == 1 and all(degree == 1 for degree in self.degrees)
+
+    def shard_bytes(self, tensor_bytes: int) -> int:
+        """The bytes of one shard of a tensor of that many bytes."""
+        return tensor_bytes // math.prod(self.degrees)
+
+    def holders(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
+        """For every part, by its index along the axes: the devices, per term, of its copies."""
+        per_part = self.partial * self.copies
+        for number, index in enumerate(itertools.product(*(range(degree) for degree in self.degrees))):
+            devices = self.devices[number * per_part : (number + 1) * per_part]
+            yield (
+                index,
+                tuple(devices[term * self.copies : (term + 1) * self.copies] for term in range(self.partial)),
+            )
+
+
+def placed_whole(rank: int, device: int) -> Placement:
+    """All of a tensor of that rank on one device."""
+    return Placement((1,) * rank, (device,))
+
+
+def needed(splits: Splits, how: Parallelism, slot: int) -> Placement:
+    """Where an operator divided so needs its input of that number: a copy for each task that reads a part."""
+    return _placement(splits, how, splits.inputs[slot], ())
+
+
+def produced(splits: Splits, how: Parallelism, port: int) -> Placement:
+    """Where an operator divided so leaves its output of that number."""
+    axes = splits.outputs[port]
+    summed = tuple(
+        number
+        for number, dimension in enumerate(splits.dimensions)
+        if number not in axes and dimension.kind is SplitKind.REDUCTION
+    )
+    return _placement(splits, how, axes, summed)
+
+
+def _placement(
+    splits: Splits, how: Parallelism, axes: tuple[int | None, ...], summed: tuple[int, ...]
+) -> Placement:
+    count = len(splits.dimensions)
+    followed = [axis for axis in axes if axis is not None]
+    copied = [number for number in range(count) if number not in followed and number not in summed]
+    devices = np.array(how.devices).reshape(*how.degrees, how.copies)
+    ordered = devices.transpose(*followed, *summed, *copied, count)
+    return Placement(
+        degrees=tuple(1 if axis is None else how.degrees[axis] for axis in axes),
+        devices=tuple(int(device) for device in ordered.ravel()),
+        partial=math.prod(how.degrees[number] for number in summed),
+        copies=math.prod(how.degrees[number] for number in copied) * how.copies,
+    )
