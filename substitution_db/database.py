@@ -16,10 +16,11 @@ from substitution_db.jobs import JobRepository
 from substitution_db.keys import KeyRepository
 from substitution_db.library import load_shipped, shipped_library
 from substitution_db.location import blob_directory, database_url
-from substitution_db.migrate import HEAD, revision_of, upgrade
+from substitution_db.migrate import is_usable, revision_of, upgrade
 from substitution_db.queue import LEASE_SECONDS, JobQueue
 from substitution_db.rules import RuleRepository
 from substitution_db.submissions import SubmissionRepository
+from substitution_db.versions import LibraryVersions
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Database:
     url: str
     blobs: BlobStore
     rules: RuleRepository
+    library: LibraryVersions
     costs: CostRepository
     jobs: JobRepository
     submissions: SubmissionRepository
@@ -46,6 +48,11 @@ class Database:
         """The revision of the schema; raises MissingServiceError when the database does not answer."""
         with self.transactions.read() as session:
             return session.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+    def is_migrated(self) -> bool:
+        """Whether the schema is one that this code works on; raises MissingServiceError like ``ping``."""
+        with self.transactions.read() as session:
+            return is_usable(session.connection(), revision_of(session.connection()))
 
     def close(self) -> None:
         """Closes all connections."""
@@ -72,8 +79,8 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
     transactions = Transactions(connect(address))
     try:
         with transactions.read() as session:
-            revision = revision_of(session.connection())
-        if revision != HEAD:
+            usable = is_usable(session.connection(), revision_of(session.connection()))
+        if not usable:
             upgrade(transactions)
         load_shipped(transactions, library or shipped_library())
     except BaseException:
@@ -83,6 +90,7 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
         url=address.render_as_string(hide_password=False),
         blobs=BlobStore(blob_directory(address)),
         rules=RuleRepository(transactions),
+        library=LibraryVersions(transactions),
         costs=CostRepository(transactions),
         jobs=JobRepository(transactions),
         submissions=SubmissionRepository(transactions),

@@ -15,7 +15,7 @@ from sqlalchemy import Select, delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
-from substitution_db.models import JobEventRow, JobFileRow, JobRow
+from substitution_db.models import JobEventRow, JobFileRow, JobRow, LibraryVersionRow
 from substitution_db.records import FINAL_STATES, Job, JobEvent, JobFile, JobRole, JobState, JsonObject
 from superopt.errors import InvalidOptionError, SuperoptError
 
@@ -149,6 +149,7 @@ def insert_job(session: Session, new: NewJob, queue_limit: int | None) -> Job:
         attempts=0,
         max_attempts=new.max_attempts,
         created_at=now(session),
+        library_version=session.scalar(select(func.max(LibraryVersionRow.number))),
         files=[file_row(file) for file in new.files],
     )
     session.add(row)
@@ -206,5 +207,6 @@ def job_of(row: JobRow) -> Job:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        library_version=row.library_version,
         files=tuple(JobFile(JobRole(f.role), f.name, f.sha256, f.bytes) for f in row.files),
     )

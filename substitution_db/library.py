@@ -10,11 +10,13 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from substitution_db.currency import current
 from substitution_db.engine import Transactions, now
 from substitution_db.exchange import read_shipped
 from substitution_db.models import LibraryRow, ProofRow
 from substitution_db.records import Hashes, Proof
 from substitution_db.rows import NewRule, insert_proofs, insert_rules
+from substitution_db.versions import publish
 
 SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
 LIBRARY = "SUPEROPT_LIBRARY"
@@ -29,7 +31,7 @@ def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def load_shipped(transactions: Transactions, path: Path) -> int:
-    """Loads the rules of the file with their proofs, unless just this file was loaded before.
+    """Loads and publishes the rules of the file with their proofs, unless just this file was loaded before.
 
     A proof says which axioms, operators and verifier it is about: under others it counts for nothing. Returns
     how many rules were new. Raises InvalidFileError for a damaged file. Safe when several processes do it.
@@ -66,6 +68,7 @@ def _store(session: Session, rules: Mapping[NewRule, Proof | None], sha256: str)
         },
         time,
     )
+    publish(session, current(), "the shipped library")
     return len(new)
 
 

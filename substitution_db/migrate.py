@@ -13,8 +13,11 @@ from sqlalchemy import Connection, inspect, text
 from substitution_db.engine import Transactions
 from superopt.errors import InvalidFileError
 
-HEAD = "0002"
-"""The revision that this version of the code needs (a test compares it with the migrations)."""
+REVISIONS = ("0001", "0002", "0003")
+"""The revisions that this version of the code knows (a test compares them with the migrations)."""
+
+HEAD = REVISIONS[-1]
+"""The revision that this version of the code needs."""
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -32,14 +35,32 @@ def revision_of(connection: Connection) -> str | None:
     return None
 
 
-def upgrade(transactions: Transactions) -> tuple[str | None, str]:
-    """Brings the database to HEAD; returns the revisions before and after.
+def is_usable(connection: Connection, revision: str | None) -> bool:
+    """Whether this code works on a database at that revision as it is: at HEAD, or a later one that says so.
 
-    Raises InvalidFileError for a database that a newer superopt made.
+    A migration that only adds what older code need not know leaves ``oldest_code`` as it is; one that takes
+    something away raises it, and comes a release after the code that no longer needs it.
+    """
+    if revision == HEAD:
+        return True
+    if (
+        revision is None
+        or revision in REVISIONS
+        or "schema_support" not in inspect(connection).get_table_names()
+    ):
+        return False
+    return connection.execute(text("SELECT oldest_code FROM schema_support")).scalar() in REVISIONS
+
+
+def upgrade(transactions: Transactions) -> tuple[str | None, str]:
+    """Brings the database to HEAD unless a later revision admits this code; returns the revisions before and
+    after.
+
+    Raises InvalidFileError for a database that only a newer superopt can use.
     """
     with transactions.exclusive() as connection:
         before = revision_of(connection)
-        if before != HEAD:
+        if not is_usable(connection, before):
             configuration = _configuration()
             configuration.attributes["connection"] = connection
             try:
@@ -49,7 +70,7 @@ def upgrade(transactions: Transactions) -> tuple[str | None, str]:
                     f"the database is at revision {before}, which this superopt (at {HEAD}) does not know; "
                     "use the newer superopt that made it"
                 ) from error
-        return before, HEAD
+        return before, revision_of(connection) or HEAD
 
 
 def scripts() -> ScriptDirectory:

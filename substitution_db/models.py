@@ -157,6 +157,30 @@ class LibraryRow(Base):
     verifier_hash: Mapped[str] = mapped_column(String(64))
 
 
+class LibraryVersionRow(Base):
+    """A library as published: what the proofs up to ``through_proof`` say. The last row is in force."""
+
+    __tablename__ = "library_versions"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    number: Mapped[int] = mapped_column(_IDENTITY, primary_key=True)
+    through_proof: Mapped[int] = mapped_column(BigInteger)
+    rules: Mapped[int]
+    sha256: Mapped[str] = mapped_column(String(64))
+    note: Mapped[str] = mapped_column(Text)
+    published_at: Mapped[datetime]
+
+
+class SchemaSupportRow(Base):
+    """One row: the revision of the oldest code that may use this database (``substitution_db.migrate``)."""
+
+    __tablename__ = "schema_support"
+    __table_args__ = (CheckConstraint("id = 1", name="single"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    oldest_code: Mapped[str] = mapped_column(String(32))
+
+
 class CostRow(Base):
     """A measured cost. The key (found by its hash) says everything that it depends on; device and runtime are
     for selecting rows.
@@ -201,6 +225,7 @@ class JobRow(Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    library_version: Mapped[int | None] = mapped_column(BigInteger)
 
     files: Mapped[list[JobFileRow]] = relationship(
         cascade="all, delete-orphan", lazy="selectin", order_by="JobFileRow.name"

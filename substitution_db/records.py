@@ -121,6 +121,21 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryVersion:
+    """A published library: the rules that the proofs up to ``through_proof`` verify.
+
+    ``sha256`` is that of their sorted ids, one per line; ``rules`` counts them.
+    """
+
+    number: int
+    through_proof: int
+    rules: int
+    sha256: str
+    note: str
+    published_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class JobFile:
     """A blob of a job: its role, name (location, for external data), content hash and size."""
 
@@ -132,7 +147,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as stored."""
+    """A job as stored; ``library_version`` is that of the library it was accepted with."""
 
     number: int
     id: str
@@ -148,6 +163,7 @@ class Job:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    library_version: int | None
     files: tuple[JobFile, ...]
 
     def file(self, role: JobRole) -> JobFile | None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Added, Hashes, Outcome, Proof, Rule, RuleStatus
+from substitution_db.records import Added, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus
 from substitution_db.rows import NewRule, insert_rules, new_rule, proof_of, proof_values, rule_of
 from substitution_db.statistics import Facts, RuleStatistics, statistics_of
 from superopt.errors import InvalidOptionError
@@ -127,15 +127,20 @@ class RuleRepository:
         asked.
         """
         with self._transactions.read() as session:
-            chosen = _verified(session, currency)
+            chosen = verified_proofs(session, currency)
             statement = select(RuleRow, ProofRow).join(ProofRow, ProofRow.rule_id == RuleRow.id)
             rows = session.execute(statement.where(_current(currency)).order_by(RuleRow.size, RuleRow.id))
             return tuple(rule_of(row, proof) for row, proof in rows if chosen.get(row.id) == proof.id)
 
-    def verified_equations(self, currency: Currency) -> Mapping[str, str]:
-        """The equations of ``verified_rules`` by id, in that order, for who asks no more of them."""
+    def verified_equations(
+        self, currency: Currency, version: LibraryVersion | None = None
+    ) -> Mapping[str, str]:
+        """The equations of ``verified_rules`` by id, in that order, for who asks no more of them; those of a
+        version of the library, if one is given.
+        """
+        through = None if version is None else version.through_proof
         with self._transactions.read() as session:
-            chosen = _verified(session, currency)
+            chosen = verified_proofs(session, currency, through)
             rows = session.execute(select(RuleRow.id, RuleRow.equation).order_by(RuleRow.size, RuleRow.id))
             return {rule: equation for rule, equation in rows if rule in chosen}
 
@@ -242,18 +247,20 @@ class _GivenVerdict:
     stands: bool
 
 
-def _verdicts(session: Session, currency: Currency) -> Iterator[_GivenVerdict]:
+def _verdicts(session: Session, currency: Currency, through: int | None = None) -> Iterator[_GivenVerdict]:
     """All verdicts, oldest first, without what else the proofs hold."""
     hashes = (ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
     statement = select(ProofRow.rule_id, ProofRow.id, ProofRow.verdict, ProofRow.axioms_used, *hashes)
+    if through is not None:
+        statement = statement.where(ProofRow.id <= through)
     for rule, proof, verdict, axioms, *given in session.execute(statement.order_by(ProofRow.id)):
         stands = currency.stands(Outcome(verdict), tuple(axioms), Hashes(*given))
         yield _GivenVerdict(rule, proof, Outcome(verdict), stands)
 
 
-def _verified(session: Session, currency: Currency) -> dict[str, int]:
-    """The proof of each rule whose latest verdict that stands is verified."""
-    latest = {v.rule: v for v in _verdicts(session, currency) if v.stands}
+def verified_proofs(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
+    """The proof of each rule whose latest verdict that stands, of those up to ``through``, is verified."""
+    latest = {v.rule: v for v in _verdicts(session, currency, through) if v.stands}
     return {v.rule: v.proof for v in latest.values() if v.verdict is Outcome.VERIFIED}
 
 

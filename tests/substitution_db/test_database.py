@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from substitution_db import Database, open_database, upgrade_database
 from substitution_db.location import blob_directory
 from substitution_db.location import database_url as resolved
-from substitution_db.migrate import HEAD, scripts
+from substitution_db.migrate import HEAD, REVISIONS, scripts
 from substitution_db.models import Base
 from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
 
@@ -24,7 +24,7 @@ def test_the_migrations_make_what_the_models_say(database: Database) -> None:
     with database.transactions.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "render_as_batch": True})
         assert compare_metadata(context, Base.metadata) == []
-    assert scripts().get_heads() == [HEAD]
+    assert tuple(script.revision for script in scripts().walk_revisions())[::-1] == REVISIONS
     assert database.ping() == HEAD
 
 

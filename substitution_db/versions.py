@@ -1,0 +1,94 @@
+"""Versions of the library: verdicts are recorded at any time, and become visible to new jobs all at once.
+
+Proofs are only ever added, and numbered. A version is a number up to which they count: publishing one is
+inserting a row, and a job that keeps the number of its version finds the rules that it began with, whatever
+is recorded or published meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from sqlalchemy import Select, func, select, text
+from sqlalchemy.orm import Session
+
+from substitution_db.currency import Currency
+from substitution_db.engine import Transactions, now
+from substitution_db.models import LibraryVersionRow, ProofRow
+from substitution_db.records import LibraryVersion
+from substitution_db.rules import verified_proofs
+from superopt.errors import InvalidOptionError
+
+
+class LibraryVersions:
+    """Versions by number; the one published last is in force."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def in_force(self) -> LibraryVersion | None:
+        """The version that new jobs begin with; None before the first was published."""
+        with self._transactions.read() as session:
+            row = session.scalars(_newest()).first()
+            return None if row is None else _version(row)
+
+    def get(self, number: int) -> LibraryVersion | None:
+        """The version with that number."""
+        with self._transactions.read() as session:
+            row = session.get(LibraryVersionRow, number)
+            return None if row is None else _version(row)
+
+    def list(self) -> tuple[LibraryVersion, ...]:
+        """All versions, newest first."""
+        with self._transactions.read() as session:
+            rows = session.scalars(select(LibraryVersionRow).order_by(LibraryVersionRow.number.desc()))
+            return tuple(_version(row) for row in rows)
+
+    def publish(self, currency: Currency, note: str) -> LibraryVersion:
+        """Puts all verdicts recorded so far in force, in one transaction; the version in force if that is the
+        same."""
+        with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
+            return publish(session, currency, note)
+
+    def restore(self, number: int, currency: Currency) -> LibraryVersion:
+        """Publishes an earlier version again. Raises InvalidOptionError if there is none with that number."""
+        with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
+            old = session.get(LibraryVersionRow, number)
+            if old is None:
+                raise InvalidOptionError(f"there is no version {number} of the library")
+            return _insert(session, currency, old.through_proof, f"version {number} again")
+
+
+def publish(session: Session, currency: Currency, note: str) -> LibraryVersion:
+    """``LibraryVersions.publish`` within an exclusive transaction."""
+    if session.get_bind().dialect.name == "postgresql":  # numbers are given before commits
+        session.execute(text("LOCK TABLE proofs IN SHARE MODE"))
+    return _insert(session, currency, session.scalar(select(func.max(ProofRow.id))) or 0, note)
+
+
+def digest(rules: Iterable[str]) -> str:
+    """The hash of a set of rules, given by id."""
+    return hashlib.sha256("\n".join(sorted(rules)).encode()).hexdigest()
+
+
+def _insert(session: Session, currency: Currency, through: int, note: str) -> LibraryVersion:
+    rules = verified_proofs(session, currency, through)
+    newest = session.scalars(_newest()).first()
+    sha256 = digest(rules)
+    if newest is not None and (newest.through_proof, newest.sha256) == (through, sha256):
+        return _version(newest)
+    row = LibraryVersionRow(
+        through_proof=through, rules=len(rules), sha256=sha256, note=note, published_at=now(session)
+    )
+    session.add(row)
+    session.flush()
+    return _version(row)
+
+
+def _newest() -> Select[LibraryVersionRow]:
+    return select(LibraryVersionRow).order_by(LibraryVersionRow.number.desc()).limit(1)
+
+
+def _version(row: LibraryVersionRow) -> LibraryVersion:
+    return LibraryVersion(row.number, row.through_proof, row.rules, row.sha256, row.note, row.published_at)
