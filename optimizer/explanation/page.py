@@ -12,10 +12,10 @@ import jinja2
 
 from optimizer.explanation.amounts import amount, change, percent, scale_of, signed
 from optimizer.explanation.plot import curve_plot, interval_plot
-from superopt.equations import drawing, parse_equation
+from superopt.equations import drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError, InvalidFileError
-from superopt.ir.terms import Application, Direction, Equation, Term, Variable
+from superopt.ir.terms import Equation
 
 Json: TypeAlias = "Mapping[str, object]"
 
@@ -53,7 +53,7 @@ def html_of(report: Json) -> str:
             raise InvalidFileError(f"report: expected an object as {part}, got {report.get(part)!r}")
     try:
         return _template().render(_context(report))
-    except (TypeError, ValueError, KeyError, AttributeError, jinja2.UndefinedError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, jinja2.UndefinedError) as error:
         raise InvalidFileError(f"report: damaged, a value is not what it should be: {error}") from error
 
 
@@ -152,29 +152,13 @@ def _with_picture(rule: Json, place: int) -> Json:
 
 
 def _with_drawing(region: Json) -> Json:
-    if not region.get("before") or not region.get("after"):
-        return region
-    left, right = (_terms(_object(region[side])) for side in ("before", "after"))
-    return {**region, "picture": _picture(Equation(left, right, Direction.FORWARD))}
+    equation = equation_of_region(region)
+    return region if equation is None else {**region, "picture": _picture(equation)}
 
 
 def _picture(equation: Equation) -> Mapping[str, str]:
     encoded = base64.b64encode(drawing(equation).encode()).decode()
     return {"source": f"data:image/svg+xml;base64,{encoded}", "text": description(equation)}
-
-
-def _terms(side: Json) -> tuple[Term, ...]:
-    """A drawn side as terms, whose attributes are one text."""
-    made: list[Term] = []
-    for node in _objects(side["nodes"]):
-        if "tensor" in node:
-            made.append(Variable(str(node["tensor"])))
-            continue
-        pairs = (str(text).partition("=") for text in cast("Sequence[object]", node["attributes"]))
-        attributes = tuple((name, value) for name, _, value in pairs)
-        inputs = tuple(made[number] for number in cast("Sequence[int]", node["inputs"]))
-        made.append(Application(str(node["operator"]), attributes, inputs))
-    return tuple(made[number] for number in cast("Sequence[int]", side["results"]))
 
 
 def _written(value: object) -> str:
