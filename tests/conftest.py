@@ -1,6 +1,43 @@
 """What all tests rely on."""
 
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import PostgresServer, programs
 
 # A shell ignores interrupts for what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+BACKENDS = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of our own, started once."""
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    server = PostgresServer(binaries)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def backend() -> str:
+    """Which database a test runs on; rooms and modules that want both override it with ``BACKENDS``."""
+    return "sqlite"
+
+
+@pytest.fixture
+def database_url(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The URL of a database that does not exist yet (SQLite) or is empty (PostgreSQL)."""
+    monkeypatch.setenv("SUPEROPT_BLOB_DIRECTORY", str(tmp_path / "blobs"))
+    if backend == "sqlite":
+        return f"sqlite:///{tmp_path}/service.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.url(server.new_database())

@@ -104,10 +104,9 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
     """An open database without rules."""
-    monkeypatch.delenv("SUPEROPT_BLOB_DIRECTORY", raising=False)
-    with open_database(f"sqlite:///{tmp_path}/service.db", library=tmp_path / "none") as opened:
+    with open_database(database_url, library=tmp_path / "none") as opened:
         yield opened
 
 
