@@ -29,6 +29,7 @@ class TensorSharding:
     """
 
     tensor: str
+    type: TensorType
     degrees: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
 
@@ -44,21 +45,18 @@ class NodeSharding:
 def annotated(
     model: onnx.ModelProto, configuration: str, devices: Sequence[str], nodes: Mapping[str, NodeSharding]
 ) -> onnx.ModelProto:
-    """The model with a configuration of those devices and the shardings of nodes, by first output name.
+    """The model with a configuration of those devices and the shardings of nodes, by the name of an output.
 
-    The IR version is raised to 11 where it is lower. Raises InvalidModelError when the result breaks a rule
-    of ``validate_annotations``, and for a node that the model does not have.
+    The model may lack its initialisers. The IR version is raised to 11 where it is lower. Raises
+    InvalidModelError when the result breaks a rule of ``annotation_problems``, and for a node that the model
+    does not have.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)
     result.ir_version = max(result.ir_version, IR_WITH_ANNOTATIONS)
     result.configuration.add(name=configuration, num_devices=len(devices), device=devices)
     by_output = {name: node for node in result.graph.node for name in node.output if name}
-    shapes = {
-        name: type_.shape
-        for name, type_ in infer_types(result).types.items()
-        if isinstance(type_, TensorType)
-    }
+    types: dict[str, ValueType] = {}
     for output, sharding in nodes.items():
         node = by_output.get(output)
         if node is None:
@@ -67,12 +65,13 @@ def annotated(
         if sharding.stage is not None:
             entry.pipeline_stage = sharding.stage
         for tensor in sharding.tensors:
-            _write(entry.sharding_spec.add(), tensor, shapes.get(tensor.tensor))
-    validate_annotations(result)
+            _write(entry.sharding_spec.add(), tensor)
+            types[tensor.tensor] = tensor.type
+    _require_none(annotation_problems(result, types))
     return result
 
 
-def _write(spec: onnx.ShardingSpecProto, sharding: TensorSharding, shape: Sequence[object] | None) -> None:
+def _write(spec: onnx.ShardingSpecProto, sharding: TensorSharding) -> None:
     spec.tensor_name = sharding.tensor
     for number, group in enumerate(sharding.groups):
         if len(group) == 1:
@@ -84,10 +83,10 @@ def _write(spec: onnx.ShardingSpecProto, sharding: TensorSharding, shape: Sequen
         if degree == 1:
             continue
         simple = spec.sharded_dim.add(axis=axis).simple_sharding.add(num_shards=degree)
-        size = shape[axis] if shape is not None and axis < len(shape) else None
+        size = sharding.type.shape[axis]
         if isinstance(size, int):
             simple.dim_value = size
-        elif size is not None:
+        else:
             simple.dim_param = str(size)
 
 
@@ -96,13 +95,17 @@ def validate_annotations(model: onnx.ModelProto) -> None:
 
     Raises InvalidModelError that names the first place where one is broken, and what was expected there.
     """
-    problem = next(annotation_problems(model), None)
+    _require_none(annotation_problems(model, infer_types(model).types))
+
+
+def _require_none(problems: Iterator[str]) -> None:
+    problem = next(problems, None)
     if problem is not None:
         raise InvalidModelError(f"multi-device annotations: {problem}")
 
 
-def annotation_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """One sentence for every rule that the annotations of a model break."""
+def annotation_problems(model: onnx.ModelProto, types: Mapping[str, ValueType]) -> Iterator[str]:
+    """One sentence for every rule that the annotations of a model break; ``types`` by tensor name."""
     sizes: dict[str, int] = {}
     for configuration in model.configuration:
         yield from _configuration_problems(configuration, sizes)
@@ -111,11 +114,9 @@ def annotation_problems(model: onnx.ModelProto) -> Iterator[str]:
     in_use = bool(sizes) or any(node.device_configurations for node in nodes)
     if in_use and model.ir_version < IR_WITH_ANNOTATIONS:
         yield f"expected IR version {IR_WITH_ANNOTATIONS} or higher, got {model.ir_version}"
-    if any(node.device_configurations for node in nodes):
-        types = infer_types(model).types
-        for node in nodes:
-            yield from _node_problems(node, sizes, types)
-        yield from _stage_problems(model.graph.node)
+    for node in nodes:
+        yield from _node_problems(node, sizes, types)
+    yield from _stage_problems(model.graph.node)
 
 
 def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
