@@ -42,20 +42,20 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     if graph is lifted.graph or source.fixed_reason is not None:
         if graph is not lifted.graph and graph.signature != lifted.graph.signature:
             raise UnsupportedError(f"{source.name} cannot be rewritten: {source.fixed_reason}")
-        return LoweredModel.of_source(source)
+        return LoweredModel.of_source(source, lifted.names)
     assert source.opset is not None, "a model without standard operators has a fixed_reason"
     outputs = [value.name for value in source.proto.graph.output]
     writer = GraphWriter(graph, source.opset, lifted.weight, outputs, _original(lifted, graph))
     written = writer.write()
     if written.untouched and source.came_from is None:
-        return LoweredModel.of_source(source)
+        return LoweredModel.of_source(source, lifted.names)
     proto = copy_without_graph(source.proto)
     kept = _kept_initializers(source, written)
     _fill_graph(proto.graph, source, written, kept)
     _annotate(proto, graph, plan, written)
     _require_sorted(proto.graph, kept)
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
-    return LoweredModel(proto, shared, source)
+    return LoweredModel(proto, shared, source, names=written.names)
 
 
 def _original(lifted: LiftedModel, graph: Graph) -> Original:

@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +20,7 @@ from onnx import TensorProto
 
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
+from superopt.ir.graph import Value
 from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
 from superopt.onnx_io.source import LIMIT, SourceModel
@@ -35,16 +36,20 @@ Place = Callable[[TensorProto, onnx_ir.TensorProtocol], None]
 
 @dataclass(frozen=True, eq=False)
 class LoweredModel:
-    """An ONNX model: ``proto`` without the initialisers that it has from its source, which are ``shared``."""
+    """An ONNX model: ``proto`` without the initialisers that it has from its source, which are ``shared``.
+
+    ``names`` are the tensors' names of the values of the graph that was lowered.
+    """
 
     proto: onnx.ModelProto
     shared: Mapping[str, onnx_ir.TensorProtocol]
     source: SourceModel
     unchanged: bool = False
+    names: Mapping[Value, str] = field(default_factory=dict[Value, str])
 
     @staticmethod
-    def of_source(source: SourceModel) -> LoweredModel:
-        """The source as it was given."""
+    def of_source(source: SourceModel, names: Mapping[Value, str]) -> LoweredModel:
+        """The source as it was given, and what the values of its graph are called there."""
         source = source.as_given
         proto = copy_without_graph(source.proto)
         for field, value in source.proto.graph.ListFields():
@@ -54,7 +59,7 @@ class LoweredModel:
                 getattr(proto.graph, field.name).extend(value)
             else:
                 setattr(proto.graph, field.name, value)
-        return LoweredModel(proto, source.tensors, source, unchanged=True)
+        return LoweredModel(proto, source.tensors, source, unchanged=True, names=names)
 
     @property
     def node_count(self) -> int:

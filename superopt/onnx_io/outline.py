@@ -1,0 +1,75 @@
+"""The structure of models for viewers: without the contents of tensors, and what differs between two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto
+
+from superopt.errors import InvalidModelError
+from superopt.onnx_io.protos import tensors_in_model
+
+_SHOWN_BYTES = 256
+_CONTENTS = (
+    "raw_data",
+    "float_data",
+    "int32_data",
+    "int64_data",
+    "double_data",
+    "uint64_data",
+    "string_data",
+    "external_data",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlines:
+    """Two models without the contents of large tensors, with every node named, and which nodes differ.
+
+    ``removed`` are nodes of the first that the second lacks, ``added`` those that only the second has;
+    ``changed`` ones are in both with other inputs or attributes. Nodes in subgraphs are not compared.
+    """
+
+    before: bytes
+    after: bytes
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def outlines(before: Path, after: Path) -> Outlines:
+    """The outlines of two model files; raises InvalidModelError for what is no model."""
+    first, second = _outline(before), _outline(after)
+    old, new = _named(first.graph.node), _named(second.graph.node)
+    kept = {name for name in old.keys() & new.keys() if old[name].op_type == new[name].op_type}
+    return Outlines(
+        before=first.SerializeToString(),
+        after=second.SerializeToString(),
+        removed=tuple(name for name in old if name not in kept),
+        added=tuple(name for name in new if name not in kept),
+        changed=tuple(name for name in old if name in kept and old[name] != new[name]),
+    )
+
+
+def _outline(path: Path) -> onnx.ModelProto:
+    try:
+        model = onnx.ModelProto.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise InvalidModelError(f"{path.name}: not an ONNX model: {error}") from None
+    for tensor in tensors_in_model(model):
+        if tensor.ByteSize() > _SHOWN_BYTES or tensor.data_location == TensorProto.EXTERNAL:
+            for field in _CONTENTS:
+                tensor.ClearField(field)
+            tensor.ClearField("data_location")
+    for node in model.graph.node:
+        if not node.name:
+            node.name = next((output for output in node.output if output), "")
+    return model
+
+
+def _named(nodes: Iterable[onnx.NodeProto]) -> Mapping[str, onnx.NodeProto]:
+    return {node.name: node for node in nodes}
