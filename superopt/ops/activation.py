@@ -13,6 +13,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import OnnxForm, axis_of, register, require_float, tensors
 from superopt.ops.elementwise import UnaryElementwise
+from superopt.ops.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 
@@ -192,6 +193,10 @@ class Softmax(UnaryElementwise):
         require_float(self.name, only)
         axis_of(self.name, self.axis, only.rank)
         return (only,)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but the one that sums to 1."""
+        return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Shifted by the maximum, which changes nothing over the reals and everything in floating point."""

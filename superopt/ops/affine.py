@@ -18,6 +18,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
+from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
 
@@ -37,6 +38,14 @@ class ChannelOperator(Operator):
             require_rank(f"{self.name}, vector", vector, 1)
             equal_dimensions(self.name, data.shape[axis], vector.shape[0])
         return (data,)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis; the vectors, which are parameters, follow theirs."""
+        own = axis_of(self.name, self.axis, outputs[0].rank)
+        dimensions = [TaskDimension(size, kind_of_axis(axis)) for axis, size in enumerate(outputs[0].shape)]
+        dimensions[own] = TaskDimension(outputs[0].shape[own], SplitKind.PARAMETER)
+        every = tuple(range(outputs[0].rank))
+        return Splits(tuple(dimensions), (every, *((own,) for _ in inputs[1:])), (every,))
 
     def spread(self, domain: Domain[A], data: A, vector: A) -> A:
         """The vector along the axis, shaped to combine with the tensor."""
@@ -104,6 +113,11 @@ class BatchNormVector(Operator):
             require_rank(self.name, vector, 1)
             equal_dimensions(self.name, vector.shape[0], vectors[0].shape[0])
         return (vectors[0],)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Channels."""
+        channels = TaskDimension(outputs[0].shape[0], SplitKind.PARAMETER)
+        return Splits((channels,), tuple((0,) for _ in inputs), ((0,),))
 
 
 @register

@@ -14,6 +14,7 @@ from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchE
 from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.ops.attributes import checked_attribute, normalise_attribute
+from superopt.ops.splits import Splits, axis_by_axis, undivided
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,6 +71,17 @@ class Operator(ABC):
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """One operation per output element, and all tensors moved once, unless a subclass knows better."""
         return Work(sum_of(t.elements for t in outputs), moved_bytes(inputs, outputs))
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """The dimensions along which the computation can be divided into tasks: all axes of an element-wise
+        operator, none of others unless a subclass knows better."""
+        return axis_by_axis(inputs, outputs) if self.element_wise else undivided(inputs, outputs)
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Operator:
+        """The operator that makes a part of those types from parts of the inputs: itself, unless attributes
+        say sizes."""
+        del outputs
+        return self
 
 
 OPERATORS: dict[str, type[Operator]] = {}

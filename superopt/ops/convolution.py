@@ -26,6 +26,7 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.matrix import concrete
+from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
 from superopt.ops.windows import Padding, explicit_padding, output_size, windows
 
 A = TypeVar("A")
@@ -94,6 +95,25 @@ class Conv(Operator):
         result = domain.reshape(domain.matmul(kernels, views), (n, outputs, rows, columns))
         return (activate(domain, self.activation, result),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Samples, and output channels or groups; input channels where there is one group and what they give
+        is summed with nothing done after."""
+        data, weight = inputs
+        groups = self.groups(data, weight)
+        samples = TaskDimension(data.shape[0], SplitKind.SAMPLE)
+        parameters = TaskDimension(weight.shape[0] if groups == 1 else groups, SplitKind.PARAMETER)
+        if groups != 1:
+            return Splits(
+                (samples, parameters), ((0, 1, None, None), (1, None, None, None)), ((0, 1, None, None),)
+            )
+        summed = (TaskDimension(data.shape[1], SplitKind.REDUCTION),) if self.activation == "none" else ()
+        channels = 2 if summed else None
+        return Splits(
+            (samples, parameters, *summed),
+            ((0, channels, None, None), (1, channels, None, None)),
+            ((0, 1, None, None),),
+        )
+
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """Two operations per weight and position."""
         per_position = inputs[1].shape[1] * inputs[1].shape[2] * inputs[1].shape[3]
@@ -121,6 +141,10 @@ class Enlarge(Operator):
                 raise IllTypedError(f"{self.name}: a kernel of {old} cannot be centred in {new}")
         return (weight.with_shape((*weight.shape[:2], *self.kernel)),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Channels on both sides."""
+        return _of_kernels(axis_by_axis(inputs, outputs, (2, 3)))
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Zeros around."""
         (weight,) = arrays
@@ -142,6 +166,14 @@ class AveragePoolKernel(Operator):
         """() -> [channels, 1, kh, kw]."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, (self.channels, 1, *self.kernel)),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Channels."""
+        return _of_kernels(axis_by_axis(inputs, outputs, (1, 2, 3)))
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Operator:
+        """The kernel of fewer channels."""
+        return AveragePoolKernel(self.kernel, outputs[0].shape[0])
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """1 / (kh kw) everywhere."""
@@ -220,6 +252,19 @@ class KernelResponse(Operator):
         Conv().groups(vector.with_shape((1, vector.shape[0], 1, 1)), weight)
         return (vector.with_shape((weight.shape[0],)),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """As the convolution is divided, of which it is the answer."""
+        weight, vector = inputs
+        data = vector.with_shape((1, vector.shape[0], 1, 1))
+        answer = Conv().splits((data, weight), (data.with_shape((1, weight.shape[0], 1, 1)),))
+        _, *dimensions = answer.dimensions
+        (_, channels, _, _), kernel = answer.inputs
+        return Splits(
+            tuple(dimensions),
+            (tuple(n and n - 1 for n in kernel), (channels and channels - 1,)),
+            ((0,),),
+        )
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The convolution itself, of an image as large as the kernel."""
         weight, vector = arrays
@@ -228,6 +273,12 @@ class KernelResponse(Operator):
         image = domain.broadcast(domain.reshape(vector, (1, channels, 1, 1)), (1, channels, kh, kw))
         (answer,) = Conv().evaluate(domain, image, weight)
         return (domain.reshape(answer, (outputs,)),)
+
+
+def _of_kernels(splits: Splits) -> Splits:
+    """The same of tensors that are parameters."""
+    parameters = tuple(TaskDimension(d.size, SplitKind.PARAMETER) for d in splits.dimensions)
+    return Splits(parameters, splits.inputs, splits.outputs)
 
 
 def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

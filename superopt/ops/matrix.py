@@ -22,6 +22,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
+from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
 
@@ -52,6 +53,26 @@ class Matmul(Operator):
         """Matrix product."""
         return (domain.matmul(arrays[0], arrays[1]),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Batch axes, rows, columns, and the inner dimension, over which tasks make terms of a sum."""
+        left, right = inputs
+        (result,) = outputs
+        batch = tuple(range(result.rank - 2))
+        rows, columns, inner = result.rank - 2, result.rank - 1, result.rank
+        outer = tuple(TaskDimension(result.shape[axis], kind_of_axis(axis)) for axis in (*batch, rows))
+        return Splits(
+            (
+                *outer,
+                TaskDimension(result.shape[-1], SplitKind.PARAMETER),
+                TaskDimension(left.shape[-1], SplitKind.REDUCTION),
+            ),
+            (
+                (*batch, rows, inner) if left.rank > 2 else (rows, inner),
+                (*batch, inner, columns) if right.rank > 2 else (inner, columns),
+            ),
+            ((*batch, rows, columns),),
+        )
+
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """2 m n k operations."""
         return Work(outputs[0].elements * inputs[0].shape[-1] * 2, moved_bytes(inputs, outputs))
@@ -79,6 +100,12 @@ class Transpose(Operator):
         """Permuted shape."""
         (only,) = tensors(self.name, 1, types)
         return (only.with_shape(tuple(only.shape[axis] for axis in self.permutation(only.rank))),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis of the input, wherever it goes."""
+        shape = inputs[0].shape
+        dimensions = tuple(TaskDimension(size, kind_of_axis(axis)) for axis, size in enumerate(shape))
+        return Splits(dimensions, (tuple(range(len(shape))),), (self.permutation(len(shape)),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Permuted axes."""

@@ -25,6 +25,7 @@ from superopt.ops.base import (
 from superopt.ops.convolution import band
 from superopt.ops.elementwise import Power, UnaryElementwise
 from superopt.ops.reduction import mean_along
+from superopt.ops.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 
@@ -50,6 +51,10 @@ class LocalResponseNormalization(UnaryElementwise):
         require_rank(self.name, data, 4)
         require_float(self.name, data)
         return (data,)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but that of channels."""
+        return axis_by_axis(inputs, outputs, (1,))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The definition of ONNX, the sum as a product with a band matrix."""
@@ -84,6 +89,10 @@ class RowNormalization(Operator):
             require_rank(f"{self.name}, vector", vector, 1)
             equal_dimensions(self.name, data.shape[-1], vector.shape[0])
         return (data,)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but the last, of which the means are taken."""
+        return axis_by_axis(inputs, outputs, (outputs[0].rank - 1,))
 
     def by_mean_square(self, domain: Domain[A], data: A) -> A:
         """x / sqrt(mean of squares + epsilon)."""

@@ -9,8 +9,17 @@ from superopt.domains import Domain
 from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
+from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis, kind_of_axis, undivided
 
 A = TypeVar("A")
+
+_ELEMENT_WISE = frozenset(
+    (
+        *("Abs", "Cast", "Ceil", "Clip", "Cos", "Elu", "Floor", "IsNaN", "LeakyRelu", "Log", "Mish", "Neg"),
+        *("Not", "Reciprocal", "Round", "Selu", "Sign", "Sin", "Softplus", "Softsign", "Tan"),
+    )
+)
+"""Operators of ONNX that make each element of one element of the first input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +43,39 @@ class Opaque(Operator):
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Unknown to superopt."""
         raise UnsupportedError(f"{self.op_type}: an opaque node cannot be evaluated")
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Of a lookup of rows, as of an embedding: the indices, and the axes of a row; of an operator on
+        single elements: every axis. Nothing else is known."""
+        if self.domain not in ("", "ai.onnx") or len(outputs) != 1:
+            return undivided(inputs, outputs)
+        if self.op_type == "Gather" and _looks_up_rows(inputs, outputs[0]):
+            return _lookup(inputs[0], inputs[1], outputs[0])
+        if self.op_type in _ELEMENT_WISE and inputs[0].shape == outputs[0].shape:
+            only = axis_by_axis(inputs[:1], outputs)
+            return Splits(only.dimensions, (*only.inputs, *undivided(inputs[1:], ()).inputs), only.outputs)
+        return undivided(inputs, outputs)
+
+
+def _looks_up_rows(inputs: tuple[TensorType, ...], output: TensorType) -> bool:
+    """Whether indices can only be along the first axis of the data, as the shapes have it."""
+    if len(inputs) != 2:
+        return False
+    data, indices = inputs
+    fitting = [
+        axis
+        for axis in range(data.rank)
+        if (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]) == output.shape
+    ]
+    return fitting == [0]
+
+
+def _lookup(data: TensorType, indices: TensorType, output: TensorType) -> Splits:
+    """data[v, e, ...], indices[i, ...] -> [i, ..., e, ...]: every axis of the result."""
+    kinds = [kind_of_axis(axis) for axis in range(indices.rank)] + [SplitKind.PARAMETER] * (data.rank - 1)
+    every = tuple(range(output.rank))
+    return Splits(
+        tuple(TaskDimension(size, kind) for size, kind in zip(output.shape, kinds, strict=True)),
+        ((None, *every[indices.rank :]), every[: indices.rank]),
+        (every,),
+    )

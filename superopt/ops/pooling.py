@@ -20,6 +20,7 @@ from superopt.ops.base import (
     require_rank,
     tensors,
 )
+from superopt.ops.splits import Splits, axis_by_axis
 from superopt.ops.windows import Padding, explicit_padding, output_size, window_counts, windows
 
 A = TypeVar("A")
@@ -50,6 +51,10 @@ class Pool(Operator):
             for axis in range(2)
         )
         return (data.with_shape((*data.shape[:2], *sizes)),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Samples and channels."""
+        return axis_by_axis(inputs, outputs, (2, 3))
 
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """One operation per window element."""
@@ -117,6 +122,10 @@ class GlobalAveragePool(Operator):
         require_rank(self.name, data, 4)
         require_float(self.name, data)
         return (data.with_shape((*data.shape[:2], 1, 1)),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Samples and channels."""
+        return axis_by_axis(inputs, outputs, (2, 3))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Sum over both axes by their size."""

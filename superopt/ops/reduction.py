@@ -20,6 +20,7 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.elementwise import UnaryElementwise
+from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
 
 A = TypeVar("A")
 
@@ -50,6 +51,10 @@ class Reduction(Operator):
         axis = axis_of(self.name, self.axis, only.rank)
         return (only.with_shape((*only.shape[:axis], 1, *only.shape[axis + 1 :])),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but the one that becomes 1."""
+        return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
+
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """One operation per input element."""
         return Work(sum_of(t.elements for t in inputs), moved_bytes(inputs, outputs))
@@ -62,6 +67,17 @@ class ReduceSum(Reduction):
 
     name: ClassVar[str] = "reduce_sum"
     axis: int
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis; along the one that is summed tasks make terms of the sum."""
+        axis = axis_of(self.name, self.axis, outputs[0].rank)
+        others = axis_by_axis(inputs, outputs, (axis,))
+        (own,), number = others.inputs, len(others.dimensions)
+        return Splits(
+            (*others.dimensions, TaskDimension(inputs[0].shape[axis], SplitKind.REDUCTION)),
+            ((*own[:axis], number, *own[axis + 1 :]),),
+            others.outputs,
+        )
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Sum."""

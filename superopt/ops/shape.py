@@ -24,6 +24,7 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.matrix import concrete
+from superopt.ops.splits import Splits, TaskDimension, axis_by_axis, kind_of_axis, reshaped
 
 A = TypeVar("A")
 
@@ -54,6 +55,10 @@ class Concat(Operator):
             total = total + part.shape[axis]
         return (first.with_shape((*first.shape[:axis], total, *first.shape[axis + 1 :])),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but the one along which tensors are joined."""
+        return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Joined."""
         axis = axis_of(self.name, self.axis, len(domain.shape(arrays[0])))
@@ -78,6 +83,10 @@ class Split(Operator):
             total = total + size
         equal_dimensions(self.name, whole.shape[axis], total)
         return tuple(_resized(whole, axis, size) for size in self.sizes)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but the one that is cut."""
+        return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, inputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The pieces."""
@@ -107,6 +116,10 @@ class Half(Operator):
         if isinstance(self.size, int) and isinstance(extent, int) and not 0 < self.size < extent:
             raise IllTypedError(f"{self.name}: cannot cut {extent} at {self.size}")
         return (_resized(whole, axis, (self.size, extent - self.size)[self.port]),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis but the one that is cut."""
+        return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, inputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The piece."""
@@ -156,6 +169,14 @@ class Reshape(Operator):
         equal_dimensions(self.name, only.elements, result.elements)
         return (result,)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Factors that are outermost on both sides: axes that stay, and outer parts of merged or cut ones."""
+        return reshaped(inputs[0], outputs[0])
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Operator:
+        """To the shape of the part."""
+        return Reshape(outputs[0].shape)
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Reshaped."""
         return (domain.reshape(arrays[0], tuple(concrete(self.name, size) for size in self.shape)),)
@@ -180,6 +201,20 @@ class Broadcast(Operator):
                 equal_dimensions(self.name, own, target)
         return (only.with_shape(self.shape),)
 
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis of the result; the input follows those that it has at full size."""
+        (only,), (result,) = inputs, outputs
+        missing = result.rank - only.rank
+        return Splits(
+            tuple(TaskDimension(size, kind_of_axis(axis)) for axis, size in enumerate(result.shape)),
+            (tuple(None if size == 1 else missing + axis for axis, size in enumerate(only.shape)),),
+            (tuple(range(result.rank)),),
+        )
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Operator:
+        """To the shape of the part."""
+        return Broadcast(outputs[0].shape)
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Repeated."""
         return (domain.broadcast(arrays[0], tuple(concrete(self.name, size) for size in self.shape)),)
@@ -198,6 +233,14 @@ class Ones(Operator):
         """() -> shape."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, self.shape),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis."""
+        return axis_by_axis(inputs, outputs)
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Operator:
+        """Of the shape of the part."""
+        return Ones(outputs[0].shape)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Ones."""
@@ -219,6 +262,14 @@ class Full(Operator):
         """() -> shape."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, self.shape),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis."""
+        return axis_by_axis(inputs, outputs)
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Operator:
+        """Of the shape of the part."""
+        return Full(self.value, outputs[0].shape)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The number, repeated."""

@@ -1,0 +1,114 @@
+"""Examples of every registered operator, found by trying shapes and values until it accepts them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from superopt.errors import IllTypedError
+from superopt.ir import ElementType, TensorType
+from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
+from superopt.ops.attributes import ATTRIBUTE_KINDS
+
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (),
+    (3,),
+    (4,),
+    (2, 3),
+    (3, 2),
+    (2, 3, 4),
+    (2, 4, 3),
+    (2, 4, 5, 5),
+    (2, 3, 4, 6),
+    (3, 4, 3, 3),
+    (4, 2, 3, 3),
+    (4, 1, 2, 2),
+    (3, 3, 1, 1),
+    (4, 4, 1, 1),
+)
+VALUES: Mapping[str, tuple[object, ...]] = {
+    "activation": ("none", "relu", "sigmoid", "tanh"),
+    "alpha": (1, Fraction(1, 3)),
+    "approximate": ("none", "tanh"),
+    "axis": (0, -1, 1),
+    "beta": (Fraction(1, 2), 1),
+    "bias": (1, 2),
+    "channels": (3, 1, 4),
+    "dilation": ((1, 1), (2, 1)),
+    "epsilon": (Fraction(1, 100000), Fraction(1, 3)),
+    "exponent": (2, -1, Fraction(1, 2), Fraction(-3, 4)),
+    "includes_padding": (0, 1),
+    "kernel": ((3, 3), (1, 2), (3, 5)),
+    "padding": ("valid", "same", "same_upper", "same_lower", (1, 0, 0, 2)),
+    "perm": ((), (1, 0), (2, 0, 1), (0, 2, 3, 1)),
+    "shape": ((2, 3), (4, 3, 2), (6,), (2, 3, 4, 6), ()),
+    "size": (1, 2, 3),
+    "sizes": ((1, 2), (1, 1, 2), (2, 2)),
+    "stride": ((1, 1), (2, 1)),
+    "value": (0, Fraction(-2, 3)),
+}
+PER_OPERATOR = 24
+PER_ARITY = 12
+
+
+@dataclass(frozen=True)
+class Example:
+    """An operator with the shapes of operands that it accepts."""
+
+    operator: Operator
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def types(self) -> tuple[TensorType, ...]:
+        return tuple(TensorType(ElementType.FLOAT, shape) for shape in self.shapes)
+
+    @property
+    def result(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(_number(d) for d in type_.shape) for type_ in self.operator.infer(*self.types))
+
+
+def _number(dimension: object) -> int:
+    assert isinstance(dimension, int)
+    return dimension
+
+
+def _attribute_choices(name: str) -> Iterator[dict[str, object]]:
+    names = attribute_names(name)
+    for attribute in names:
+        assert attribute in VALUES, f"add examples of the attribute {attribute} (of {name}) to this test"
+        assert attribute in ATTRIBUTE_KINDS, f"say what values the attribute {attribute} (of {name}) takes"
+    for values in itertools.product(*(VALUES[attribute] for attribute in names)):
+        yield dict(zip(names, values, strict=True))
+
+
+@cache
+def examples(name: str) -> tuple[Example, ...]:
+    """Examples of the operator, spread over its attribute values and its shapes."""
+    found: list[Example] = []
+    for arity in range(4):
+        operands = list(itertools.product(SHAPES, repeat=arity))
+        accepted: list[Example] = []
+        for attributes in _attribute_choices(name):
+            operator = operator_from_attributes(name, attributes)
+            fitting = (Example(operator, shapes) for shapes in operands if _accepts(operator, shapes))
+            accepted.extend(itertools.islice(fitting, 3))
+            if len(accepted) > 400:
+                break
+        found.extend(accepted[:: max(1, len(accepted) // PER_ARITY)])
+    return tuple(found[:PER_OPERATOR])
+
+
+def _accepts(operator: Operator, shapes: tuple[tuple[int, ...], ...]) -> bool:
+    try:
+        operator.infer(*(TensorType(ElementType.FLOAT, shape) for shape in shapes))
+    except IllTypedError:
+        return False
+    return True
+
+
+every_operator = pytest.mark.parametrize("name", sorted(OPERATORS))
