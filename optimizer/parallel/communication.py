@@ -1,0 +1,404 @@
+"""What must be sent where a tensor lies in one placement and is needed in another: collectives and sends.
+
+First partial sums are added up, part by part, by a group that holds one copy of every term; then everybody
+gets the regions that it lacks. Steps are recognised as collectives wherever a group of devices allows it.
+Devices have no distance here but that of their numbers: those of a node are numbered one after the other.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from optimizer.parallel.placement import Placement
+
+Region = tuple[tuple[int, int], ...]
+"""A box of a tensor: per axis where it starts and where it stops."""
+
+
+class CollectiveKind(enum.StrEnum):
+    """What a group of devices does together."""
+
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    ALL_TO_ALL = "all-to-all"
+    BROADCAST = "broadcast"
+    SEND = "send"
+
+
+REDUCTIONS = frozenset((CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER))
+"""The kinds that add terms up; in a communication they come before all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One collective by one group of devices, or one send.
+
+    ``group`` are the devices, the source first in a broadcast and a send. ``before`` and ``after`` are the
+    regions that each member brings and has in the end; None for nothing. ``bytes`` are those of the whole
+    region that the step is about, ``moved`` all that is sent by anyone:
+
+    | kind | before | after | message from i to j | moved |
+    |---|---|---|---|---|
+    | all-reduce | terms of the region | the region | | 2 (n - 1) bytes |
+    | reduce-scatter | terms of the region | parts of it | its term of ``after[j]`` | (n - 1) bytes |
+    | all-gather | parts of the region | the region | ``before[i]`` | (n - 1) bytes |
+    | all-to-all | regions | other regions | where ``before[i]`` meets ``after[j]`` | those |
+    | broadcast, send | the source: the region | the region | the region | (n - 1) bytes |
+
+    Parts and regions of different members are disjoint.
+    """
+
+    kind: CollectiveKind
+    group: tuple[int, ...]
+    bytes: int
+    before: tuple[Region | None, ...]
+    after: tuple[Region | None, ...]
+    moved: int
+
+
+@lru_cache(maxsize=1 << 15)
+def communication(
+    have: Placement, want: Placement, shape: tuple[int, ...], element_bytes: int
+) -> tuple[Step, ...]:
+    """The steps after which every device of ``want`` has its part; none where all have what they need.
+
+    A step uses what its members hold in ``have`` or got from reductions before it. Raises ValueError for a
+    wanted partial sum, a shape that the degrees do not divide, and a device that is named twice.
+    """
+    _check(have, want, shape)
+    if have.partial == 1 and have.degrees == want.degrees and set(want.devices) <= set(have.devices):
+        at = dict(_held(have, shape))
+        if all(at[device] == region for device, region in _held(want, shape)):
+            return ()
+    return _Exchange(have, want, shape, element_bytes).steps()
+
+
+def moved_bytes(steps: tuple[Step, ...]) -> int:
+    """Bytes that all devices together send."""
+    return sum(step.moved for step in steps)
+
+
+def summed(have: Placement) -> Placement:
+    """The placement without partial sums: every device that held a term has the sum."""
+    return Placement(have.degrees, have.devices, copies=have.partial * have.copies)
+
+
+def region_of(degrees: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> Region:
+    """The part of that index of a tensor whose axes are divided into so many equal parts."""
+    return tuple(
+        (number * (size // degree), (number + 1) * (size // degree))
+        for number, degree, size in zip(index, degrees, shape, strict=True)
+    )
+
+
+def meet(left: Region, right: Region) -> Region | None:
+    """What two regions share; None for nothing."""
+    shared: list[tuple[int, int]] = []
+    for (start, stop), (other_start, other_stop) in zip(left, right, strict=True):
+        low, high = max(start, other_start), min(stop, other_stop)
+        if low >= high:
+            return None
+        shared.append((low, high))
+    return tuple(shared)
+
+
+def volume(region: Region) -> int:
+    """How many elements it has."""
+    return math.prod(stop - start for start, stop in region)
+
+
+def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
+    if want.partial != 1:
+        raise ValueError(f"partial sums are made, never needed: {want}")
+    for placement in (have, want):
+        if len(set(placement.devices)) != len(placement.devices):
+            raise ValueError(f"a device holds one part: {placement}")
+        if len(placement.degrees) != len(shape) or any(
+            size % degree for size, degree in zip(shape, placement.degrees, strict=True)
+        ):
+            raise ValueError(f"{placement.degrees} do not divide the shape {shape}")
+
+
+def _held(placement: Placement, shape: tuple[int, ...]) -> Iterator[tuple[int, Region]]:
+    for index, terms in placement.holders():
+        region = region_of(placement.degrees, index, shape)
+        for devices in terms:
+            for device in devices:
+                yield device, region
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A region without partial sums, and its holders, in the order of those of regions made together."""
+
+    region: Region
+    holders: tuple[int, ...]
+
+
+class _Exchange:
+    def __init__(self, have: Placement, want: Placement, shape: tuple[int, ...], element_bytes: int) -> None:
+        self._have = have
+        self._want = want
+        self._shape = shape
+        self._element_bytes = element_bytes
+        self._wanted = dict(_held(want, shape))
+        self._satisfied: set[tuple[int, tuple[int, ...]]] = set()
+        self._steps: list[Step] = []
+
+    def steps(self) -> tuple[Step, ...]:
+        sources: dict[tuple[int, ...], tuple[_Source, ...]] = {}
+        for index, terms in self._have.holders():
+            part = region_of(self._have.degrees, index, self._shape)
+            if len(terms) == 1:
+                sources[index] = (_Source(part, terms[0]),)
+            else:
+                sources[index] = self._reduced(index, part, terms)
+        self._rows = {
+            device: number
+            for found in sources.values()
+            for source in found
+            for number, device in enumerate(source.holders)
+        }
+        self._redistribute(sources)
+        return tuple(self._steps)
+
+    def _reduced(
+        self, index: tuple[int, ...], part: Region, terms: tuple[tuple[int, ...], ...]
+    ) -> tuple[_Source, ...]:
+        """Adds the terms of a part up; gives back its regions with those who have them, if more want it."""
+        rows = list(zip(*terms, strict=True))
+        wants = [[self._wanted_of(device, part) for device in row] for row in rows]
+        members = {device for row in rows for device in row}
+        everywhere = {
+            device
+            for device, region in self._wanted.items()
+            if device not in members and meet(region, part) is not None
+        }
+        pending = [*everywhere]
+        covering: tuple[_Source, ...] = ()
+        done: list[tuple[tuple[int, ...], Region, list[Region | None]]] = []
+        for row, wanted in zip(rows, wants, strict=True):
+            whole = _bounds([region for region in wanted if region is not None])
+            if whole is None:
+                continue
+            if not _is_same_or_tiling(wanted, whole):
+                pending.extend(row)
+                continue
+            done.append((row, whole, wanted))
+            if whole == part and not covering:
+                covering = _sources_of(row, wanted)
+        if pending and not covering:
+            done = []
+            pieces = _pieces(part, len(rows[0]))
+            covering = _sources_of(rows[0], pieces)
+            done.append((rows[0], part, pieces))
+        for row, whole, after in done:
+            self._reduce(row, whole, after)
+            self._satisfied.update(
+                (device, index)
+                for device, region in zip(row, after, strict=True)
+                if region is not None and region == self._wanted_of(device, part)
+            )
+        return covering
+
+    def _wanted_of(self, device: int, part: Region) -> Region | None:
+        region = self._wanted.get(device)
+        return None if region is None else meet(region, part)
+
+    def _reduce(self, row: tuple[int, ...], whole: Region, after: list[Region | None]) -> None:
+        """An all-reduce where all get the same, else a reduce-scatter."""
+        size = volume(whole) * self._element_bytes
+        every = all(region == whole for region in after)
+        self._steps.append(
+            Step(
+                CollectiveKind.ALL_REDUCE if every else CollectiveKind.REDUCE_SCATTER,
+                row,
+                size,
+                (whole,) * len(row),
+                tuple(after),
+                (len(row) - 1) * size * (2 if every else 1),
+            )
+        )
+
+    def _redistribute(self, sources: dict[tuple[int, ...], tuple[_Source, ...]]) -> None:
+        transfers: dict[tuple[int, Region], list[int]] = defaultdict(list)
+        for index, terms in self._want.holders():
+            region = region_of(self._want.degrees, index, self._shape)
+            pieces = [
+                (number, source, shared)
+                for number in self._meeting(region)
+                for source in sources[number]
+                if (shared := meet(source.region, region)) is not None
+            ]
+            lacking = [
+                device
+                for device in terms[0]
+                if any(
+                    device not in source.holders and (device, number) not in self._satisfied
+                    for number, source, _ in pieces
+                )
+            ]
+            if not lacking or self._gathered(region, lacking, pieces):
+                continue
+            for device in lacking:
+                for number, source, shared in pieces:
+                    if device not in source.holders and (device, number) not in self._satisfied:
+                        transfers[self._nearest(device, source), shared].append(device)
+        self._send(transfers)
+
+    def _meeting(self, region: Region) -> Iterator[tuple[int, ...]]:
+        """The indices of the parts that a region meets."""
+        ranges: list[range] = []
+        for (start, stop), degree, size in zip(region, self._have.degrees, self._shape, strict=True):
+            step = size // degree
+            ranges.append(range(start // step, (stop - 1) // step + 1) if step else range(0))
+        return itertools.product(*ranges)
+
+    def _nearest(self, device: int, source: _Source) -> int:
+        """The holder that made its copy together with what the device has, else the nearest one."""
+        row = self._rows.get(device)
+        if row is not None and row < len(source.holders):
+            return source.holders[row]
+        return min(source.holders, key=lambda holder: (abs(holder - device), holder))
+
+    def _gathered(
+        self,
+        region: Region,
+        lacking: list[int],
+        pieces: list[tuple[tuple[int, ...], _Source, Region]],
+    ) -> bool:
+        """All-gathers, if those who want the region hold its pieces among them, each as many times."""
+        among = set(lacking)
+        if len(pieces) < 2 or any(
+            (device, number) in self._satisfied for device in lacking for number, _, _ in pieces
+        ):
+            return False
+        holders = [[device for device in source.holders if device in among] for _, source, _ in pieces]
+        count = len(holders[0])
+        if any(len(found) != count for found in holders) or count * len(pieces) != len(lacking):
+            return False
+        size = volume(region) * self._element_bytes
+        for row in zip(*holders, strict=True):
+            self._steps.append(
+                Step(
+                    CollectiveKind.ALL_GATHER,
+                    row,
+                    size,
+                    tuple(shared for _, _, shared in pieces),
+                    (region,) * len(row),
+                    (len(row) - 1) * size,
+                )
+            )
+        return True
+
+    def _send(self, transfers: dict[tuple[int, Region], list[int]]) -> None:
+        """All-to-alls by the groups in which everybody sends to everybody, else broadcasts and sends."""
+        leaders: dict[int, int] = {}
+
+        def leader(device: int) -> int:
+            while (above := leaders.setdefault(device, device)) != device:
+                leaders[device] = device = leaders[above]
+            return device
+
+        for (source, _), targets in transfers.items():
+            for target in targets:
+                leaders[leader(target)] = leader(source)
+        groups: dict[int, dict[tuple[int, Region], list[int]]] = defaultdict(dict)
+        for key, targets in transfers.items():
+            groups[leader(key[0])][key] = targets
+        for group in groups.values():
+            if not self._exchanged(group):
+                for (source, region), targets in group.items():
+                    self._spread(source, region, targets)
+
+    def _exchanged(self, transfers: dict[tuple[int, Region], list[int]]) -> bool:
+        pairs = [
+            (source, target, region) for (source, region), targets in transfers.items() for target in targets
+        ]
+        members = sorted({device for source, target, _ in pairs for device in (source, target)})
+        links = {(source, target) for source, target, _ in pairs}
+        if len(members) < 2 or len(links) != len(pairs) or len(pairs) != len(members) * (len(members) - 1):
+            return False
+        after = [self._wanted[device] for device in members]
+        bounds = _bounds(after)
+        assert bounds is not None
+        held = dict(_held(self._have, self._shape))
+        before = [meet(held[device], bounds) for device in members]
+        total = sum(volume(region) for region in after)
+        if (
+            self._have.partial > 1
+            or sum(volume(region) for region in before if region is not None) != total
+            or len(set(after)) != len(after)
+        ):
+            return False
+        self._steps.append(
+            Step(
+                CollectiveKind.ALL_TO_ALL,
+                tuple(members),
+                total * self._element_bytes,
+                tuple(before),
+                tuple(after),
+                sum(volume(region) for _, _, region in pairs) * self._element_bytes,
+            )
+        )
+        return True
+
+    def _spread(self, source: int, region: Region, targets: list[int]) -> None:
+        size = volume(region) * self._element_bytes
+        self._steps.append(
+            Step(
+                CollectiveKind.SEND if len(targets) == 1 else CollectiveKind.BROADCAST,
+                (source, *targets),
+                size,
+                (region, *(None for _ in targets)),
+                (region,) * (1 + len(targets)),
+                len(targets) * size,
+            )
+        )
+
+
+def _bounds(regions: list[Region]) -> Region | None:
+    """The smallest region around them all."""
+    if not regions:
+        return None
+    return tuple(
+        (min(start for start, _ in axis), max(stop for _, stop in axis))
+        for axis in zip(*regions, strict=True)
+    )
+
+
+def _is_same_or_tiling(wanted: list[Region | None], whole: Region) -> bool:
+    regions = [region for region in wanted if region is not None]
+    if all(region == whole for region in wanted):
+        return True
+    return sum(map(volume, regions)) == volume(whole) and not any(
+        meet(left, right) for left, right in itertools.combinations(regions, 2)
+    )
+
+
+def _pieces(part: Region, count: int) -> list[Region | None]:
+    """A part cut along its longest axis into pieces that differ by at most one."""
+    axis = max(range(len(part)), key=lambda number: part[number][1] - part[number][0], default=None)
+    if axis is None:
+        return [part, *(None for _ in range(count - 1))]
+    start, stop = part[axis]
+    cuts = [start + (stop - start) * number // count for number in range(count + 1)]
+    return [
+        (*part[:axis], (low, high), *part[axis + 1 :]) if low < high else None
+        for low, high in itertools.pairwise(cuts)
+    ]
+
+
+def _sources_of(row: tuple[int, ...], regions: list[Region | None]) -> tuple[_Source, ...]:
+    holders: dict[Region, list[int]] = defaultdict(list)
+    for device, region in zip(row, regions, strict=True):
+        if region is not None:
+            holders[region].append(device)
+    return tuple(_Source(region, tuple(devices)) for region, devices in holders.items())
