@@ -1,11 +1,13 @@
-"""Models, results and reports by the hash of their content, in a directory.
+"""Models, results and reports by the hash of their content, in a directory or in a remote store.
 
 A blob is written to ``incoming/``, made durable and then renamed to ``ab/abcdef...``: it is there completely
-or not at all. Blobs are read-only and never change.
+or not at all. Blobs are read-only and never change. With a remote store a blob counts as stored when it is
+there; what the directory holds of it are copies, which may go at any time.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -17,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from substitution_db.remote import RemoteStore
 from superopt.errors import InvalidOptionError
 
 _CHUNK_BYTES = 1 << 20
@@ -32,10 +35,11 @@ class Blob:
 
 
 class BlobStore:
-    """Blobs in a directory, which is made when it is first needed."""
+    """Blobs in a directory, which is made when it is first needed, or in ``remote``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, remote: RemoteStore | None = None) -> None:
         self.directory = directory
+        self._remote = remote
 
     def writer(self) -> BlobWriter:
         """Something to write a new blob to, piece by piece."""
@@ -54,9 +58,26 @@ class BlobStore:
                 writer.write(chunk)
             return writer.finish()
 
+    def holds(self, blob: Blob) -> bool:
+        """Whether a blob is stored, completely. Raises MissingServiceError."""
+        if self._remote is not None:
+            return self._remote.size(blob.sha256) == blob.bytes
+        try:
+            return self._path(blob.sha256).stat().st_size == blob.bytes
+        except FileNotFoundError:
+            return False
+
     def path(self, sha256: str) -> Path:
-        """Where a blob is (to be read only)."""
-        return self.directory / sha256[:2] / sha256
+        """A file with the content of a blob (to be read only), copied from the remote store if need be; no
+        file is there if the blob is not stored. Raises MissingServiceError.
+        """
+        path = self._path(sha256)
+        if self._remote is not None:
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                self._fetch(self._remote, sha256)
+        return path
 
     def place(self, sha256: str, target: Path) -> None:
         """Makes a blob appear at ``target``: as a hard link, or as a copy where that is impossible."""
@@ -83,8 +104,8 @@ class BlobStore:
             shutil.rmtree(self.directory / "work" / name, ignore_errors=True)
 
     def stored(self) -> frozenset[str]:
-        """The hashes of all blobs."""
-        return frozenset(path.name for path in self.directory.glob("[0-9a-f][0-9a-f]/*"))
+        """The hashes of all blobs. Raises MissingServiceError."""
+        return self._in_directory() if self._remote is None else self._remote.stored()
 
     def remove_abandoned(self, older_than_seconds: float) -> None:
         """Removes pieces of uploads that nobody has written to for that long."""
@@ -93,23 +114,22 @@ class BlobStore:
         for entry in incoming.iterdir() if incoming.is_dir() else ():
             try:
                 if entry.stat().st_mtime < limit:
-                    entry.unlink()
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             except FileNotFoundError:
                 continue  # its writer finished
 
     def remove_unused(self, hashes: Iterable[str], older_than_seconds: float) -> None:
         """Removes blobs that no job uses any more; one stored again meanwhile is young, and stays."""
         limit = time.time() - older_than_seconds
-        for sha256 in hashes:
-            removed = self.incoming()
-            try:
-                self.path(sha256).replace(removed)
-            except FileNotFoundError:
-                continue
-            if removed.stat().st_mtime > limit:
-                removed.replace(self.path(sha256))
-            else:
-                removed.unlink()
+        if self._remote is not None:
+            self._remote.remove(hashes, limit)
+        else:
+            self._remove_files(hashes, limit)
+
+    def remove_copies(self, older_than_seconds: float) -> None:
+        """Removes copies of remote blobs that nobody has asked for for so long."""
+        if self._remote is not None:
+            self._remove_files(self._in_directory(), time.time() - older_than_seconds)
 
     def free_bytes(self) -> int:
         """Free space where the blobs are."""
@@ -119,18 +139,56 @@ class BlobStore:
         """A path for a new file, not there yet."""
         return self._made("incoming") / secrets.token_hex(16)
 
-    def keep(self, path: Path, sha256: str) -> None:
-        """Takes over a complete, durable file as the blob with that hash."""
-        target = self.path(sha256)
+    def keep(self, path: Path, blob: Blob) -> None:
+        """Takes over a complete, durable file as that blob. Raises MissingServiceError."""
+        if self._remote is not None and self._remote.size(blob.sha256) != blob.bytes:
+            self._remote.upload(path, blob.sha256)
+        self._take(path, blob.sha256)
+
+    def _path(self, sha256: str) -> Path:
+        return self.directory / sha256[:2] / sha256
+
+    def _in_directory(self) -> frozenset[str]:
+        return frozenset(path.name for path in self.directory.glob("[0-9a-f][0-9a-f]/*"))
+
+    def _take(self, path: Path, sha256: str) -> None:
+        target = self._path(sha256)
         self._made(sha256[:2])
         path.replace(target)
         _sync_directory(target.parent)
+
+    def _fetch(self, remote: RemoteStore, sha256: str) -> None:
+        path = self.incoming()
+        try:
+            with path.open("xb") as copy:
+                for chunk in remote.read(sha256):
+                    copy.write(chunk)
+            path.chmod(_READ_ONLY)
+            self._take(path, sha256)
+        except FileNotFoundError:
+            return
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _remove_files(self, hashes: Iterable[str], limit: float) -> None:
+        for sha256 in hashes:
+            removed = self.incoming()
+            try:
+                self._path(sha256).replace(removed)
+            except FileNotFoundError:
+                continue
+            if removed.stat().st_mtime > limit:
+                removed.replace(self._path(sha256))
+            else:
+                removed.unlink()
 
     def _made(self, name: str) -> Path:
         directory = self.directory / name
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
             raise InvalidOptionError(
                 f"blob directory {directory}: cannot be made: {error.strerror}"
             ) from error
@@ -171,11 +229,16 @@ class BlobWriter:
             os.fsync(self._file.fileno())
             self._file.close()
 
+    def place(self, target: Path) -> None:
+        """Makes what was written appear at ``target`` too, to be read before it is stored."""
+        self.seal()
+        target.hardlink_to(self._path)
+
     def finish(self) -> Blob:
         """Stores what was written."""
         self.seal()
         blob = Blob(self._hash.hexdigest(), self._bytes)
-        self._store.keep(self._path, blob.sha256)
+        self._store.keep(self._path, blob)
         return blob
 
     def __enter__(self) -> Self:

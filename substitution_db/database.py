@@ -15,7 +15,7 @@ from substitution_db.engine import Transactions, connect
 from substitution_db.jobs import JobRepository
 from substitution_db.keys import KeyRepository
 from substitution_db.library import load_shipped, shipped_library
-from substitution_db.location import blob_directory, database_url
+from substitution_db.location import blob_store, database_url
 from substitution_db.migrate import is_usable, revision_of, upgrade
 from substitution_db.queue import LEASE_SECONDS, JobQueue
 from substitution_db.rules import RuleRepository
@@ -88,7 +88,7 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
         raise
     return Database(
         url=address.render_as_string(hide_password=False),
-        blobs=BlobStore(blob_directory(address)),
+        blobs=blob_store(address),
         rules=RuleRepository(transactions),
         library=LibraryVersions(transactions),
         costs=CostRepository(transactions),

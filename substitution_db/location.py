@@ -1,4 +1,4 @@
-"""Where the database is: the URL that was asked for, the default, and the directory of blobs beside it."""
+"""Where the database is: the URL that was asked for, the default, and the blobs that belong to it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from platformdirs import user_data_path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from substitution_db.blobs import BlobStore
+from substitution_db.remote import RemoteStore
 from superopt.errors import InvalidOptionError
 
 DATABASE_URL = "SUPEROPT_DATABASE_URL"
 BLOB_DIRECTORY = "SUPEROPT_BLOB_DIRECTORY"
+BLOB_URL = "SUPEROPT_BLOB_URL"
 
 
 def database_url(text: str | None, environment: Mapping[str, str] = os.environ) -> URL:
@@ -39,8 +42,22 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
     return _checked(url, text)
 
 
+def blob_store(url: URL, environment: Mapping[str, str] = os.environ) -> BlobStore:
+    """Where models and results are kept: at ``SUPEROPT_BLOB_URL``, which is any that fsspec knows
+    (``s3://bucket/prefix``), else in the directory. With a URL the directory is each machine's own, for what
+    is under way and for copies.
+
+    Raises InvalidOptionError for a URL that makes no sense, MissingServiceError without its driver.
+    """
+    address = environment.get(BLOB_URL)
+    directory = blob_directory(url, environment)
+    if address is None or address.startswith("file://"):
+        return BlobStore(Path(address.removeprefix("file://")) if address else directory)
+    return BlobStore(directory, RemoteStore(address))
+
+
 def blob_directory(url: URL, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where models and results are kept: ``SUPEROPT_BLOB_DIRECTORY``, else ``FILE.blobs`` beside an SQLite
+    """The directory of blobs: ``SUPEROPT_BLOB_DIRECTORY``, else ``FILE.blobs`` beside an SQLite
     file, else ``blobs`` in the user data directory.
     """
     text = environment.get(BLOB_DIRECTORY)

@@ -4,10 +4,13 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from substitution_db import Database
-from substitution_db.blobs import BlobStore
-from superopt.errors import InvalidOptionError
+from substitution_db.blobs import Blob, BlobStore
+from substitution_db.location import blob_store
+from substitution_db.remote import RemoteStore
+from superopt.errors import InvalidOptionError, MissingServiceError
 
 
 def test_costs_are_kept_by_key(database: Database) -> None:
@@ -66,28 +69,70 @@ def test_keys_need_a_name_and_known_scopes(database: Database) -> None:
         database.keys.create("x", ["write"])
 
 
-def test_a_blob_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path / "blobs")
+@pytest.fixture(params=["directory", "remote"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    """An empty blob store of each kind."""
+    remote = RemoteStore(f"memory://{tmp_path}") if request.param == "remote" else None
+    return BlobStore(tmp_path / "blobs", remote)
+
+
+def test_a_blob_is_there_completely_or_not_at_all(store: BlobStore) -> None:
     blob = store.put_bytes(b"model")
     assert blob.sha256 == hashlib.sha256(b"model").hexdigest()
     assert (blob.bytes, store.path(blob.sha256).read_bytes()) == (5, b"model")
     assert store.put_bytes(b"model") == blob
     assert store.stored() == {blob.sha256}
+    assert (store.holds(blob), store.holds(Blob(blob.sha256, 4)), store.holds(Blob("f" * 64, 5))) == (
+        True,
+        False,
+        False,
+    )
     with store.writer() as writer:
         writer.write(b"half")
     assert [path.name for path in store.directory.rglob("*") if path.is_file()] == [blob.sha256]
+    assert not store.path("f" * 64).exists()
 
 
-def test_blobs_are_placed_and_removed(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path / "blobs")
+def test_blobs_are_placed_and_removed(store: BlobStore, tmp_path: Path) -> None:
     blob = store.put_bytes(b"model")
     store.place(blob.sha256, tmp_path / "model.onnx")
     store.remove_unused([blob.sha256, "f" * 64], older_than_seconds=60)
-    assert store.path(blob.sha256).exists()
+    assert store.holds(blob)
     store.remove_unused([blob.sha256], older_than_seconds=-1)
+    store.remove_copies(older_than_seconds=-1)
+    assert not store.holds(blob)
     assert not store.path(blob.sha256).exists()
     assert (tmp_path / "model.onnx").read_bytes() == b"model"
     assert list((store.directory / "incoming").iterdir()) == []
+
+
+def test_machines_share_a_remote_store(tmp_path: Path) -> None:
+    address = {"SUPEROPT_BLOB_URL": f"memory://{tmp_path}"}
+    here, there = (
+        blob_store(make_url("postgresql:///x"), address | {"SUPEROPT_BLOB_DIRECTORY": str(tmp_path / name)})
+        for name in ("here", "there")
+    )
+    blob = here.put_bytes(b"model")
+    assert there.path(blob.sha256).read_bytes() == b"model"
+    here.remove_copies(older_than_seconds=3600)
+    assert sorted(path.parent.parent.name for path in tmp_path.rglob(blob.sha256)) == ["here", "there"]
+    here.remove_copies(older_than_seconds=-1)
+    assert [path.parent.parent.name for path in tmp_path.rglob(blob.sha256)] == ["there"]
+    assert here.path(blob.sha256).read_bytes() == b"model"
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("nowhere://x", InvalidOptionError, "blob store nowhere://x: Protocol not known"),
+        ("gs://bucket/x", MissingServiceError, "blob store gs://bucket/x: .*gcsfs"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_one_sentence(
+    url: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        blob_store(make_url("postgresql:///x"), {"SUPEROPT_BLOB_URL": url})
 
 
 def test_work_directories_of_nobody_are_removed(tmp_path: Path) -> None:
