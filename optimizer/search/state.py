@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from optimizer.cost.graph_cost import GraphCost, Update
 from optimizer.search.digest import Digest, DigestUpdate
 from optimizer.search.rules import Change, RuleSet, nodes_read
-from superopt.ir.graph import Graph, Node
-from superopt.ir.types import TensorType
+from superopt.ir.graph import Graph
 from superopt.rewriting import Match, Rewrite, apply_match
 
 FINGERPRINT_MASK = (1 << 64) - 1
@@ -55,11 +54,8 @@ class State:
         return self.cost.graph
 
     def rewritten(self, match: Match) -> Rewrite | None:
-        """The graph after a match; None when the match does not apply, or makes a constant of open size."""
-        rewrite = apply_match(self.graph, match)
-        if rewrite is None or any(_is_open(rewrite.graph.nodes[node]) for node in rewrite.added):
-            return None
-        return rewrite
+        """The graph after a match; None when the match does not apply."""
+        return apply_match(self.graph, match)
 
     def after(
         self,
@@ -137,11 +133,6 @@ class Candidate:
         state.parent, state.step, state.base = self.parent, self.match, self.parent
         state.change = Change.of(self.parent.graph, self.rewrite)
         return state
-
-
-def _is_open(node: Node) -> bool:
-    sized = (isinstance(type_, TensorType) and type_.is_sized for type_ in node.types)
-    return not node.inputs and not all(sized)
 
 
 def _carried(opportunity: Opportunity, around: frozenset[int]) -> Opportunity:

@@ -183,6 +183,9 @@ def _typed_target(graph: Graph, match: Match, types: Mapping[str, TensorType]) -
     typing = _inferred(asked)
     if typing.unresolved - fixed:
         raise IllTypedError("a size of the target stays open")
+    for term in typing.operators:
+        if not term.inputs and term not in match.terms and not typing.types[term].is_sized:
+            raise IllTypedError(f"a constant of the target would be {typing.types[term]}, of open size")
     return typing
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from superopt.ir import ElementType, Graph, Input, NodeId, TensorType, Value, format_graph, symbol
 from superopt.ops import Opaque
-from superopt.ops.activation import Relu
+from superopt.ops.activation import Relu, Tanh
 from superopt.ops.elementwise import Add, Identity
 from superopt.ops.matrix import Transpose
 from superopt.ops.shape import Concat, Split
@@ -117,6 +117,15 @@ def test_symbolic_sizes_stay_and_are_not_solved_for() -> None:
     assert str(rewrite.graph.type_of(rewrite.graph.outputs[0])) == "f32[? + n, 3]"
     assert applied(graph, "concat[axis=k](x, y) => concat[axis=k](y, x)") is not None
     assert applied(graph, "concat[axis=0](x, y) => concat[axis=0](x, x)") is None, "n is not said to be ?"
+
+
+def test_no_constant_of_open_size_is_made() -> None:
+    for size, applies in ((4, True), (symbol("n"), False)):
+        editor = Graph.empty().edit()
+        x = editor.add(Input("x", TensorType(ElementType.FLOAT, (size, 3)))).value
+        editor.set_outputs((editor.add(Tanh(), (x,)).value,))
+        rewrite = applied(editor.build(), "tanh(x) => sub(ones(), sub(ones(), tanh(x)))")
+        assert (rewrite is not None) is applies
 
 
 def test_a_double_precision_graph_takes_no_single_precision_constants() -> None:
