@@ -33,7 +33,8 @@ class OptimizeFile(Protocol):
         """Optimises the model at ``model_path`` and writes the result to ``output_path``, external data
         beside it.
 
-        ``options`` are those of ``server.options`` that were given, and ``cluster``, the path of a file.
+        ``options`` are those of ``server.options`` that were given, ``cluster``, the path of a file, and
+        ``library_version``, the number of the library that the job began with.
         Reports ``progress`` as JSON objects and lets exceptions from it pass (it is cancelled that way).
         Returns the report of CONTRACTS. Raises SuperoptError.
         """

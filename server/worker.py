@@ -125,7 +125,8 @@ class _Task:
     def _options(self, directory: Path) -> JsonObject:
         cluster = self._lease.job.file(JobRole.CLUSTER)
         paths = {} if cluster is None else {"cluster": str(directory.parent / cluster.name)}
-        return {**self._lease.job.options, **paths}
+        library = {"library_version": self._lease.job.library_version}
+        return {**self._lease.job.options, **paths, **library}
 
     def _conclude(self, ending: Ending, directory: Path) -> Job:
         queue, lease = self._queue, self._lease

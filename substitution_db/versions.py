@@ -8,7 +8,8 @@ is recorded or published meanwhile.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select, text
 from sqlalchemy.orm import Session
@@ -17,8 +18,20 @@ from substitution_db.currency import Currency
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryVersionRow, ProofRow
 from substitution_db.records import LibraryVersion
-from substitution_db.rules import verified_proofs
+from substitution_db.rules import RuleRepository, verified_proofs
 from superopt.errors import InvalidOptionError
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRules:
+    """The equations of a library by the id of their rule, smallest first, and the hash of that set.
+
+    ``version`` is the number under which it was published.
+    """
+
+    version: int | None
+    sha256: str
+    equations: Mapping[str, str]
 
 
 class LibraryVersions:
@@ -26,6 +39,7 @@ class LibraryVersions:
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
+        self._rules = RuleRepository(transactions)
 
     def in_force(self) -> LibraryVersion | None:
         """The version that new jobs begin with; None before the first was published."""
@@ -38,6 +52,18 @@ class LibraryVersions:
         with self._transactions.read() as session:
             row = session.get(LibraryVersionRow, number)
             return None if row is None else _version(row)
+
+    def read(self, currency: Currency, number: int | None = None) -> PublishedRules:
+        """The rules of that version, or of the one in force: also where the proofs of that version no longer
+        stand (the software has changed since)."""
+        asked = None if number is None else self.get(number)
+        if asked is not None:
+            equations = self._rules.verified_equations(currency, asked)
+            if digest(equations) == asked.sha256:
+                return PublishedRules(asked.number, asked.sha256, equations)
+        version = self.in_force()
+        equations = self._rules.verified_equations(currency, version)
+        return PublishedRules(None if version is None else version.number, digest(equations), equations)
 
     def list(self) -> tuple[LibraryVersion, ...]:
         """All versions, newest first."""

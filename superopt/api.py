@@ -33,6 +33,7 @@ from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
+from substitution_db.versions import PublishedRules
 from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
@@ -52,10 +53,16 @@ RUNTIMES = ("portable",)
 
 @dataclass(frozen=True)
 class Result:
-    """What an optimization gives back."""
+    """What an optimization gives back, and the library whose rules it used."""
 
     model: LoweredModel
     report: Report
+    library: PublishedRules
+
+    def to_json(self) -> dict[str, object]:
+        """The report as JSON values, with the library that the rules were taken from."""
+        library = {"version": self.library.version, "sha256": self.library.sha256}
+        return {**self.report.to_json(), "library": library}
 
     def save(self, path: str | Path) -> None:
         """Writes the model, whole or not at all; external data goes beside it."""
@@ -133,19 +140,24 @@ def optimize_with(
     database: str | None = None,
     progress: ProgressCallback | None = None,
     started: float | None = None,
+    library: int | None = None,
 ) -> Result:
-    """``optimize`` with every option there is; the budget counts from ``started`` (monotonic clock)."""
+    """``optimize`` with every option there is; the budget counts from ``started`` (monotonic clock).
+
+    ``library`` is the version of the library to use, if its proofs still stand; else that in force.
+    """
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
         require_archive(options.inputs)
     lifted = lift(load_model(model))
     with open_database(database) as opened:
         device = find_target(target, opened)
-        rules = verified_substitutions(opened)
+        published = opened.library.read(current(), library)
+        rules = _substitutions(published)
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began
         )
-    return Result(lower(lifted, found.graph, found.plan), found.report)
+    return Result(lower(lifted, found.graph, found.plan), found.report, published)
 
 
 def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
@@ -238,16 +250,21 @@ def optimize_file(
 ) -> dict[str, object]:
     """The job of the service: optimises a file into a file, returns the report as JSON values.
 
-    ``options`` are those of the service (``server.options``); raises as ``optimize`` does.
+    ``options`` are those of the service (``server.options``), and ``library_version``, the number of the
+    library that the job began with; raises as ``optimize`` does.
     """
-    target, chosen = options_from_json(options)
+    rest = dict(options)
+    library = cast("int | None", rest.pop("library_version", None))
+    target, chosen = options_from_json(rest)
 
     def tell(state: Progress) -> None:
         progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
 
-    result = optimize_with(model_path, chosen, target=target, database=database_url, progress=tell)
+    result = optimize_with(
+        model_path, chosen, target=target, database=database_url, progress=tell, library=library
+    )
     result.save(output_path)
-    return result.report.to_json()
+    return result.to_json()
 
 
 def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
@@ -319,11 +336,15 @@ def require_directory(path: Path) -> None:
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
-    """The substitutions of all rules that are verified under the present axioms, operators and verifier,
-    but for directions that are not safe with infinite numbers."""
+    """The substitutions of all rules in force that are verified under the present axioms, operators and
+    verifier, but for directions that are not safe with infinite numbers."""
+    return _substitutions(database.library.read(current()))
+
+
+def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
     return tuple(
         substitution
-        for rule, equation in database.rules.verified_equations(current()).items()
+        for rule, equation in library.equations.items()
         for substitution in substitutions_of(parse_equation(equation), rule)
         if is_safe_with_infinities(substitution)
     )

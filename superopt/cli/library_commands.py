@@ -12,7 +12,7 @@ from substitution_db.currency import current
 from substitution_db.exchange import export_rules, import_json_lines, import_text
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
-from superopt.cli import library_views
+from superopt.cli import library_views, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output
@@ -23,6 +23,7 @@ app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 app.command("generate")(generate)
 app.command("coverage")(coverage)
 library_views.register(app)
+version_commands.register(app)
 
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
 
@@ -35,15 +36,22 @@ def register(parent: typer.Typer) -> None:
 @app.command("verify")
 def verify(
     everything: Annotated[bool, typer.Option("--all", help="Prove every rule anew.")] = False,
+    stage: Annotated[
+        bool, typer.Option("--stage", help="Only record the verdicts: `library publish` puts them in force.")
+    ] = False,
     jobs: JobsOption = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn candidates into verdicts; interrupted runs go on where they stopped."""
+    """Turn candidates into verdicts; interrupted runs go on where they stopped.
+
+    New jobs see the verdicts when all are there, at once; jobs that were accepted before keep their library.
+    """
     output = Output(as_json)
     with open_database(database) as opened, counted("verifying") as progress:
         judge = discovery.verify_all if everything else discovery.verify_pending
         done = judge(opened, jobs=jobs, progress=progress)
+        version = opened.library.in_force() if stage else opened.library.publish(current(), "library verify")
     output.document(
         {
             "judged": done.judged,
@@ -52,6 +60,7 @@ def verify(
             "unproved": done.unproved,
             "superseded": done.superseded,
             "conditional": done.conditional,
+            "version": None if version is None else version.number,
         }
     )
     output.line(

@@ -121,7 +121,7 @@ def optimize(
         )
     if not dry_run:
         result.save(out)
-    document = result.report.to_json()
+    document = result.to_json()
     for path in reports:
         api.write_report(document, path)
     output.document(document)

@@ -120,8 +120,8 @@ def http(settings: Settings, database: Database) -> Http:
 def work(settings: Settings, database: Database) -> Callable[..., None]:
     """Does one waiting job with a function of ``work_functions``."""
 
-    def do(function: str = "copy", **changes: object) -> None:
-        changed = settings.model_copy(update={"optimize_file": f"work_functions:{function}", **changes})
+    def do(function: str = "copy", module: str = "work_functions", **changes: object) -> None:
+        changed = settings.model_copy(update={"optimize_file": f"{module}:{function}", **changes})
         assert Worker(database, changed, threading.Event()).do_one()
 
     return do

@@ -43,7 +43,12 @@ def test_a_model_goes_in_and_comes_out(http: Http, model: bytes, work: Work) -> 
     assert report.headers["content-type"] == "application/json"
     assert report.json() == {
         "schema": 1,
-        "options": {"budget": 5, "dim": {"batch": 8}, "cluster": report.json()["options"]["cluster"]},
+        "options": {
+            "budget": 5,
+            "dim": {"batch": 8},
+            "cluster": report.json()["options"]["cluster"],
+            "library_version": 1,
+        },
         "database": True,
         "model": {"name": "net.onnx"},
         "returned": "original",

@@ -67,7 +67,7 @@ def test_a_job_over_a_socket_and_an_orderly_end(
         assert states == ["queued", "running", "succeeded"]
         done = client.get(response.headers["location"]).json()
         assert client.get(done["links"]["model"]).content == model
-        assert client.get(done["links"]["report"]).json()["options"] == {"seed": 1}
+        assert client.get(done["links"]["report"]).json()["options"] == {"seed": 1, "library_version": 1}
         waited = client.post("/v1/optimizations", files={"model": model}, headers={"Prefer": "wait=20"})
         assert (waited.status_code, waited.json()["state"]) == (200, "succeeded")
         workers = descendants(process)
