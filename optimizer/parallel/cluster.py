@@ -1,0 +1,257 @@
+"""Cluster descriptions: YAML or JSON text into a ``Cluster``, and the clusters that are known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from optimizer.cost.measure import LAUNCH_MICROSECONDS
+from optimizer.cost.profile import CostProfile, read_profile
+from optimizer.cost.roofline import recorded_roofline
+from optimizer.cost.store import MemoryCostStore
+from optimizer.parallel.document import Entry, read_document
+from optimizer.parallel.quantities import Quantity
+from optimizer.parallel.topology import (
+    Channel,
+    Cluster,
+    Connection,
+    Device,
+    DeviceKind,
+    Link,
+    Node,
+)
+from superopt.errors import InvalidFileError, InvalidOptionError
+
+MAX_DEVICES = 4096
+"""The largest cluster that is accepted."""
+
+Profiles = Callable[[str], CostProfile]
+"""Finds a cost profile by what a description calls it; raises InvalidFileError."""
+
+_PRESETS = "optimizer.parallel.presets"
+_CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4")
+_KILO, _PETA = Fraction(1000), Fraction(10**15)
+_OPTIONAL = ("half_flops", "launch")
+_LAUNCH = 3.0
+"""Microseconds to start a kernel on an accelerator whose description does not say."""
+
+
+def cluster_names() -> tuple[str, ...]:
+    """The clusters that are known by name: one node of a real machine each."""
+    return _CLUSTERS
+
+
+def named_cluster(name: str, nodes: int = 1) -> Cluster:
+    """So many nodes of a machine that is known by name; ``dgx-h100:24`` names 24 of them.
+
+    Raises InvalidOptionError.
+    """
+    base, colon, count = name.partition(":")
+    if base not in _CLUSTERS:
+        raise InvalidOptionError(
+            f"cluster: expected a file or one of {', '.join(_CLUSTERS)}, with a number of nodes as in "
+            f"dgx-h100:4, got {name!r}"
+        )
+    if colon:
+        nodes = int(count) if count.isdecimal() and len(count) <= 4 else 0
+    (kind,) = _read(_preset(base), f"{base}.yaml", None)[1]
+    most = MAX_DEVICES // kind.devices
+    if not 1 <= nodes <= most:
+        raise InvalidOptionError(f"cluster: expected 1 to {most} nodes of {base}, got {count or nodes}")
+    return _assembled(base if nodes == 1 else f"{base}:{nodes}", [replace(kind, count=nodes)])
+
+
+def load_cluster(path: Path) -> Cluster:
+    """A cluster from its file, whose cost profiles lie beside it. Raises InvalidFileError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFileError(f"{path}: cannot be read as a cluster description: {error}") from None
+    return parse_cluster(text, str(path), lambda name: read_profile(path.parent / name))
+
+
+def parse_cluster(text: str, where: str, profiles: Profiles | None = None) -> Cluster:
+    """A cluster from its description; ``where`` is what errors call the text.
+
+    Devices may be cost profiles only where there is a way to find them. Raises InvalidFileError: one sentence
+    with line, column and field, what was expected and what came.
+    """
+    return _assembled(*_read(text, where, profiles))
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeKind:
+    """What an entry under ``nodes`` says."""
+
+    count: int
+    devices: int
+    device: DeviceKind
+    memory_bytes: int
+    link: Connection | None
+    network: Connection | None
+    sockets: int
+    bridge: Connection | None
+
+
+def _read(text: str, where: str, profiles: Profiles | None) -> tuple[str, list[_NodeKind]]:
+    root = read_document(text, where)
+    fields = root.fields("a cluster description with the field nodes", ("nodes",), ("name", "network"))
+    name = fields["name"].text("a name") if "name" in fields else "cluster"
+    network = _connection(fields["network"]) if "network" in fields else None
+    entries = fields["nodes"].items("a list of at least one kind of node")
+    kinds = [_node_kind(entry, network, profiles) for entry in entries]
+    total = sum(kind.count * kind.devices for kind in kinds)
+    if total > MAX_DEVICES:
+        fields["nodes"].fail_with(f"expected at most {MAX_DEVICES} devices in all, got {total}")
+    nodes = sum(kind.count for kind in kinds)
+    for entry, kind in zip(entries, kinds, strict=True):
+        if nodes > 1 and kind.network is None:
+            entry.fail_with(f"expected the field network, here or for the whole cluster, for {nodes} nodes")
+    return name, kinds
+
+
+def _node_kind(entry: Entry, network: Connection | None, profiles: Profiles | None) -> _NodeKind:
+    fields = entry.fields(
+        "a kind of node with the field device",
+        ("device",),
+        ("count", "devices", "memory", "link", "network", "sockets", "bridge"),
+    )
+    devices = fields["devices"].count(MAX_DEVICES) if "devices" in fields else 1
+    sockets = fields["sockets"].count(devices) if "sockets" in fields else 1
+    if devices % sockets:
+        fields["sockets"].fail(f"expected a divisor of {devices} devices")
+    for needed, field, what in (("link", devices, "devices"), ("bridge", sockets, "sockets")):
+        if field > 1 and needed not in fields:
+            entry.fail_with(f"expected the field {needed} between {field} {what}, got {', '.join(fields)}")
+    device, own_memory = _device(fields["device"], profiles)
+    memory = _memory(fields["memory"]) if "memory" in fields else own_memory
+    if memory is None:
+        entry.fail_with(f"expected the field memory, got {', '.join(fields)}")
+    return _NodeKind(
+        fields["count"].count(MAX_DEVICES) if "count" in fields else 1,
+        devices,
+        device,
+        memory,
+        _connection(fields["link"]) if "link" in fields else None,
+        _connection(fields["network"]) if "network" in fields else network,
+        sockets,
+        _connection(fields["bridge"]) if "bridge" in fields else None,
+    )
+
+
+def _memory(entry: Entry) -> int:
+    limits = "from 1 MiB to 1 PB"
+    return int(entry.quantity(Quantity.SIZE, Fraction(2**20), _PETA, limits))
+
+
+def _connection(entry: Entry) -> Connection:
+    fields = entry.fields("a connection with the field bandwidth", ("bandwidth",), ("latency",))
+    bandwidth = fields["bandwidth"]
+    if bandwidth.is_fields:
+        both = bandwidth.fields("a bandwidth", ("up", "down"), ())
+        up, down = _bandwidth(both["up"]), _bandwidth(both["down"])
+    else:
+        up = down = _bandwidth(bandwidth)
+    return Connection(up, down, _time(fields["latency"]) if "latency" in fields else 0.0)
+
+
+def _bandwidth(entry: Entry) -> float:
+    return float(entry.quantity(Quantity.BANDWIDTH, _KILO, _PETA, "from 1 kB/s to 1 PB/s"))
+
+
+def _time(entry: Entry) -> float:
+    return float(entry.quantity(Quantity.TIME, Fraction(0), Fraction(10**7), "of at most 10 s"))
+
+
+def _operations(entry: Entry) -> float:
+    limits = "from 1 MFLOP/s to 1000 PFLOP/s"
+    return float(entry.quantity(Quantity.OPERATIONS, Fraction(10**6), 1000 * _PETA, limits))
+
+
+def _device(entry: Entry, profiles: Profiles | None) -> tuple[DeviceKind, int | None]:
+    """The device, and its memory where that is known."""
+    if entry.is_fields:
+        fields = entry.fields("a device", ("flops", "memory_bandwidth"), ("name", *_OPTIONAL))
+        return _device_kind(fields), None
+    known = _device_presets()
+    expected = f"one of {', '.join(known)}, a cost profile *.jsonl, or fields flops and memory_bandwidth"
+    name = entry.text(expected, longest=1000)
+    if name in known:
+        return known[name]
+    if not name.endswith(".jsonl"):
+        entry.fail(f"expected {expected}")
+    if profiles is None:
+        entry.fail("expected a device that needs no file, since none is read here")
+    try:
+        profile = profiles(name)
+        peaks = recorded_roofline(MemoryCostStore(profile.costs()), profile.prefix)
+    except InvalidFileError as error:
+        entry.fail_with(f"expected a cost profile: {error}")
+    if peaks is None:
+        entry.fail("expected a cost profile with the peaks of its device")
+    flops, moved = peaks.flops * 1e6, peaks.bytes * 1e6
+    return DeviceKind(profile.name, flops, flops, moved, LAUNCH_MICROSECONDS, profile), None
+
+
+def _device_kind(fields: Mapping[str, Entry]) -> DeviceKind:
+    flops = _operations(fields["flops"])
+    return DeviceKind(
+        fields["name"].text("a name") if "name" in fields else "device",
+        flops,
+        _operations(fields["half_flops"]) if "half_flops" in fields else flops,
+        _bandwidth(fields["memory_bandwidth"]),
+        _time(fields["launch"]) if "launch" in fields else _LAUNCH,
+    )
+
+
+@cache
+def _device_presets() -> Mapping[str, tuple[DeviceKind, int]]:
+    required = ("name", "flops", "memory_bandwidth", "memory", "source")
+    presets = (
+        entry.fields("a device", required, _OPTIONAL)
+        for entry in read_document(_preset("devices"), "devices.yaml").items("devices")
+    )
+    return {
+        fields["name"].text("a name"): (_device_kind(fields), _memory(fields["memory"])) for fields in presets
+    }
+
+
+def _preset(name: str) -> str:
+    return resources.files(_PRESETS).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _assembled(name: str, kinds: list[_NodeKind]) -> Cluster:
+    devices: list[Device] = []
+    nodes: list[Node] = []
+    for kind in kinds:
+        each = kind.devices // kind.sockets
+        for _ in range(kind.count):
+            first = len(devices)
+            devices.extend(
+                Device(first + number, len(nodes), number // each, kind.device, kind.memory_bytes)
+                for number in range(kind.devices)
+            )
+            numbers = tuple(range(first, len(devices)))
+            nodes.append(Node(numbers, kind.link, kind.network, kind.sockets, kind.bridge))
+    return Cluster(name, tuple(devices), tuple(nodes))
+
+
+__all__ = [
+    "MAX_DEVICES",
+    "Channel",
+    "Cluster",
+    "Connection",
+    "Device",
+    "DeviceKind",
+    "Link",
+    "Node",
+    "Profiles",
+    "cluster_names",
+    "load_cluster",
+    "named_cluster",
+    "parse_cluster",
+]

@@ -1,0 +1,1 @@
+"""Machines that are known by name, as cluster descriptions."""

@@ -1,0 +1,70 @@
+"""Quantities with units, as cluster descriptions write them: exact, each kind with its own units."""
+
+from __future__ import annotations
+
+import enum
+import re
+from fractions import Fraction
+
+_NUMBER = re.compile(r"(\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,2})?)\s*(\S.*)?")
+
+_SIZES = {
+    "B": Fraction(1),
+    **{f"{prefix}B": Fraction(1000) ** (power + 1) for power, prefix in enumerate("kMGTP")},
+    **{f"{prefix}iB": Fraction(1024) ** (power + 1) for power, prefix in enumerate("KMGTP")},
+}
+_BITS = {
+    f"{prefix}{bit}/s": Fraction(1000) ** power / 8
+    for power, prefix in enumerate(("", "k", "M", "G", "T"))
+    for bit in ("b", "bit")
+}
+
+
+class Quantity(enum.Enum):
+    """A kind of quantity: an example of how it is written, and its units in terms of the base unit."""
+
+    SIZE = ("80 GiB", _SIZES)
+    BANDWIDTH = ("450 GB/s", {f"{unit}/s": factor for unit, factor in _SIZES.items()} | _BITS)
+    OPERATIONS = (
+        "989 TFLOP/s",
+        {
+            f"{prefix}FLOP/s": Fraction(1000) ** power
+            for power, prefix in enumerate(("", "k", "M", "G", "T", "P"))
+        },
+    )
+    TIME = (
+        "2 us",
+        {
+            "ns": Fraction(1, 1000),
+            "us": Fraction(1),
+            "µs": Fraction(1),
+            "ms": Fraction(1000),
+            "s": Fraction(1_000_000),
+        },
+    )
+
+    def __init__(self, example: str, units: dict[str, Fraction]) -> None:
+        self.example = example
+        self.units = units
+
+    @property
+    def description(self) -> str:
+        """What is expected of one."""
+        return (
+            f"a {self.name.lower()} such as {self.example}"
+            if self is not Quantity.OPERATIONS
+            else (f"a rate of operations such as {self.example}")
+        )
+
+    def parse(self, text: str) -> Fraction:
+        """Bytes, bytes per second, operations per second or microseconds; raises ValueError that says what
+        was expected."""
+        found = _NUMBER.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(f"expected {self.description}")
+        number, unit = found.groups()
+        if unit is None:
+            raise ValueError(f"expected {self.description}, with its unit")
+        if unit not in self.units:
+            raise ValueError(f"expected {self.description}, in one of {', '.join(self.units)}")
+        return Fraction(number) * self.units[unit]

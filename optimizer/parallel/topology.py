@@ -1,0 +1,155 @@
+"""Clusters: devices, the nodes that hold them, and the channels that connect them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from optimizer.cost.profile import CostProfile
+
+
+@dataclass(frozen=True)
+class DeviceKind:
+    """What a device can do: operations per second on 32-bit numbers (``flops``) and on 16-bit numbers
+    (``half_flops``), bytes per second from its memory, and microseconds to start a kernel.
+
+    ``profile``: its recorded costs, where they are known.
+    """
+
+    name: str
+    flops: float
+    half_flops: float
+    memory_bandwidth: float
+    launch: float
+    profile: CostProfile | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device; numbers count from 0 through the cluster, node by node."""
+
+    number: int
+    node: int
+    socket: int
+    kind: DeviceKind
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How a device reaches another one: bytes per second, and microseconds until the first byte arrives."""
+
+    bandwidth: float
+    latency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One direction of a connection, shared by all that is sent through it: bytes per second."""
+
+    name: str
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Both directions of a connection, in bytes per second, and microseconds of latency."""
+
+    up: float
+    down: float
+    latency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine: its devices, in ``sockets`` equal groups; the ``link`` of each device to the others, the
+    ``bridge`` of each socket to the others, the connection of the machine to the network."""
+
+    devices: tuple[int, ...]
+    link: Connection | None
+    network: Connection | None
+    sockets: int = 1
+    bridge: Connection | None = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Devices in nodes. All devices of a node reach each other, and all nodes do, through switches that never
+    are the bottleneck: what is shared are the connections to them."""
+
+    name: str
+    devices: tuple[Device, ...]
+    nodes: tuple[Node, ...]
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """All channels, by number: up and down of every device, of every socket, of every node."""
+        found: list[Channel] = []
+        for device in self.devices:
+            found.extend(_pair(f"device {device.number}", self.nodes[device.node].link))
+        for number, node in enumerate(self.nodes):
+            for socket in range(node.sockets):
+                found.extend(_pair(f"node {number} socket {socket}", node.bridge))
+        for number, node in enumerate(self.nodes):
+            found.extend(_pair(f"node {number}", node.network))
+        return tuple(found)
+
+    @cached_property
+    def _first_bridges(self) -> tuple[int, ...]:
+        starts: list[int] = []
+        start = 2 * len(self.devices)
+        for node in self.nodes:
+            starts.append(start)
+            start += 2 * node.sockets
+        return (*starts, start)
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """The numbers of the channels through which a device sends to another one."""
+        a, b = self.devices[source], self.devices[target]
+        if a.node != b.node:
+            first = self._first_bridges[-1]
+            return (first + 2 * a.node, first + 2 * b.node + 1)
+        ports = (2 * source, 2 * target + 1)
+        if a.socket == b.socket:
+            return ports
+        first = self._first_bridges[a.node]
+        return (ports[0], first + 2 * a.socket, first + 2 * b.socket + 1, ports[1])
+
+    def link(self, source: int, target: int) -> Link:
+        """What a transfer gets that is alone on its way."""
+        bandwidth = min(self.channels[channel].bandwidth for channel in self.path(source, target))
+        return Link(bandwidth, self.latency(source, target))
+
+    def latency(self, source: int, target: int) -> float:
+        """Microseconds from one device to the other."""
+        a, b = self.devices[source], self.devices[target]
+        if a.node != b.node:
+            return max(_latency(self.nodes[a.node].network), _latency(self.nodes[b.node].network))
+        node = self.nodes[a.node]
+        return _latency(node.link if a.socket == b.socket else node.bridge)
+
+    @cached_property
+    def by_kind(self) -> Mapping[tuple[DeviceKind, int], tuple[int, ...]]:
+        """The devices of every kind and size of memory."""
+        found: dict[tuple[DeviceKind, int], list[int]] = {}
+        for device in self.devices:
+            found.setdefault((device.kind, device.memory_bytes), []).append(device.number)
+        return {key: tuple(numbers) for key, numbers in found.items()}
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all devices are alike."""
+        return len(self.by_kind) == 1
+
+
+def _pair(name: str, connection: Connection | None) -> tuple[Channel, Channel]:
+    up, down = (connection.up, connection.down) if connection else (0.0, 0.0)
+    return Channel(f"{name} up", up), Channel(f"{name} down", down)
+
+
+def _latency(connection: Connection | None) -> float:
+    return connection.latency if connection else 0.0
