@@ -1,0 +1,167 @@
+"""What only the page asks for: choices of a form, drawings, the outlines of models, a report as a page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+
+from server.child import Done, Limits, Stopped, run_in_child
+from server.options import OptimizationOptions
+from server.problem_types import ProblemType
+from server.problems import Problem
+from server.security import local_or_keys, require
+from server.state import State, state_of
+from substitution_db.records import Job, JobRole, JsonObject
+from superopt.equations import drawing, equation_of_region, parse_equation
+from superopt.equations.drawing import description
+from superopt.errors import InvalidEquationError
+
+router = APIRouter(prefix="/page", include_in_schema=False)
+Reader = Annotated[str, Depends(require("read"))]
+
+SEARCHES = ("auto", "backtracking", "regional", "beam")
+"""The strategies of the optimizer, which is not loaded here."""
+
+_SECONDS = 60.0
+_at_once = threading.BoundedSemaphore(2)
+
+
+@router.get("/choices", dependencies=[Depends(local_or_keys)])
+def choices(request: Request) -> dict[str, object]:
+    """What can be chosen for an optimization here, and its limits."""
+    settings = state_of(request).settings
+    return {
+        "version": version("superopt"),
+        "objectives": list(_objectives()),
+        "searches": SEARCHES,
+        "plans_clusters": settings.plans_clusters,
+        "max_upload_bytes": settings.max_upload_bytes,
+        "max_job_seconds": settings.max_job_seconds,
+        "max_prove_seconds": settings.max_prove_seconds,
+    }
+
+
+@router.get("/drawing")
+def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=4000)]) -> Response:
+    """The drawing of an equation."""
+    try:
+        drawn = drawing(parse_equation(equation))
+    except InvalidEquationError as error:
+        raise Problem(ProblemType.EQUATION, str(error)) from error
+    return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "private, max-age=3600"})
+
+
+@router.get("/optimizations/{identity}/drawings")
+def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
+    """The drawings of the rewritten regions of a report, in their order; null where one is too large."""
+    state = state_of(request)
+    job = _finished(state, identity)
+    with _placed(state, job, {JobRole.REPORT: "report.json"}) as directory:
+        report = cast("JsonObject", json.loads((directory / "report.json").read_bytes()))
+    explanation = cast("JsonObject", report.get("explanation") or {})
+    regions = cast("list[JsonObject]", explanation.get("regions") or [])
+    return {"regions": [_drawn(region) for region in regions]}
+
+
+@router.get("/optimizations/{identity}/graphs")
+def graphs(request: Request, _: Reader, identity: str) -> dict[str, object]:
+    """Both models without the contents of tensors (base64), and the names of nodes that differ."""
+    state = state_of(request)
+    job = _finished(state, identity)
+    files = {JobRole.MODEL: "before", JobRole.RESULT: "after"}
+    with _placed(state, job, files) as directory:
+        found = _in_child(state, "server.page.work:write_outlines", directory)
+        models = {
+            side: base64.b64encode((directory / f"{side}.onnx").read_bytes()).decode()
+            for side in files.values()
+        }
+    return {**found, **models}
+
+
+@router.get("/optimizations/{identity}/report.html")
+def report_page(request: Request, _: Reader, identity: str) -> Response:
+    """The report as one page that needs nothing else."""
+    state = state_of(request)
+    job = _finished(state, identity)
+    with _placed(state, job, {JobRole.REPORT: "report.json"}) as directory:
+        _in_child(state, "server.page.work:write_report_page", directory)
+        content = (directory / "report.html").read_bytes()
+    headers = {"Content-Disposition": 'attachment; filename="report.html"'}
+    return Response(content, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _objectives() -> Iterator[str]:
+    """The objectives that are accepted."""
+    properties = cast("dict[str, JsonObject]", OptimizationOptions.model_json_schema()["properties"])
+    for name in cast("list[str]", properties["objective"]["enum"]):
+        try:
+            OptimizationOptions.model_validate({"objective": name})
+        except ValidationError:
+            continue
+        yield name
+
+
+def _drawn(region: JsonObject) -> dict[str, str] | None:
+    try:
+        equation = equation_of_region(region)
+    except (LookupError, TypeError, ValueError):  # a report of another version
+        return None
+    return None if equation is None else {"svg": drawing(equation), "text": description(equation)}
+
+
+def _finished(state: State, identity: str) -> Job:
+    job = state.database.jobs.get(identity)
+    if job is None:
+        raise Problem(ProblemType.NOT_FOUND, f"there is no optimization {identity[:64]}")
+    if job.file(JobRole.REPORT) is None:
+        type_ = ProblemType.NO_RESULT if job.state.final else ProblemType.NOT_FINISHED
+        raise Problem(type_, f"the optimization is {job.state}")
+    return job
+
+
+@contextmanager
+def _placed(state: State, job: Job, files: dict[JobRole, str]) -> Generator[Path]:
+    """A directory with files of a job under these names, while the ``with`` block lasts."""
+    blobs = state.database.blobs
+    token = f"page-{secrets.token_hex(12)}"
+    directory = blobs.work_directory(token)
+    try:
+        for role, name in files.items():
+            file = job.file(role)
+            if file is None:
+                raise Problem(ProblemType.NO_RESULT, f"the optimization has no {role}")
+            try:
+                blobs.place(file.sha256, directory / name)
+            except FileNotFoundError as error:
+                detail = f"{file.name} was removed from the blob store"
+                raise Problem(ProblemType.ARCHIVE_UNAVAILABLE, detail) from error
+        yield directory
+    finally:
+        blobs.remove_work([token])
+
+
+def _in_child(state: State, function: str, directory: Path) -> JsonObject:
+    if not _at_once.acquire(blocking=False):
+        raise Problem(ProblemType.BUSY, "others are being made", headers={"Retry-After": "2"})
+    limits = Limits(_SECONDS, state.settings.max_job_bytes, 0.0)
+    try:
+        ending = run_in_child(
+            function, {"directory": str(directory)}, limits, wanted=lambda: not state.stopping.is_set()
+        )
+    finally:
+        _at_once.release()
+    if isinstance(ending, Done):
+        return ending.result
+    detail = "the service is stopping" if isinstance(ending, Stopped) else ending.problem.get("detail")
+    raise Problem(ProblemType.INTERNAL, f"it could not be made: {detail}")

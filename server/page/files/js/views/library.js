@@ -1,0 +1,73 @@
+// The library of rules: searched, filtered, page by page.
+import { h, show } from "../dom.js";
+import { count } from "../format.js";
+import { json } from "../api.js";
+import { chip, empty, heading, into } from "../parts.js";
+
+const STATUSES = [["verified", "Proved"], ["refuted", "Refuted"], ["unproved", "Unproved"], ["candidate", "Candidates"], ["stale", "Stale"], ["", "All"]];
+const TYPED = 250;
+
+/** The list for ?q=, ?operator=, ?status= and ?cursor=. */
+export async function view({ root, signal, query, navigate, title }) {
+  title("Library");
+  const status = query.get("status") ?? "verified";
+  const text = h("input", { type: "search", id: "rule-text", value: query.get("q") ?? "", placeholder: "concat(matmul(x, y)", autocomplete: "off", spellcheck: "false" });
+  const operator = h("input", { id: "rule-operator", value: query.get("operator") ?? "", placeholder: "matmul", autocomplete: "off", spellcheck: "false", list: "operators" });
+  const known = h("datalist", { id: "operators" }), place = h("div", { class: "panel flush" });
+  const filter = h("form", { role: "search", class: "filter", "aria-label": "Rules", on: { submit: (event) => { event.preventDefault(); search(); } } },
+    h("div", { class: "field grow" }, h("label", { for: "rule-text" }, "Text in the equation"), text),
+    h("div", { class: "field" }, h("label", { for: "rule-operator" }, "Operator"), operator, known));
+  let timer = null;
+  for (const field of [text, operator]) field.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, TYPED); });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  show(root, heading("Library", { lead: "Rewrites that were discovered by enumeration and proved from axioms. Only proved ones are ever applied.", aside: h("a", { class: "button plain", href: "/prove" }, "Prove an equation") }),
+    filter, tabs(status), place);
+  await list(new URLSearchParams(query));
+
+  function address(changes) {
+    const wanted = { q: text.value.trim(), operator: operator.value.trim(), ...(query.has("status") && { status }), ...changes };
+    const parts = new URLSearchParams(Object.entries(wanted).filter(([name, value]) => value || (name === "status" && value === "")));
+    return `/library${parts.size ? `?${parts}` : ""}`;
+  }
+
+  function tabs(current) {
+    return h("nav", { class: "tabs", "aria-label": "Filter by status" }, STATUSES.map(([name, words]) =>
+      h("a", { href: address({ status: name === "verified" ? undefined : name, cursor: undefined }), "aria-current": name === current ? "true" : null }, words)));
+  }
+
+  function search() {
+    clearTimeout(timer);
+    const wanted = address({});
+    if (wanted === location.pathname + location.search) return;
+    history.replaceState({}, "", wanted);
+    filter.nextElementSibling.replaceWith(tabs(status));
+    list(new URLSearchParams(location.search));
+  }
+
+  async function list(asked) {
+    const sent = new URLSearchParams({ limit: "40" });
+    for (const name of ["q", "operator", "cursor"]) if (asked.get(name)) sent.set(name, asked.get(name));
+    if (status) sent.set("status", status);
+    const now = location.search;
+    await into(place, "Loading rules", async () => {
+      const page = await json(`/v1/substitutions?${sent}`, { signal });
+      if (location.search !== now) throw new DOMException("another search came", "AbortError");
+      show(known, [...new Set(page.items.flatMap((rule) => rule.operators_source))].sort().map((name) => h("option", { value: name })));
+      if (!page.items.length) return empty("search", "No rule fits", "Try fewer words, another operator or another status.");
+      return [h("ul", { class: "rules" }, page.items.map(ruleRow)), pager(asked, page.next)];
+    }, signal);
+  }
+
+  function pager(asked, next) {
+    if (!asked.get("cursor") && !next) return null;
+    return h("nav", { class: "pager", "aria-label": "Pages" },
+      asked.get("cursor") ? h("a", { class: "button plain", href: address({}) }, "Smallest") : h("span"),
+      next ? h("a", { class: "button plain", href: address({ cursor: next }) }, "Larger") : h("span"));
+  }
+}
+
+function ruleRow(rule) {
+  const { proof } = rule;
+  const note = !proof ? "" : proof.counterexample ? "has a counterexample" : proof.axioms_used.length ? `${count(proof.axioms_used.length)} axiom${proof.axioms_used.length === 1 ? "" : "s"}` : proof.reason;
+  return h("li", {}, h("a", { href: `/library/${rule.id}` }, h("code", { class: "equation" }, rule.equation), h("span", { class: "rule-note soft" }, note), chip(rule.status)));
+}

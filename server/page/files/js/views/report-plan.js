@@ -1,0 +1,88 @@
+// The plan for a cluster, whatever is in it: values, tables, and a timeline of devices.
+import { h, s } from "../dom.js";
+import { amount, plural, words, written } from "../format.js";
+import { facts, growing, table } from "../parts.js";
+import { ticks } from "../plot.js";
+
+const MOST_BARS = 3000;
+const ROW = 26, LEFT = 150, WIDTH = 960;
+
+/** The parts of `report.parallel`; nothing where there is no plan. */
+export function plan(parallel) {
+  if (!parallel) return null;
+  const { timeline, ...rest } = parallel;
+  const values = Object.entries(rest);
+  const plain = values.filter(([, value]) => !isTable(value) && !isObject(value));
+  return [
+    facts(plain.map(([name, value]) => [words(name), valued(name, value)])),
+    values.filter(([, value]) => isObject(value)).map(([name, value]) => [h("h3", {}, title(name)), ofObject(name, value)]),
+    values.filter(([, value]) => isTable(value)).map(([name, value]) => [h("h3", {}, title(name)), tableOf(name, value)]),
+    Array.isArray(timeline) && timeline.length > 0 && [h("h3", {}, "Timeline"), gantt(timeline)],
+  ];
+}
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isTable = (value) => Array.isArray(value) && value.length > 0 && value.every(isObject);
+const title = (name) => words(name).replace(/^./, (letter) => letter.toUpperCase());
+
+/** A number by the unit that its name ends with, if it does. */
+function valued(name, value) {
+  if (typeof value === "number" && /_us$|microseconds$/.test(name)) return amount(value, "us");
+  if (typeof value === "number" && /bytes$/.test(name)) return amount(value, "bytes");
+  return written(value);
+}
+
+/** An object of objects of the same kind is a table by name; other objects are names and values. */
+function ofObject(name, value) {
+  const entries = Object.entries(value);
+  if (entries.length > 1 && entries.every(([, held]) => isObject(held))) return tableOf(name, entries.map(([key, held]) => ({ name: key, ...held })));
+  return facts(entries.map(([key, held]) => [words(key), valued(key, held)]));
+}
+
+function tableOf(name, rows) {
+  const heads = [...new Set(rows.slice(0, 200).flatMap(Object.keys))];
+  const isNumber = (head) => rows.slice(0, 50).every((row) => row[head] === undefined || typeof row[head] === "number");
+  const kinds = heads.map((head) => (isNumber(head) ? "number" : ""));
+  const [body, more] = growing(rows, (row) => h("tr", {}, heads.map((head, place) => h("td", { class: kinds[place] }, cell(head, row[head])))), { parent: h("tbody"), step: 50, noun: "rows" });
+  return [table(title(name), heads.map((head, place) => [title(head), kinds[place]]), body), more];
+}
+
+function cell(head, value) {
+  if (value === null || value === undefined) return "–";
+  if (Array.isArray(value) && value.every(Number.isInteger)) return spans(value);
+  return typeof value === "string" && value.length > 24 ? h("code", {}, value) : valued(head, value);
+}
+
+/** Devices 0, 1, 2, 3, 8 as 0–3, 8. */
+export function spans(numbers) {
+  const found = [];
+  for (const number of numbers) {
+    const last = found.at(-1);
+    if (last && number === last[1] + 1) last[1] = number; else found.push([number, number]);
+  }
+  return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ") || "–";
+}
+
+const startOf = (event) => event.start ?? event.start_us ?? event.begin ?? event.ts ?? 0;
+const endOf = (event) => event.end ?? event.end_us ?? event.finish ?? startOf(event) + (event.duration ?? event.dur ?? event.duration_us ?? 0);
+const rowOf = (event) => String(event.device ?? event.resource ?? event.link ?? event.tid ?? "?");
+const nameOf = (event) => String(event.name ?? event.operator ?? event.node ?? event.kind ?? "");
+const kindOf = (event) => (/comm|transfer|collective|all_?reduce|all_?gather|send|copy|link/i.test(`${event.kind ?? ""} ${event.cat ?? ""} ${nameOf(event)}`) ? "moves" : "works");
+
+/** What each device and link does when. */
+function gantt(events) {
+  const shown = [...events].sort((a, b) => endOf(b) - startOf(b) - endOf(a) + startOf(a)).slice(0, MOST_BARS);
+  const lanes = [...new Set(events.map(rowOf))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const end = events.reduce((most, event) => Math.max(most, endOf(event)), 0) || 1;
+  const x = (time) => LEFT + (time / end) * (WIDTH - LEFT - 12), height = lanes.length * ROW + 34;
+  const svg = s("svg", { class: "gantt", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `Timeline of ${plural(lanes.length, "lane")}, ${plural(events.length, "event")}, ${amount(end, "us")} long` },
+    ticks(0, end, 6).map((tick) => [s("path", { class: "grid", d: `M${x(tick)} 0V${height - 28}` }), s("text", { x: x(tick), y: height - 10 }, amount(tick, "us"))]),
+    lanes.map((lane, place) => s("text", { class: "lane", x: LEFT - 8, y: place * ROW + 17 }, lane.slice(0, 22))),
+    shown.map((event) => s("rect", { class: kindOf(event), x: x(startOf(event)).toFixed(2), y: lanes.indexOf(rowOf(event)) * ROW + 4, width: Math.max(0.6, x(endOf(event)) - x(startOf(event))).toFixed(2), height: ROW - 8, rx: 2 },
+      s("title", {}, `${nameOf(event)}, ${amount(startOf(event), "us")} to ${amount(endOf(event), "us")}`))));
+  return [
+    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computes"), h("li", {}, h("span", { class: "swatch moves" }), "moves tensors")),
+    h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Timeline" }, svg),
+    events.length > MOST_BARS && h("p", { class: "soft fine" }, `The ${MOST_BARS} longest of ${plural(events.length, "event")}.`),
+  ];
+}

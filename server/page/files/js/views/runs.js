@@ -1,0 +1,70 @@
+// All optimizations, newest first: filtered by state, page by page.
+import { h, show } from "../dom.js";
+import { ago, duration, moment, percent, saved } from "../format.js";
+import { json } from "../api.js";
+import { chip, empty, FINAL, heading, into } from "../parts.js";
+
+const STATES = [["", "All"], ["running", "Running"], ["queued", "Waiting"], ["succeeded", "Succeeded"], ["failed", "Failed"], ["cancelled", "Cancelled"], ["crashed", "Crashed"]];
+const REFRESH = 4000;
+
+/** The list for ?state= and ?cursor=. */
+export async function view({ root, signal, query, title }) {
+  const state = query.get("state") ?? "", cursor = query.get("cursor");
+  title("Runs");
+  const place = h("div", { class: "panel flush" });
+  show(root, heading("Runs", { lead: "Every model that was given to this service, newest first.", aside: h("a", { class: "button", href: "/" }, "New run") }),
+    h("nav", { class: "tabs", "aria-label": "Filter by state" }, STATES.map(([name, words]) =>
+      h("a", { href: name ? `/optimizations?state=${name}` : "/optimizations", "aria-current": name === state ? "true" : null }, words))), place);
+  const address = new URLSearchParams({ limit: "25" });
+  if (state) address.set("state", state);
+  if (cursor) address.set("cursor", cursor);
+  const load = async () => {
+    const page = await json(`/v1/optimizations?${address}`, { signal });
+    plan(page.items);
+    return [page.items.length ? runList(page.items) : nothing(state, cursor), pager(state, cursor, page.next)];
+  };
+  function plan(items) {
+    if (!items.some((job) => !FINAL.has(job.state))) return;
+    const timer = setTimeout(async () => {
+      if (document.hidden || place.contains(document.activeElement)) return plan(items);
+      try { const shown = await load(); if (!signal.aborted) show(place, shown); } catch { if (!signal.aborted) plan(items); }
+      return undefined;
+    }, REFRESH);
+    signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  }
+  await into(place, "Loading the runs", load, signal);
+}
+
+/** Runs as rows that lead to each. */
+export function runList(jobs, { isShort = false } = {}) {
+  if (!jobs.length) return empty("graph", "No run yet", "What you submit is listed here.");
+  return h("ul", { class: isShort ? "runs short" : "runs" }, jobs.map((job) => h("li", {},
+    h("a", { href: `/optimizations/${job.id}` },
+      h("span", { class: "run-name" }, job.name),
+      chip(job.state),
+      !isShort && h("span", { class: "run-what soft" }, [job.options.objective ?? "latency", job.options.target].filter(Boolean).join(" · ")),
+      !isShort && h("span", { class: "run-gain" }, gain(job)),
+      h("time", { class: "run-when soft", datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at)),
+      !isShort && h("span", { class: "run-took soft number" }, took(job))))));
+}
+
+function gain({ progress }) {
+  const share = saved(progress.cost_before, progress.best_cost);
+  return share > 0.0005 ? h("span", { title: "Predicted cost, best found" }, `−${percent(share)} cost`) : "";
+}
+
+const took = ({ started_at: from, finished_at: to }) => (from && to ? duration((new Date(to) - new Date(from)) / 1000) : "");
+
+function nothing(state, cursor) {
+  if (cursor) return empty("graph", "Nothing older", "The list ends here.");
+  if (state) return empty("graph", "None in this state", "Choose another state above.");
+  return empty("graph", "No run yet", "Give the service a model, and it is listed here.", h("a", { class: "button", href: "/" }, "Optimise a model"));
+}
+
+function pager(state, cursor, next) {
+  if (!cursor && !next) return null;
+  const query = (at) => `/optimizations?${new URLSearchParams({ ...(state && { state }), ...(at && { cursor: at }) })}`;
+  return h("nav", { class: "pager", "aria-label": "Pages" },
+    cursor ? h("a", { class: "button plain", href: query(null) }, "Newest") : h("span"),
+    next ? h("a", { class: "button plain", href: query(next) }, "Older") : h("span"));
+}
