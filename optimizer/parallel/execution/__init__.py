@@ -1,0 +1,8 @@
+"""Running a plan on the virtual devices of one machine: task by task, with every message counted."""
+
+from optimizer.parallel.execution.executor import Execution, execute
+from optimizer.parallel.execution.host import HostMachine
+from optimizer.parallel.execution.jax_devices import JaxMachine
+from optimizer.parallel.execution.machine import Machine, Task
+
+__all__ = ["Execution", "HostMachine", "JaxMachine", "Machine", "Task", "execute"]

@@ -1,0 +1,172 @@
+"""Executing the steps of a communication: shards are really moved, and every message is counted."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from optimizer.parallel.communication import (
+    REDUCTIONS,
+    CollectiveKind,
+    Region,
+    Step,
+    meet,
+    region_of,
+    volume,
+)
+from optimizer.parallel.execution.machine import A, Machine
+from optimizer.parallel.placement import Placement
+
+
+@dataclass(frozen=True)
+class Held(Generic[A]):
+    """A tensor as it lies on the devices: in every one its part, or its term of the part."""
+
+    placement: Placement
+    shape: tuple[int, ...]
+    shards: Mapping[int, A]
+
+    def region(self, device: int) -> Region:
+        """The box of the tensor that a device has, or has a term of."""
+        return regions(self.placement, self.shape)[device]
+
+
+def regions(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region]:
+    """The box of a tensor that each device has, or has a term of."""
+    return {
+        device: region_of(placement.degrees, index, shape)
+        for index, terms in placement.holders()
+        for devices in terms
+        for device in devices
+    }
+
+
+class Exchange(Generic[A]):
+    """Moves shards by steps; ``sent`` are the bytes by (source, target)."""
+
+    def __init__(self, machine: Machine[A]) -> None:
+        self._machine = machine
+        self.sent: Counter[tuple[int, int]] = Counter()
+
+    def moved(self, held: Held[A], want: Placement, steps: Sequence[Step]) -> Held[A]:
+        """The tensor in the placement ``want``, after the steps that ``communication`` gives for it."""
+        have = regions(held.placement, held.shape)
+        stores: dict[int, list[tuple[Region, A]]] = {device: [] for device in (*have, *want.devices)}
+        if held.placement.partial == 1:
+            for device, region in have.items():
+                stores[device].append((region, held.shards[device]))
+        for step in steps:
+            if step.kind in REDUCTIONS:
+                terms = [
+                    self._machine.part(held.shards[device], _within(region, have[device]))
+                    for device, region in zip(step.group, step.before, strict=True)
+                    if region is not None
+                ]
+                self._reduce(step, terms, stores)
+            else:
+                self._spread(step, stores)
+        wanted = regions(want, held.shape)
+        return Held(
+            want,
+            held.shape,
+            {device: self._found(stores[device], region) for device, region in wanted.items()},
+        )
+
+    def _reduce(self, step: Step, terms: Sequence[A], stores: Mapping[int, list[tuple[Region, A]]]) -> None:
+        if step.kind is CollectiveKind.ALL_REDUCE:
+            whole = step.before[0]
+            assert whole is not None
+            for device, shard in zip(step.group, self._all_reduced(step, whole, terms), strict=True):
+                stores[device].append((whole, shard))
+            return
+        for target, region in enumerate(step.after):
+            if region is None:
+                continue
+            total: A | None = None
+            for source, term in enumerate(terms):
+                before = step.before[source]
+                assert before is not None
+                shard = self._machine.part(term, _within(region, before))
+                shard = self._sent(shard, step.group[source], step.group[target])
+                total = shard if total is None else self._machine.add(total, shard)
+            assert total is not None
+            stores[step.group[target]].append((region, total))
+
+    def _all_reduced(self, step: Step, whole: Region, terms: Sequence[A]) -> Sequence[A]:
+        """By the machine's own collective, which is taken to move what a ring moves, else round the ring."""
+        group, count = step.group, len(step.group)
+        reduced = self._machine.all_reduced(terms)
+        if reduced is not None:
+            for place, source in enumerate(group):
+                self.sent[source, group[(place + 1) % count]] += step.moved // count
+            return reduced
+        shape = tuple(stop - start for start, stop in whole)
+        chunks = _chunks(shape, count)
+        held = [[self._machine.part(term, chunk) for chunk in chunks] for term in terms]
+        for lap in range(2 * (count - 1)):
+            for place in range(count):
+                number, target = (place - lap) % count, (place + 1) % count
+                chunk = self._sent(held[place][number], group[place], group[target])
+                adding = lap < count - 1
+                held[target][number] = self._machine.add(held[target][number], chunk) if adding else chunk
+        return [self._machine.joined([*zip(chunks, member, strict=True)], shape) for member in held]
+
+    def _spread(self, step: Step, stores: Mapping[int, list[tuple[Region, A]]]) -> None:
+        brought = [
+            None if region is None else (region, self._found(stores[device], region))
+            for device, region in zip(step.group, step.before, strict=True)
+        ]
+        for target, region in enumerate(step.after):
+            if region is None:
+                continue
+            for source, piece in enumerate(brought):
+                shared = None if piece is None or source == target else meet(piece[0], region)
+                if piece is None or shared is None:
+                    continue
+                shard = self._machine.part(piece[1], _within(shared, piece[0]))
+                stores[step.group[target]].append(
+                    (shared, self._sent(shard, step.group[source], step.group[target]))
+                )
+
+    def _sent(self, shard: A, source: int, target: int) -> A:
+        if source == target:
+            return shard
+        self.sent[source, target] += shard.nbytes
+        return self._machine.move(shard, target)
+
+    def _found(self, pieces: Sequence[tuple[Region, A]], region: Region) -> A:
+        """A box put together from pieces that lie on one device."""
+        shape = tuple(stop - start for start, stop in region)
+        parts: list[tuple[Region, A]] = []
+        for box, shard in pieces:
+            shared = meet(box, region) if region else box
+            if shared is None:
+                continue
+            part = shard if shared == box else self._machine.part(shard, _within(shared, box))
+            if shared == region:
+                return part
+            parts.append((_within(shared, region), part))
+        distinct = dict(parts)
+        if sum(volume(box) for box in distinct) < volume(region):
+            raise AssertionError(f"no step brings all of {region}: only {list(distinct)} is there")
+        return self._machine.joined([*distinct.items()], shape)
+
+
+def _within(region: Region, around: Region) -> Region:
+    """The region in coordinates of the one around it."""
+    return tuple(
+        (start - origin, stop - origin) for (start, stop), (origin, _) in zip(region, around, strict=True)
+    )
+
+
+def _chunks(shape: tuple[int, ...], count: int) -> list[Region]:
+    """A box cut into as many pieces along its longest axis; some are empty where it is short."""
+    whole = tuple((0, size) for size in shape)
+    if not shape:
+        return [whole, *(whole,) * (count - 1)]
+    axis = max(range(len(shape)), key=shape.__getitem__)
+    cuts = [shape[axis] * number // count for number in range(count + 1)]
+    return [(*whole[:axis], (low, high), *whole[axis + 1 :]) for low, high in itertools.pairwise(cuts)]

@@ -1,0 +1,103 @@
+"""Virtual devices of the host: shards are numpy arrays, tasks run in ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optimizer.cost.runtime import LoadedModel
+from optimizer.parallel.communication import Region
+from optimizer.parallel.execution.machine import Task
+from superopt.domains import Array
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Graph, Input, Value, Weight
+from superopt.onnx_io import build_model
+from superopt.onnx_io.source import SourceModel
+
+
+class HostMachine:
+    """Any number of devices that share nothing but the processor. ``source`` is the model that opaque nodes
+    are copied from. Sessions are kept: equal tasks share one."""
+
+    def __init__(self, source: SourceModel | None = None) -> None:
+        self._source = source
+        self._sessions: dict[Task, LoadedModel] = {}
+
+    def put(self, array: Array, device: int) -> Array:
+        """A copy of the array."""
+        del device
+        return np.array(array)
+
+    def get(self, shard: Array) -> Array:
+        """The shard itself."""
+        return shard
+
+    def move(self, shard: Array, device: int) -> Array:
+        """A copy of the shard."""
+        del device
+        return shard.copy()
+
+    def add(self, left: Array, right: Array) -> Array:
+        """Sum."""
+        return left + right
+
+    def part(self, shard: Array, region: Region) -> Array:
+        """A box of the shard."""
+        return shard[tuple(slice(start, stop) for start, stop in region)]
+
+    def joined(self, pieces: Sequence[tuple[Region, Array]], shape: tuple[int, ...]) -> Array:
+        """The boxes side by side."""
+        whole = np.empty(shape, pieces[0][1].dtype)
+        for region, piece in pieces:
+            whole[tuple(slice(start, stop) for start, stop in region)] = piece
+        return whole
+
+    def all_reduced(self, shards: Sequence[Array]) -> None:
+        """There is no collective here: sums go round a ring."""
+        del shards
+
+    def run(self, task: Task, shards: Sequence[Array], device: int) -> Sequence[Array]:
+        """Runs the task in ONNX Runtime; as initialisers what its ONNX form wants to know beforehand.
+
+        Raises UnsupportedError for an operator without an ONNX form.
+        """
+        del device
+        names = [f"input_{slot}" for slot in range(len(shards))]
+        session = self._sessions.get(task)
+        if session is None:
+            try:
+                session = LoadedModel(self._model(task, {}), threads=1)
+            except UnsupportedError:
+                weights = dict(zip(names, shards, strict=True))
+                return _arrays(LoadedModel(self._model(task, weights), threads=1).run({}))
+            self._sessions[task] = session
+        present = {port.name for port in session.inputs}
+        feeds = {
+            name: np.ascontiguousarray(shard)
+            for name, shard in zip(names, shards, strict=True)
+            if name in present
+        }
+        return _arrays(session.run(feeds))
+
+    def _model(self, task: Task, weights: Mapping[str, Array]) -> bytes:
+        return build_model(_graph(task, frozenset(weights)), weights, _OPSET, source=self._source)
+
+
+_OPSET = 21
+
+
+def _graph(task: Task, weights: frozenset[str]) -> Graph:
+    """The task alone: its operands are inputs, or weights where their content is given."""
+    editor = Graph.empty().edit()
+    operands: list[Value] = []
+    for slot, type_ in enumerate(task.inputs):
+        label = f"input_{slot}"
+        operand = editor.add(Weight(label, type_) if label in weights else Input(label, type_))
+        operands.append(operand.value)
+    editor.set_outputs(editor.add(task.operator, operands, types=task.outputs).values)
+    return editor.build()
+
+
+def _arrays(outputs: Sequence[object]) -> Sequence[Array]:
+    return [np.asarray(output) for output in outputs]

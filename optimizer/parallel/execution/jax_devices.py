@@ -1,0 +1,107 @@
+"""The devices of JAX: shards are its arrays, sums go through its collectives.
+
+Without an accelerator JAX makes N devices of a processor when the environment says
+``XLA_FLAGS=--xla_force_host_platform_device_count=N`` before it is imported for the first time.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# JAX's own annotations leave much open.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from optimizer.parallel.communication import Region
+from optimizer.parallel.execution.host import HostMachine
+from optimizer.parallel.execution.jax_domain import JaxDomain
+from optimizer.parallel.execution.machine import Task
+from superopt.domains import Array
+from superopt.errors import MissingServiceError
+from superopt.onnx_io.source import SourceModel
+from superopt.ops import Opaque, Operator
+
+
+class JaxMachine:
+    """The devices that JAX sees. Opaque nodes, which have no meaning of ours, run in ONNX Runtime.
+
+    Raises MissingServiceError when JAX is not there or sees fewer devices than asked for.
+    """
+
+    def __init__(self, devices: int, source: SourceModel | None = None) -> None:
+        try:
+            import jax
+        except ImportError as error:
+            raise MissingServiceError(f"JAX is not there ({error}); install the extra [jax]") from None
+        self._jax: Any = jax
+        self._devices = self._jax.devices()
+        if len(self._devices) < devices:
+            raise MissingServiceError(
+                f"the plan needs {devices} devices, and JAX sees {len(self._devices)}; for virtual ones set "
+                f"XLA_FLAGS=--xla_force_host_platform_device_count={devices}"
+            )
+        self._numpy = self._jax.numpy
+        self._domain = JaxDomain(self._jax)
+        self._host = HostMachine(source)
+
+    def put(self, array: Array, device: int) -> Any:
+        """The array on that device."""
+        return self._jax.device_put(array, self._devices[device])
+
+    def get(self, shard: Any) -> Array:
+        """The shard as a numpy array."""
+        return np.asarray(shard)
+
+    def move(self, shard: Any, device: int) -> Any:
+        """From device to device."""
+        return self._jax.device_put(shard, self._devices[device])
+
+    def add(self, left: Any, right: Any) -> Any:
+        """Sum."""
+        return left + right
+
+    def part(self, shard: Any, region: Region) -> Any:
+        """A box of the shard."""
+        return shard[tuple(slice(start, stop) for start, stop in region)]
+
+    def joined(self, pieces: Sequence[tuple[Region, Any]], shape: tuple[int, ...]) -> Any:
+        """The boxes side by side."""
+        device = next(iter(pieces[0][1].devices()))
+        whole = self._jax.device_put(self._numpy.zeros(shape, pieces[0][1].dtype), device)
+        for region, piece in pieces:
+            whole = whole.at[tuple(slice(start, stop) for start, stop in region)].set(piece)
+        return whole
+
+    def all_reduced(self, shards: Sequence[Any]) -> Sequence[Any]:
+        """``jax.lax.psum`` over the devices of the shards."""
+        devices = [next(iter(shard.devices())) for shard in shards]
+        mesh = self._jax.sharding.Mesh(np.array(devices), ("term",))
+        spec = self._jax.sharding.PartitionSpec("term")
+        terms = self._jax.make_array_from_single_device_arrays(
+            (len(shards), *shards[0].shape),
+            self._jax.sharding.NamedSharding(mesh, spec),
+            [shard[None] for shard in shards],
+        )
+
+        def summed(term: Any) -> Any:
+            return self._jax.lax.psum(term, "term")
+
+        mapped = self._jax.shard_map(summed, mesh=mesh, in_specs=spec, out_specs=spec)
+        placed = {part.device: part.data[0] for part in self._jax.jit(mapped)(terms).addressable_shards}
+        return [placed[device] for device in devices]
+
+    def run(self, task: Task, shards: Sequence[Any], device: int) -> Sequence[Any]:
+        """Evaluates the operator on the device."""
+        if isinstance(task.operator, Opaque) or not isinstance(task.operator, Operator):
+            results = self._host.run(task, [self.get(shard) for shard in shards], device)
+            return [self.put(result, device) for result in results]
+        with self._jax.default_device(self._devices[device]):
+            results = task.operator.evaluate(self._domain, *(shard[None] for shard in shards))
+            return [
+                self._numpy.broadcast_to(
+                    result[0], tuple(int(size) for size in type_.shape if isinstance(size, int))
+                ).astype(np.float32 if type_.element.is_float else result.dtype)
+                for result, type_ in zip(results, task.outputs, strict=True)
+            ]
