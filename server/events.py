@@ -8,18 +8,25 @@ from collections.abc import AsyncIterator
 
 import anyio
 from fastapi.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from server.state import State
-from substitution_db.records import JobEvent
+from substitution_db.records import Job, JobEvent, JobState
 
 _KEEP_ALIVE_SECONDS = 15.0
 
 
-def event_stream(state: State, identity: str, last: int) -> StreamingResponse:
-    """The events of a job behind the id ``last``; the stream ends with the job, or when the service stops."""
+async def event_stream(state: State, job: Job, last: int) -> Response:
+    """The events of a job behind the id ``last``; the stream ends with the job, or when the service stops.
+
+    Without content when there will be none: a browser then does not ask again.
+    """
+    if job.state.final and not await run_in_threadpool(
+        state.database.jobs.events, job.id, after=last, limit=1
+    ):
+        return Response(status_code=204)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(state, identity, last), headers=headers, media_type="text/event-stream")
+    return StreamingResponse(_events(state, job.id, last), headers=headers, media_type="text/event-stream")
 
 
 def format_event(event: JobEvent) -> str:
@@ -32,15 +39,25 @@ async def _events(state: State, identity: str, last: int) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
     spoken = time.monotonic()
     while not state.stopping.is_set():
-        job = await run_in_threadpool(state.database.jobs.get, identity)
         events = await run_in_threadpool(state.database.jobs.events, identity, after=last)
         for event in events:
             yield format_event(event)
             last, spoken = event.id, time.monotonic()
-        if not events and (job is None or job.state.final):
+        if events and _ends(events[-1]):
             return
+        if time.monotonic() - spoken > _KEEP_ALIVE_SECONDS:
+            if not await _runs(state, identity):
+                return
+            yield ": still there\n\n"
+            spoken = time.monotonic()
         if not events:
-            if time.monotonic() - spoken > _KEEP_ALIVE_SECONDS:
-                yield ": still there\n\n"
-                spoken = time.monotonic()
             await anyio.sleep(state.settings.poll_seconds)
+
+
+def _ends(event: JobEvent) -> bool:
+    return event.kind == "state" and JobState(str(event.content["state"])).final
+
+
+async def _runs(state: State, identity: str) -> bool:
+    job = await run_in_threadpool(state.database.jobs.get, identity)
+    return job is not None and not job.state.final

@@ -19,8 +19,11 @@ class ProblemType(enum.Enum):
     ARCHIVE_UNAVAILABLE = ("result-unavailable", 410, "The result is no longer stored")
     BAD_REQUEST = ("bad-request", 400, "The request cannot be understood")
     BUSY = ("busy", 503, "Too much is being done at this moment; try again later")
+    CLUSTER = ("invalid-cluster", 422, "The cluster description cannot be used")
+    COSTLY = ("model-too-costly", 422, "Reading the model takes too much time or memory")
     CONTENT_TYPE = ("unsupported-media-type", 415, "The content type is not supported")
     CROSS_SITE = ("cross-site-request", 403, "A page of another site may not send this request")
+    CURSOR = ("invalid-cursor", 422, "The cursor is none that this list gave")
     DATABASE = ("database-unavailable", 503, "The database does not answer")
     DISK_FULL = ("disk-full", 507, "There is not enough disk left to accept this")
     EQUATION = ("invalid-equation", 422, "The equation cannot be read, or cannot be a rule")
@@ -36,9 +39,13 @@ class ProblemType(enum.Enum):
     OPTIONS = ("invalid-options", 422, "The options cannot be used")
     PARAMETERS = ("invalid-parameters", 422, "The parameters cannot be used")
     QUEUE_FULL = ("queue-full", 429, "Too many optimizations are waiting; try again later")
+    RANGE = ("range-not-satisfiable", 416, "The file has no such range")
+    RATE = ("rate-limited", 429, "This API key sends too many requests; try again later")
     REMOTE = ("no-api-keys", 403, "Only this machine is served until an API key is made")
+    SLOW = ("request-timeout", 408, "The request did not arrive in time")
     UNAUTHENTICATED = ("unauthenticated", 401, "An API key is needed")
     UPLOAD = ("invalid-upload", 422, "The upload cannot be used")
+    UPLOAD_FILES = ("too-many-files", 413, "The upload has too many files")
     UPLOAD_TOO_LARGE = ("upload-too-large", 413, "The upload is too large")
 
     JOB_CRASHED = ("process-lost", 500, "The process of the optimization died")
@@ -71,11 +78,22 @@ class ModelTooLargeError(InvalidModelError):
     """A model with more nodes than the service takes."""
 
 
+class InvalidClusterError(InvalidInputError):
+    """A cluster description that cannot be used."""
+
+
+def type_called(address: str) -> ProblemType:
+    """The type with that address (``/problems/SLUG``); INTERNAL if there is none."""
+    slug = address.removeprefix("/problems/")
+    return next((type_ for type_ in ProblemType if type_.slug == slug), ProblemType.INTERNAL)
+
+
 def type_of(error: SuperoptError) -> ProblemType:
     """The type of problem that an error of a job is."""
     kinds: tuple[tuple[type[SuperoptError], ProblemType], ...] = (
         (ModelTooLargeError, ProblemType.JOB_NODES),
         (InvalidModelError, ProblemType.JOB_MODEL),
+        (InvalidClusterError, ProblemType.CLUSTER),
         (InvalidEquationError, ProblemType.EQUATION),
         (InvalidInputError, ProblemType.JOB_INPUT),
         (MissingServiceError, ProblemType.JOB_SERVICE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -25,11 +26,11 @@ def require(scope: Scope) -> Callable[[Request], str]:
     def owner(request: Request) -> str:
         _refuse_cross_site(request)
         _refuse_control_characters(request)
-        keys = state_of(request).database.keys
-        if not keys.any_made():
+        state = state_of(request)
+        if not state.keys_made():
             _refuse_remote(request)
             return LOCAL_OWNER
-        key = keys.recognise(_token(request))
+        key = state.database.keys.recognise(_token(request))
         if key is None:
             raise Problem(
                 ProblemType.UNAUTHENTICATED,
@@ -38,6 +39,14 @@ def require(scope: Scope) -> Callable[[Request], str]:
             )
         if scope not in key.scopes and "admin" not in key.scopes:
             raise Problem(ProblemType.FORBIDDEN, f"the API key {key.name!r} lacks the scope {scope}")
+        wait = state.rates.take(key.id)
+        if wait:
+            rate = state.settings.max_requests_per_second
+            raise Problem(
+                ProblemType.RATE,
+                f"the API key {key.name!r} may send {rate:g} requests a second",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
         return key.id
 
     return owner
@@ -45,7 +54,8 @@ def require(scope: Scope) -> Callable[[Request], str]:
 
 def local_or_keys(request: Request) -> None:
     """A dependency for what needs no key: ends requests from elsewhere while no key is made."""
-    if not state_of(request).database.keys.any_made():
+    _refuse_control_characters(request)
+    if not state_of(request).keys_made():
         _refuse_remote(request)
 
 

@@ -7,13 +7,14 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Query, Request
 
 from server.child import Died, Done, Failed, Limits, Stopped, run_in_child
+from server.cursors import cursor_of, place_of
 from server.documents import (
-    ProblemDocument,
     ProofAnswer,
     ProofRequest,
     SubstitutionDocument,
     SubstitutionPage,
 )
+from server.openapi import failures
 from server.problem_types import ProblemType
 from server.problems import Problem
 from server.security import require
@@ -23,14 +24,13 @@ from substitution_db.records import JsonObject
 from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 
-router = APIRouter(
-    prefix="/v1/substitutions", tags=["substitutions"], responses={"default": {"model": ProblemDocument}}
-)
+router = APIRouter(prefix="/v1/substitutions", tags=["substitutions"])
 Reader = Annotated[str, Depends(require("read"))]
+_LIST = "substitutions"
 PROVE = "server.proving:prove_in_child"
 
 
-@router.get("")
+@router.get("", responses=failures(ProblemType.PARAMETERS, ProblemType.CURSOR))
 def list_substitutions(
     request: Request,
     _: Reader,
@@ -38,22 +38,23 @@ def list_substitutions(
     operator: Annotated[str | None, Query(max_length=64)] = None,
     q: Annotated[str | None, Query(max_length=200, description="A text in the equation.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=64)] = None,
+    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
 ) -> SubstitutionPage:
     """List rules, smallest first."""
     chosen = RuleFilter(status=status, operator=operator, text=q)
+    after = None if cursor is None else place_of(_LIST, cursor)
     try:
-        rules = state_of(request).database.rules.list(chosen, after=cursor, limit=limit + 1)
+        rules = state_of(request).database.rules.list(chosen, after=after, limit=limit + 1)
     except InvalidOptionError as error:
-        raise Problem(ProblemType.PARAMETERS, f"cursor: {error}") from error
+        raise Problem(ProblemType.CURSOR, str(error)) from error
     shown = rules[:limit]
     return SubstitutionPage(
         items=[SubstitutionDocument.of(rule) for rule in shown],
-        next=shown[-1].id if len(rules) > limit else None,
+        next=cursor_of(_LIST, shown[-1].id) if len(rules) > limit else None,
     )
 
 
-@router.get("/{identity}")
+@router.get("/{identity}", responses=failures(ProblemType.NOT_FOUND, ProblemType.PARAMETERS))
 def read(request: Request, _: Reader, identity: str) -> SubstitutionDocument:
     """Read a rule with its proof."""
     rule = state_of(request).database.rules.get(identity)
@@ -62,7 +63,16 @@ def read(request: Request, _: Reader, identity: str) -> SubstitutionDocument:
     return SubstitutionDocument.of(rule)
 
 
-@router.post("/prove")
+@router.post(
+    "/prove",
+    responses=failures(
+        ProblemType.EQUATION,
+        ProblemType.PARAMETERS,
+        ProblemType.BUSY,
+        ProblemType.UPLOAD_TOO_LARGE,
+        ProblemType.SLOW,
+    ),
+)
 def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
     """Judge an equation as written: verified, refuted with a counterexample, or unproved."""
     state = state_of(request)

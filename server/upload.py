@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
+import shutil
+from collections.abc import AsyncIterator, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import anyio
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from python_multipart.exceptions import FormParserError
@@ -20,14 +23,26 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from server.locations import check_locations, display_name
-from server.problem_types import ProblemType
+from server.problem_types import ProblemType, type_called
 from server.problems import Problem
+from server.sandbox import Bounds, Refused, run_in_sandbox
 from server.settings import Settings
 from substitution_db.blobs import BlobStore, BlobWriter
 from substitution_db.records import JobFile, JobRole
 
-_TEXT_BYTES = 1 << 20
+_OPTIONS_BYTES = 1 << 20
+_CLUSTER_BYTES = 256 << 10
+_MODEL_BYTES = (1 << 31) - 1
 _BATCH_BYTES = 1 << 20
+_IDLE_SECONDS = 60.0
+"""How long a client may pause while it sends."""
+
+_INSPECTION = "server.inspection:inspect"
+_INSPECTION_SECONDS = 5.0
+_BYTES_PER_SECOND = 20 << 20
+_INSPECTION_BYTES = 1 << 30
+_MEMORY_PER_BYTE = 3
+_LIMITS = {JobRole.MODEL: _MODEL_BYTES, JobRole.CLUSTER: _CLUSTER_BYTES}
 _FILES = {"model": JobRole.MODEL, "data": JobRole.DATA, "cluster": JobRole.CLUSTER}
 MODEL_NAME = "model.onnx"
 CLUSTER_NAME = "cluster.yaml"
@@ -53,6 +68,7 @@ class Upload:
         self._part = _Part()
         self._complete = False
         self._received = 0
+        self._options_parts = 0
         self.options = bytearray()
         self.model_name = ""
 
@@ -76,6 +92,8 @@ class Upload:
                 "on_end": self._on_end,
             },
         )
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Problem(ProblemType.CONTENT_TYPE, "expected a body that is not compressed")
         announced = request.headers.get("content-length", "")
         self._refuse_size(int(announced) if re.fullmatch("[0-9]{1,18}", announced) else 0)
         try:
@@ -84,6 +102,8 @@ class Upload:
                 self._refuse_size(self._received)
                 await run_in_threadpool(parser.write, chunk)
             parser.finalize()
+        except TimeoutError as error:
+            raise Problem(ProblemType.SLOW, f"nothing came for {_IDLE_SECONDS:g} seconds") from error
         except ClientDisconnect as error:
             raise Problem(ProblemType.UPLOAD, "the request ended too early") from error
         except FormParserError as error:
@@ -96,6 +116,43 @@ class Upload:
         parts = [f"{role}\0{name}\0{writer.sha256}" for role, name, writer in self._files]
         parts = [self.model_name, self.options.decode("utf-8", "replace"), *sorted(parts)]
         return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
+
+    def inspect(self) -> None:
+        """Reads the model and the cluster as a job would, in a process of its own; ends the request when that
+        cannot be done, or not with what is usual for their size.
+        """
+        with self._placed() as directory:
+            model = directory / "model" / MODEL_NAME
+            cluster = directory / CLUSTER_NAME
+            size = model.stat().st_size
+            ending = run_in_sandbox(
+                _INSPECTION,
+                {
+                    "model": str(model),
+                    "cluster": str(cluster) if self.has_cluster else None,
+                    "name": self.model_name,
+                    "max_model_nodes": self._settings.max_model_nodes,
+                },
+                Bounds(
+                    _INSPECTION_SECONDS + size / _BYTES_PER_SECOND,
+                    _INSPECTION_BYTES + _MEMORY_PER_BYTE * size,
+                ),
+            )
+        if isinstance(ending, Refused):
+            raise Problem(type_called(str(ending.problem["type"])), str(ending.problem["detail"]))
+
+    @contextmanager
+    def _placed(self) -> Generator[Path]:
+        """A directory with the files by their names, the cluster apart."""
+        directory = self._store.incoming()
+        try:
+            for role, name, writer in self._files:
+                path = directory / name if role is JobRole.CLUSTER else directory / "model" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer.place(path)
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
     def keep(self) -> tuple[JobFile, ...]:
         """Makes the files durable blobs."""
@@ -143,10 +200,11 @@ class Upload:
                     ProblemType.UPLOAD,
                     f"expected the parts model, data, cluster and options, got {self._part.name[:100]!r}",
                 )
+            self._options_parts += 1
             return
         if len(self._files) > self._settings.max_upload_files:
             raise Problem(
-                ProblemType.UPLOAD_TOO_LARGE,
+                ProblemType.UPLOAD_FILES,
                 f"the request may have {self._settings.max_upload_files} data files",
             )
         self._part.writer = self._open.enter_context(self._store.writer())
@@ -166,12 +224,15 @@ class Upload:
         writer = self._part.writer
         if writer is not None:
             writer.write(memoryview(data)[start:end])
-            if self._part.name == "cluster" and writer.bytes > _TEXT_BYTES:
-                raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the cluster file may have {_TEXT_BYTES} bytes")
+            limit = _LIMITS.get(_FILES[self._part.name])
+            if limit is not None and writer.bytes > limit:
+                raise Problem(
+                    ProblemType.UPLOAD_TOO_LARGE, f"the part {self._part.name} may have {limit} bytes"
+                )
             return
         self.options += data[start:end]
-        if len(self.options) > _TEXT_BYTES:
-            raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the options may have {_TEXT_BYTES} bytes")
+        if len(self.options) > _OPTIONS_BYTES:
+            raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the options may have {_OPTIONS_BYTES} bytes")
 
     def _on_part_end(self) -> None:
         if self._part.writer is not None:
@@ -186,6 +247,8 @@ class Upload:
         roles = [role for role, _, _ in self._files]
         if roles.count(JobRole.MODEL) != 1 or roles.count(JobRole.CLUSTER) > 1:
             raise Problem(ProblemType.UPLOAD, "expected one part model, and one part cluster at the most")
+        if self._options_parts > 1:
+            raise Problem(ProblemType.UPLOAD, "expected one part options at the most")
         check_locations([name for role, name, _ in self._files if role is JobRole.DATA], MODEL_NAME)
 
 
@@ -202,7 +265,12 @@ def _boundary(request: Request) -> bytes:
 async def _batches(request: Request) -> AsyncIterator[bytes]:
     """The body in pieces of about a mebibyte."""
     batch = bytearray()
-    async for chunk in request.stream():
+    chunks = request.stream()
+    while True:
+        with anyio.fail_after(_IDLE_SECONDS):
+            chunk = await anext(chunks, None)
+        if chunk is None:
+            break
         batch += chunk
         if len(batch) >= _BATCH_BYTES:
             yield bytes(batch)

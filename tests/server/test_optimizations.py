@@ -80,14 +80,14 @@ def test_external_data_comes_back_in_an_archive(http: Http, work: Work) -> None:
         (tiny_model("missing.bin"), "invalid-model"),
     ],
 )
-def test_a_model_that_cannot_be_read_fails_with_one_sentence(
-    http: Http, work: Work, content: bytes, slug: str
+def test_a_model_that_cannot_be_read_is_refused_with_one_sentence(
+    http: Http, database: Database, content: bytes, slug: str
 ) -> None:
-    identity = http.submit(content)
-    work()
-    job = http("GET", f"{URL}/{identity}").json()
-    assert (job["state"], job["error"]["type"]) == ("failed", f"/problems/{slug}")
-    assert problem(http("GET", f"{URL}/{identity}/report")) == (409, "no-result")
+    response = http("POST", URL, files={"model": ("net.onnx", content)})
+    assert problem(response) == (422, slug)
+    assert response.json()["detail"].startswith(("net.onnx ", "net.onnx: "))
+    assert str(database.blobs.directory) not in response.text
+    assert list((database.blobs.directory / "incoming").iterdir()) == []
 
 
 def test_waiting_for_the_end(http: Http, model: bytes, settings: Settings, database: Database) -> None:
@@ -117,7 +117,7 @@ def test_jobs_are_listed_by_pages(http: Http, model: bytes) -> None:
             break
         cursor = {"cursor": page["next"]}
     assert seen == ids[:0:-1]
-    for parameters in ({"limit": 0}, {"limit": 501}, {"state": "lost"}, {"cursor": "unknown"}):
+    for parameters in ({"limit": 0}, {"limit": 501}, {"state": "lost"}, {"cursor": "x" * 201}):
         assert problem(http("GET", URL, params=parameters)) == (422, "invalid-parameters")
 
 

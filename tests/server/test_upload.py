@@ -129,7 +129,7 @@ def test_a_cluster_is_refused_where_none_can_be_planned_for(
 ) -> None:
     http = Http(create_app(settings.model_copy(update={"plans_clusters": False}), database))
     response = http("POST", URL, files={"model": model, "cluster": b"name: two"})
-    assert problem(response) == (422, "invalid-options")
+    assert problem(response) == (422, "invalid-cluster")
     assert response.json()["detail"].startswith("cluster: plans for several devices cannot be made yet")
     assert incoming(database) == []
 
@@ -138,7 +138,7 @@ def test_a_cluster_is_refused_where_none_can_be_planned_for(
     ("changes", "expected"),
     [
         ({"max_upload_bytes": 100}, (413, "upload-too-large")),
-        ({"max_upload_files": 1}, (413, "upload-too-large")),
+        ({"max_upload_files": 1}, (413, "too-many-files")),
         ({"min_free_bytes": 1 << 60}, (507, "disk-full")),
     ],
 )
