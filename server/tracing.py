@@ -1,0 +1,130 @@
+"""OpenTelemetry traces, when the standard ``OTEL_*`` variables ask for them; nothing otherwise.
+
+A request is a span, and so is each attempt at a job, within the trace of the request that submitted it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
+
+Attribute: TypeAlias = "str | int | float"
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_PARENT = "traceparent"
+_log = logging.getLogger(__name__)
+
+
+class Traces:
+    """Where spans go."""
+
+    def __init__(self, tracer: Tracer | None) -> None:
+        self._tracer = tracer
+
+    @contextmanager
+    def request(self, method: str, headers: Mapping[str, str]) -> Generator[Entry]:
+        """A span of a request, in the trace that its headers name."""
+        with self._span(method, headers, "SERVER") as entry:
+            yield entry
+
+    @contextmanager
+    def job(self, identity: str, parent: str | None) -> Generator[Entry]:
+        """A span of an attempt at a job, in the trace of the request that submitted it."""
+        with self._span("job", {} if parent is None else {_PARENT: parent}, "CONSUMER") as entry:
+            entry.set({"superopt.job.id": identity})
+            yield entry
+
+    @contextmanager
+    def _span(self, name: str, carrier: Mapping[str, str], kind: str) -> Generator[Entry]:
+        if self._tracer is None:
+            yield Entry(None)
+            return
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        context = TraceContextTextMapPropagator().extract(carrier)
+        chosen: SpanKind = SpanKind[kind]
+        with self._tracer.start_as_current_span(name, context=context, kind=chosen) as span:
+            yield Entry(span)
+
+
+class Entry:
+    """A span, or nothing when there are no traces."""
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    @property
+    def trace_id(self) -> str:
+        """The trace in hexadecimal; empty without."""
+        return "" if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
+
+    def rename(self, name: str) -> None:
+        """Gives the span a name of which there are few."""
+        if self._span is not None:
+            self._span.update_name(name)
+
+    def set(self, attributes: Mapping[str, Attribute]) -> None:
+        """Attributes, by the names of OpenTelemetry's conventions where there are such."""
+        if self._span is not None:
+            self._span.set_attributes(attributes)
+
+    def failed(self, why: str) -> None:
+        """What the span is about went wrong."""
+        if self._span is not None:
+            from opentelemetry.trace import Status, StatusCode
+
+            self._span.set_status(Status(StatusCode.ERROR, why))
+
+
+def current_parent() -> str | None:
+    """The ``traceparent`` of the span under way, to go on elsewhere; None without."""
+    try:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    except ModuleNotFoundError:
+        return None
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get(_PARENT)
+
+
+def traces_to(provider: TracerProvider) -> Traces:
+    """Traces to a provider."""
+    return Traces(provider.get_tracer("superopt"))
+
+
+@contextmanager
+def traces_of_environment(service: str, environment: Mapping[str, str] = os.environ) -> Generator[Traces]:
+    """Traces as the ``OTEL_*`` variables say; what is left is sent at the end.
+
+    An endpoint (``OTEL_EXPORTER_OTLP_ENDPOINT``) or ``OTEL_TRACES_EXPORTER`` (``otlp``, ``console``) turns
+    them on; ``OTEL_SDK_DISABLED=true`` or ``OTEL_TRACES_EXPORTER=none`` off.
+    """
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    wanted = exporter in ("otlp", "console") or (not exporter and any(map(environment.get, _ENDPOINTS)))
+    if not wanted or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        yield Traces(None)
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider as SdkProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+    except ModuleNotFoundError as error:
+        _log.warning("no traces are sent (%s): pip install 'superopt[otel]'", error)
+        yield Traces(None)
+        return
+    named = environment.get("OTEL_SERVICE_NAME", service)
+    provider = SdkProvider(resource=Resource.create({SERVICE_NAME: named}))
+    target = ConsoleSpanExporter() if exporter == "console" else OTLPSpanExporter()
+    provider.add_span_processor(BatchSpanProcessor(target))
+    try:
+        yield traces_to(provider)
+    finally:
+        provider.shutdown()
