@@ -1,0 +1,230 @@
+"""Plans as experts make them, in the notation of all plans: the baselines that every search has to beat.
+
+Data parallelism; Megatron-LM's columns and rows with attention heads (Shoeybi et al. 2019); one weird trick
+(Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's hybrid (Naumov et al. 2019:
+embedding tables whole on different devices, the rest by samples).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from optimizer.parallel.search.choices import (
+    ALONE,
+    COPIED,
+    Choice,
+    Licence,
+    everything,
+    is_divisible,
+    parallelism,
+)
+from optimizer.parallel.search.mesh import Mesh
+from optimizer.parallel.search.subject import Operation, Subject
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Parallelism, Plan
+from superopt.ops.opaque import Opaque
+from superopt.ops.splits import SplitKind
+
+
+@dataclass(frozen=True, slots=True)
+class Expert:
+    """A plan and what experts call it."""
+
+    name: str
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A choice on a mesh for every operation, by number; ``shares`` says which device works where one works
+    alone."""
+
+    mesh: Mesh
+    choices: tuple[Choice, ...]
+    shares: Mapping[int, int]
+
+    def plan(self, subject: Subject) -> Plan:
+        """The plan that it stands for."""
+        how: dict[NodeId, Parallelism] = {
+            operation.node: parallelism(operation, choice, self.mesh, share=self.shares.get(number, 0))
+            for number, (operation, choice) in enumerate(zip(subject.operations, self.choices, strict=True))
+        }
+        return Plan(parallel=MappingProxyType(how))
+
+
+def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iterator[Expert]:
+    """The plans of experts on that machine; those that do not apply to the model are left out."""
+    for name, assignment in assignments(subject, mesh, licence):
+        yield Expert(name, assignment.plan(subject))
+
+
+def assignments(
+    subject: Subject, mesh: Mesh, licence: Licence = everything
+) -> Iterator[tuple[str, Assignment]]:
+    """The same as choices on the mesh."""
+    shaper = _Shaper(subject, mesh, licence)
+    yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))
+    if any(_is_dense(operation) for operation in subject.operations):
+        for axes in _model_axes(mesh):
+            name = f"Megatron {math.prod(mesh.sizes[a] for a in axes)}-way"
+            found = shaper.by_columns_and_rows(axes, _is_dense)
+            if found is not None:
+                yield name, shaper.assignment(found)
+        if any(operation.operator.name == "conv" for operation in subject.operations):
+            found = shaper.by_columns_and_rows(shaper.all_axes, _is_dense)
+            if found is not None:
+                yield "one weird trick", shaper.assignment(found)
+    tables = [n for n in range(len(subject.operations)) if shaper.is_joined_table(n)]
+    if len(tables) > 1 and len(mesh.devices) > 1:
+        yield "DLRM hybrid", shaper.tables_apart(tables)
+
+
+class _Shaper:
+    """Makes choices for all operations of a subject on a mesh."""
+
+    def __init__(self, subject: Subject, mesh: Mesh, licence: Licence) -> None:
+        self._subject = subject
+        self._mesh = mesh
+        self._licence = licence
+        self.all_axes = tuple(range(len(mesh.sizes)))
+
+    def assignment(self, choices: Sequence[Choice]) -> Assignment:
+        return Assignment(self._mesh, tuple(choices), {})
+
+    def by_samples(self, axes: Sequence[int]) -> list[Choice]:
+        """Samples along those axes, copies along the others."""
+        return [self._samples(operation, axes) for operation in self._subject.operations]
+
+    def by_columns_and_rows(
+        self, axes: Sequence[int], is_split: Callable[[Operation], bool]
+    ) -> list[Choice] | None:
+        """Dense layers by columns where their input is whole along the axes, by rows where it is divided;
+        what follows stays divided as long as it can. Samples along the other axes. None where no dense layer
+        can be divided so."""
+        others = [axis for axis in self.all_axes if axis not in axes]
+        states: dict[tuple[int, int], int | None] = {}
+        found: list[Choice] = []
+        divided = 0
+        for number, operation in enumerate(self._subject.operations):
+            label = self._followed(number, operation, states)
+            if label is None and is_split(operation):
+                label = self._columns(operation)
+            if label is not None:
+                choice = self._with(operation, self._samples(operation, others), axes, label)
+                if choice is not None:
+                    divided += is_split(operation)
+                    found.append(choice)
+                    for port, followed in enumerate(operation.splits.outputs):
+                        states[number, port] = followed.index(label) if label in followed else None
+                    continue
+            for port in range(len(operation.outputs)):
+                states[number, port] = None
+            is_apart = is_split(operation) or len(others) > 0
+            found.append(self._samples(operation, others if is_apart else self.all_axes))
+        return found if divided else None
+
+    def tables_apart(self, tables: Sequence[int]) -> Assignment:
+        """Each embedding table on a device of its own, with all that only it needs; the rest by samples."""
+        choices = self.by_samples(self.all_axes)
+        alone = (ALONE,) * len(self._mesh.sizes)
+        shares: dict[int, int] = {}
+        count = len(self._mesh.devices)
+        for place, table in enumerate(tables):
+            share = place * max(1, count // len(tables)) % count
+            for number in self._tower(table):
+                choices[number] = alone
+                shares[number] = share
+        return Assignment(self._mesh, tuple(choices), shares)
+
+    def is_joined_table(self, number: int) -> bool:
+        """Whether it looks up rows of a table that end, beside others, in a concatenation."""
+        if not _is_embedding(self._subject.operations[number]):
+            return False
+        *_, last = self._tower(number)
+        users = {edge.target for edge in self._subject.outgoing[last]}
+        return any(self._subject.operations[user].operator.name == "concat" for user in users)
+
+    def _tower(self, number: int) -> Iterator[int]:
+        """The operation and those after it that read nothing else and whose output one operation reads."""
+        while True:
+            yield number
+            users = {edge.target for edge in self._subject.outgoing[number]}
+            if len(users) != 1:
+                return
+            (number,) = users
+            if len({edge.source for edge in self._subject.incoming[number]}) != 1:
+                return
+            if self._subject.operations[number].weights and _is_dense(self._subject.operations[number]):
+                return
+
+    def _samples(self, operation: Operation, axes: Sequence[int]) -> Choice:
+        """Samples along as many of the axes as their number allows."""
+        choice = [COPIED] * len(self._mesh.sizes)
+        dimension = self._sample_dimension(operation)
+        if dimension is not None:
+            for axis in axes:
+                choice[axis] = dimension
+                if not is_divisible(operation, tuple(choice), self._mesh):
+                    choice[axis] = COPIED
+        return tuple(choice)
+
+    def _sample_dimension(self, operation: Operation) -> int | None:
+        for number, dimension in enumerate(operation.splits.dimensions):
+            if dimension.kind is SplitKind.SAMPLE and self._licence(operation, number):
+                return number
+        return None
+
+    def _columns(self, operation: Operation) -> int | None:
+        for number, dimension in enumerate(operation.splits.dimensions):
+            if dimension.kind is SplitKind.PARAMETER and self._licence(operation, number):
+                return number
+        return None
+
+    def _followed(
+        self, number: int, operation: Operation, states: Mapping[tuple[int, int], int | None]
+    ) -> int | None:
+        """The task dimension along which an input is divided already, if all that are divided agree."""
+        labels: set[int | None] = set()
+        for edge in self._subject.incoming[number]:
+            axis = states.get((edge.source, edge.port))
+            if axis is not None:
+                labels.add(operation.splits.inputs[edge.slot][axis])
+        if len(labels) != 1:
+            return None
+        (label,) = labels
+        if label is None or not self._licence(operation, label):
+            return None
+        return label
+
+    def _with(self, operation: Operation, choice: Choice, axes: Sequence[int], label: int) -> Choice | None:
+        changed = list(choice)
+        for axis in axes:
+            changed[axis] = label
+        return tuple(changed) if is_divisible(operation, tuple(changed), self._mesh) else None
+
+
+def _model_axes(mesh: Mesh) -> Iterator[tuple[int, ...]]:
+    """Neighbouring axes that may hold the parts of a layer: those within a node, and all devices."""
+    count, border = len(mesh.sizes), len(mesh.sizes) - mesh.inner
+    seen: set[tuple[int, ...]] = set()
+    for start in range(count):
+        for stop in range(start + 1, count + 1):
+            axes = tuple(range(start, stop))
+            if (start >= border or (start, stop) == (0, count)) and axes not in seen:
+                seen.add(axes)
+                yield axes
+
+
+def _is_dense(operation: Operation) -> bool:
+    return operation.operator.name == "matmul" and bool(operation.weights)
+
+
+def _is_embedding(operation: Operation) -> bool:
+    return (
+        isinstance(operation.operator, Opaque)
+        and operation.operator.op_type == "Gather"
+        and 0 in operation.weights
+    )

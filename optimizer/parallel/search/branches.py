@@ -1,0 +1,87 @@
+"""Parallel splits: branches between two cuts of a graph, which may run on disjoint shares of the machine."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from optimizer.parallel.search.choices import ALONE, Choice
+from optimizer.parallel.search.elimination import cuts
+from optimizer.parallel.search.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The branches between two neighbouring cuts: operations by number, each branch in order."""
+
+    branches: tuple[tuple[int, ...], ...]
+
+
+def blocks(subject: Subject) -> tuple[Block, ...]:
+    """The blocks of two or more branches. Inputs and outputs of the graph count as cuts."""
+    count = len(subject.operations)
+    edges = [(edge.source + 1, edge.target + 1) for edge in subject.edges]
+    has_input = {edge.target for edge in subject.edges}
+    has_user = {edge.source for edge in subject.edges}
+    edges += [(0, n + 1) for n in range(count) if n not in has_input]
+    edges += [(n + 1, count + 1) for n in range(count) if n not in has_user]
+    anchors = cuts(count + 2, edges)
+    found: list[Block] = []
+    neighbours: list[set[int]] = [set() for _ in range(count + 2)]
+    for source, target in edges:
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    for first, last in itertools.pairwise(anchors):
+        branches = _components(range(first + 1, last), neighbours)
+        if len(branches) > 1:
+            found.append(Block(tuple(tuple(n - 1 for n in branch) for branch in branches)))
+    return tuple(found)
+
+
+def shares_of(
+    found: Sequence[Block], choices: Sequence[Choice], sizes: Sequence[int], work: Sequence[float]
+) -> Mapping[int, int]:
+    """The share of the machine for every operation that works alone along some axes: branches are dealt out,
+    the longest first, each to the share with least to do."""
+    shares: dict[int, int] = {}
+    for block in found:
+        loads: dict[int, float] = {}
+        for branch in sorted(block.branches, key=lambda b: -sum(work[n] for n in b)):
+            alone = {
+                tuple(axis for axis, label in enumerate(choices[n]) if label == ALONE)
+                for n in branch
+                if ALONE in choices[n]
+            }
+            if not alone:
+                continue
+            count = 1
+            for axis in max(alone, key=len):
+                count *= sizes[axis]
+            best = min(range(count), key=lambda share: (loads.get(share, 0.0), share))
+            loads[best] = loads.get(best, 0.0) + sum(work[n] for n in branch)
+            for number in branch:
+                own = [axis for axis, label in enumerate(choices[number]) if label == ALONE]
+                parts = 1
+                for axis in own:
+                    parts *= sizes[axis]
+                shares[number] = best * parts // count if parts < count else best
+    return shares
+
+
+def _components(nodes: range, neighbours: Sequence[set[int]]) -> list[tuple[int, ...]]:
+    inside = set(nodes)
+    found: list[tuple[int, ...]] = []
+    for start in nodes:
+        if start not in inside:
+            continue
+        inside.remove(start)
+        stack, component = [start], [start]
+        while stack:
+            for other in neighbours[stack.pop()]:
+                if other in inside:
+                    inside.remove(other)
+                    stack.append(other)
+                    component.append(other)
+        found.append(tuple(sorted(component)))
+    return found

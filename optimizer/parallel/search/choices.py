@@ -1,0 +1,112 @@
+"""The ways to divide an operation over a mesh: which task dimension is divided along which axes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from optimizer.parallel.search.mesh import Mesh
+from optimizer.parallel.search.subject import Operation, Subject
+from superopt.ir.plan import Parallelism
+
+COPIED = -1
+"""Along this axis all devices do the same work."""
+
+ALONE = -2
+"""Along this axis only one device works."""
+
+Choice = tuple[int, ...]
+"""For every axis of a mesh the number of a task dimension, COPIED or ALONE."""
+
+Licence = Callable[[Operation, int], bool]
+"""Whether a task dimension of an operation may be divided."""
+
+
+def everything(operation: Operation, dimension: int) -> bool:
+    """The licence to divide whatever can be divided."""
+    del operation, dimension
+    return True
+
+
+def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[tuple[int, ...], ...]:
+    """For every operation the task dimensions worth dividing.
+
+    Those of operations that have weights or multiply; of others those along which a neighbour that is divided
+    so gives or takes.
+    """
+    useful: list[set[int]] = []
+    for operation in subject.operations:
+        heavy = operation.operator.name in ("matmul", "conv", "opaque")
+        useful.append(set(_licensed(operation, licence)) if heavy else set())
+    if not any(useful):
+        return tuple(_licensed(operation, licence) for operation in subject.operations)
+    waiting = list(range(len(subject.operations)))
+    while waiting:
+        number = waiting.pop()
+        for edge in (*subject.incoming[number], *subject.outgoing[number]):
+            source, target = subject.operations[edge.source], subject.operations[edge.target]
+            before, after = source.splits.outputs[edge.port], target.splits.inputs[edge.slot]
+            for left, right in zip(before, after, strict=True):
+                for here, there, this, other in (
+                    (left, right, edge.source, edge.target),
+                    (right, left, edge.target, edge.source),
+                ):
+                    if here in useful[this] and there is not None and there not in useful[other]:
+                        useful[other].update({there} if licence(subject.operations[other], there) else ())
+                        waiting.extend({other} if there in useful[other] else ())
+    return tuple(tuple(sorted(found)) for found in useful)
+
+
+def choices_on(
+    operation: Operation, dimensions: Iterable[int], mesh: Mesh, segments: Sequence[tuple[int, int]]
+) -> list[Choice]:
+    """Choices that give each segment of axes a label, and one to all other axes; segments are disjoint."""
+    labels = [COPIED, *dimensions]
+    place = [len(segments)] * len(mesh.sizes)
+    for number, (start, stop) in enumerate(segments):
+        place[start:stop] = [number] * (stop - start)
+    given = itertools.product(labels, repeat=len(segments) + 1)
+    found = dict.fromkeys(tuple(label[number] for number in place) for label in given)
+    return [choice for choice in found if is_divisible(operation, choice, mesh)]
+
+
+def is_divisible(operation: Operation, choice: Choice, mesh: Mesh) -> bool:
+    """Whether sizes are multiples of the degrees that the choice gives."""
+    return operation.splits.admits(degrees_of(operation, choice, mesh))
+
+
+def degrees_of(operation: Operation, choice: Choice, mesh: Mesh) -> tuple[int, ...]:
+    """The degree of every task dimension."""
+    degrees = [1] * len(operation.splits.dimensions)
+    for label, size in zip(choice, mesh.sizes, strict=True):
+        if label >= 0:
+            degrees[label] *= size
+    return tuple(degrees)
+
+
+def parallelism(
+    operation: Operation, choice: Choice, mesh: Mesh, stage: int = 0, share: int = 0
+) -> Parallelism:
+    """The machine mapping; along axes where one device works alone it is the one of number ``share``."""
+    axes: dict[int, list[int]] = defaultdict(list)
+    for axis, label in enumerate(choice):
+        axes[label].append(axis)
+    array = mesh.array.transpose(*axes[ALONE], *(a for a in range(len(choice)) if a not in axes[ALONE]))
+    array = array.reshape(-1, *(s for a, s in enumerate(mesh.sizes) if a not in axes[ALONE]))[share]
+    kept = [axis for axis in range(len(choice)) if axis not in axes[ALONE]]
+    place = {axis: number for number, axis in enumerate(kept)}
+    order = [place[axis] for label in range(len(operation.splits.dimensions)) for axis in axes[label]]
+    order += [place[axis] for axis in axes[COPIED]]
+    copies = math.prod(mesh.sizes[axis] for axis in axes[COPIED])
+    devices = tuple(int(device) for device in array.transpose(order).ravel())
+    return Parallelism(degrees_of(operation, choice, mesh), devices, copies, stage)
+
+
+def _licensed(operation: Operation, licence: Licence) -> tuple[int, ...]:
+    return tuple(
+        number
+        for number, dimension in enumerate(operation.splits.dimensions)
+        if dimension.size != 1 and licence(operation, number)
+    )

@@ -1,0 +1,218 @@
+"""The lowest level: the best machine mapping of a graph on a mesh (Unity, section 5.2).
+
+First one segment of axes after another is given to a dimension of its own; then the choices that were best
+somewhere are put together, and the best mixture of them is found. Each time by dynamic programming, over
+every placement of the tensors at the cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optimizer.parallel.experts import Assignment, assignments
+from optimizer.parallel.search.branches import Block, blocks, shares_of
+from optimizer.parallel.search.choices import (
+    ALONE,
+    Choice,
+    Licence,
+    choices_on,
+    everything,
+    useful_dimensions,
+)
+from optimizer.parallel.search.elimination import Problem, solve
+from optimizer.parallel.search.estimate import Estimator, Weighing
+from optimizer.parallel.search.subject import Subject
+from optimizer.parallel.search.tables import Table
+
+EXPOSED = (1.0, 0.3, 0.0)
+"""Shares of weight synchronisation that backward passes may leave uncovered."""
+
+_POOL = 40
+_MEMORY_STEPS = 12
+_FIRST_PRICE = 1e-9
+"""Microseconds per byte."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A choice for every operation, what it costs by the estimate, and the bytes of the fullest device."""
+
+    name: str
+    assignment: Assignment
+    estimate: float
+    memory: float
+
+
+@dataclass
+class Mapper:
+    """Finds mappings of one graph on one mesh."""
+
+    subject: Subject
+    estimator: Estimator
+    licence: Licence = everything
+    expired: Callable[[], bool] = field(default=lambda: False)
+    _lists: dict[tuple[object, ...], tuple[Choice, ...]] = field(
+        default_factory=dict[tuple[object, ...], tuple[Choice, ...]]
+    )
+
+    def __post_init__(self) -> None:
+        self._dimensions = useful_dimensions(self.subject, self.licence)
+        self._blocks = blocks(self.subject)
+        self._branched = frozenset(n for block in self._blocks for branch in block.branches for n in branch)
+        self._widths = _widths(self._blocks)
+        self._experts = [found for _, found in assignments(self.subject, self.estimator.mesh, self.licence)]
+
+    def mappings(self, memory_limit: float) -> list[Mapping]:
+        """The best mappings by several ways to estimate, those that fit into memory if there are any."""
+        pool = self._pool(Weighing())
+        found = [self._mixed(pool, Weighing(exposed)) for exposed in EXPOSED]
+        if all(mapping.memory <= memory_limit for mapping in found):
+            return found
+        return self._within(memory_limit, pool) + found
+
+    def _within(self, limit: float, pool: list[dict[Choice, None]]) -> list[Mapping]:
+        """Mappings that fit, at the lowest price of memory at which the best one does."""
+        price, low = _FIRST_PRICE, 0.0
+        fitting: list[Mapping] = []
+        mapping = self._mixed(pool, Weighing())
+        for _ in range(_MEMORY_STEPS):
+            weighing = Weighing(memory=price)
+            self._pool(weighing, pool)
+            mapping = self._mixed(pool, weighing)
+            if mapping.memory <= limit:
+                fitting.append(mapping)
+                break
+            low, price = price, price * 10
+        if not fitting:
+            return [mapping]
+        high = price
+        for _ in range(4):
+            middle = (low * high) ** 0.5 if low else high / 10
+            mapping = self._mixed(pool, Weighing(memory=middle))
+            if mapping.memory <= limit:
+                fitting.append(mapping)
+                high = middle
+            else:
+                low = middle
+        fitting += [
+            mapping
+            for exposed in EXPOSED[1:]
+            if (mapping := self._mixed(pool, Weighing(exposed, high))).memory <= limit
+        ]
+        return fitting
+
+    def _pool(
+        self, weighing: Weighing, pool: list[dict[Choice, None]] | None = None
+    ) -> list[dict[Choice, None]]:
+        """For every operation the choices that are best with some segment, and those of experts."""
+        pool = [{} for _ in self.subject.operations] if pool is None else pool
+        for assignment in self._experts:
+            _collect(pool, assignment.choices)
+        totals: list[tuple[float, tuple[int, int]]] = []
+        for segment in self.estimator.mesh.segments:
+            if self.expired():
+                break
+            total, chosen = self._solved(self._all_choices((segment,)), weighing)
+            totals.append((total, segment))
+            _collect(pool, chosen)
+        best = [segment for _, segment in sorted(totals)[:4]]
+        for first in best:
+            for second in best:
+                if first[1] <= second[0] and not self.expired():
+                    _collect(pool, self._solved(self._all_choices((first, second)), weighing)[1])
+        return pool
+
+    def _all_choices(self, segments: Sequence[tuple[int, int]]) -> list[tuple[Choice, ...]]:
+        return [self._choices(n, tuple(segments)) for n in range(len(self.subject.operations))]
+
+    def _choices(self, number: int, segments: tuple[tuple[int, int], ...]) -> tuple[Choice, ...]:
+        operation = self.subject.operations[number]
+        dimensions = self._dimensions[number]
+        is_branch = number in self._branched
+        key = (operation.splits, dimensions, segments, is_branch)
+        found = self._lists.get(key)
+        if found is None:
+            mesh = self.estimator.mesh
+            labels = (*dimensions, ALONE) if is_branch else dimensions
+            made = choices_on(operation, labels, mesh, segments)
+            found = tuple(choice for choice in made if _is_share(choice)) or ((-1,) * len(mesh.sizes),)
+            self._lists[key] = found
+        return found
+
+    def _solved(
+        self, choices: Sequence[tuple[Choice, ...]], weighing: Weighing
+    ) -> tuple[float, list[Choice]]:
+        problem = self._problem(choices, weighing)
+        picked = solve(problem, self.estimator.tables)
+        return problem.total(picked), [found[i] for found, i in zip(choices, picked, strict=True)]
+
+    def _problem(self, choices: Sequence[tuple[Choice, ...]], weighing: Weighing) -> Problem:
+        """The estimate, where branches that work alone share the time."""
+        problem = self.estimator.problem(choices, weighing)
+        for number in self._branched:
+            shared = self._shared(number, choices[number])
+            if shared is not None:
+                problem.own[number] = self.estimator.tables.table(problem.own[number].costs / shared.costs)
+        return problem
+
+    def _shared(self, number: int, choices: tuple[Choice, ...]) -> Table | None:
+        """By how many branches that run at the same time the costs are shared."""
+        if not any(ALONE in choice for choice in choices):
+            return None
+        sizes = self.estimator.mesh.sizes
+        counts: list[float] = []
+        for choice in choices:
+            parts = 1
+            for label, size in zip(choice, sizes, strict=True):
+                parts *= size if label == ALONE else 1
+            counts.append(float(min(parts, self._widths[number])))
+        return self.estimator.tables.table(np.array(counts))
+
+    def _mixed(self, pool: list[dict[Choice, None]], weighing: Weighing) -> Mapping:
+        choices = [tuple(found)[:_POOL] for found in pool]
+        total, chosen = self._solved(choices, weighing)
+        return self.mapping("search", chosen, total)
+
+    def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> Mapping:
+        """The mapping of those choices."""
+        singles = [(choice,) for choice in chosen]
+        problem = self.estimator.problem(singles, Weighing())
+        work = [float(table.costs[0]) for table in problem.own]
+        shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, work)
+        if estimate is None:
+            estimate = problem.total([0] * len(chosen))
+        memory = 0.0
+        for number, choice in enumerate(chosen):
+            count = min(_parts(choice, self.estimator.mesh.sizes), self._widths.get(number, 1))
+            memory += float(self.estimator.memory(number, (choice,))[0]) / count
+        assignment = Assignment(self.estimator.mesh, tuple(chosen), shares)
+        return Mapping(name, assignment, estimate, memory)
+
+    def renamed(self, mapping: Mapping, name: str) -> Mapping:
+        """The same by another name."""
+        return replace(mapping, name=name)
+
+
+def _collect(pool: list[dict[Choice, None]], chosen: Sequence[Choice]) -> None:
+    for found, choice in zip(pool, chosen, strict=True):
+        found[choice] = None
+
+
+def _is_share(choice: Choice) -> bool:
+    """Whether the axes along which one device works alone, if any, are the outermost."""
+    alone = [axis for axis, label in enumerate(choice) if label == ALONE]
+    return alone == list(range(len(alone)))
+
+
+def _parts(choice: Choice, sizes: Sequence[int]) -> int:
+    parts = 1
+    for label, size in zip(choice, sizes, strict=True):
+        parts *= size if label == ALONE else 1
+    return parts
+
+
+def _widths(found: Sequence[Block]) -> dict[int, int]:
+    return {n: len(block.branches) for block in found for branch in block.branches for n in branch}

@@ -1,0 +1,140 @@
+"""What it costs to bring a tensor from where one operation leaves it to where another needs it.
+
+An estimate for all pairs of choices, in closed form over the axes of the mesh: a table is a few array
+operations; plans that are found with it are evaluated by the simulator afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.parallel.communication import CollectiveKind
+from optimizer.parallel.search.choices import ALONE, COPIED, Choice
+from optimizer.parallel.search.subject import Operation
+from superopt.ops.splits import SplitKind
+
+WHOLE = -1
+"""Along this axis of the mesh all devices have the same."""
+
+ONE = -2
+"""Along this axis one device has it."""
+
+TERM = -3
+"""Along this axis every device has a term of a sum."""
+
+States = NDArray[np.int64]
+"""[choices, axes]: which axis of the tensor is divided along an axis of the mesh, or one of the above."""
+
+Costs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CollectivePrices:
+    """Microseconds of a collective by all groups along some axes at once: a start and a time per byte.
+
+    Indexed by the set of axes as a number (bit i for axis i). Bytes are those of the region that a group is
+    about; of an all-to-all those that one device holds.
+    """
+
+    sizes: tuple[int, ...]
+    start: dict[CollectiveKind, Costs]
+    per_byte: dict[CollectiveKind, Costs]
+
+    def of(self, kind: CollectiveKind, axes: NDArray[np.bool_], region: Costs) -> Costs:
+        """The costs, for arrays of sets of axes ([..., axes]) and regions in bytes ([...])."""
+        numbers = axes @ (1 << np.arange(len(self.sizes)))
+        return self.start[kind][numbers] + self.per_byte[kind][numbers] * region
+
+
+def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
+    """Where the output lies after the operation."""
+    axes = operation.splits.outputs[port]
+    return _states(choices, [_made(operation, axes, d) for d in range(len(operation.splits.dimensions))])
+
+
+def read(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
+    """Where the input is needed."""
+    axes = operation.splits.inputs[slot]
+    return _states(choices, [_axis(axes, d, WHOLE) for d in range(len(operation.splits.dimensions))])
+
+
+def gradient_made(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
+    """Where the gradient of the input lies: tasks that share the input each make a term of it."""
+    axes = operation.splits.inputs[slot]
+    return _states(choices, [_axis(axes, d, TERM) for d in range(len(operation.splits.dimensions))])
+
+
+def gradient_read(operation: Operation, choices: Sequence[Choice], port: int) -> States:
+    """Where the gradient of the output is needed: by every task that made a part or a term."""
+    axes = operation.splits.outputs[port]
+    return _states(choices, [_axis(axes, d, WHOLE) for d in range(len(operation.splits.dimensions))])
+
+
+def redistribution(have: States, want: States, tensor_bytes: int, prices: CollectivePrices) -> Costs:
+    """[choices that make it, choices that need it]: microseconds."""
+    sizes = np.array(prices.sizes, dtype=np.float64)
+    before, after = have[:, None, :], want[None, :, :]
+    local = tensor_bytes / _product(sizes, have >= 0)[:, None]
+    local = local / _product(sizes, (before == WHOLE) & (after >= 0))
+    total = np.zeros((len(have), len(want)))
+
+    def step(kind: CollectiveKind, axes: NDArray[np.bool_], region: Costs) -> None:
+        if axes.any():
+            np.add(total, prices.of(kind, axes, np.broadcast_to(region, total.shape)), out=total)
+
+    scattered = (before == TERM) & (after >= 0)
+    step(CollectiveKind.REDUCE_SCATTER, scattered, local)
+    local = local / _product(sizes, scattered)
+    step(CollectiveKind.ALL_REDUCE, (before == TERM) & (after == WHOLE), local)
+    step(CollectiveKind.REDUCE_SCATTER, (before == TERM) & (after == ONE), local)
+    step(CollectiveKind.ALL_TO_ALL, (before >= 0) & (after >= 0) & (before != after), local)
+    collected = (before >= 0) & (after == ONE)
+    step(CollectiveKind.ALL_GATHER, collected, local * _product(sizes, collected))
+    dealt = (before == ONE) & (after >= 0)
+    step(CollectiveKind.BROADCAST, dealt, local)
+    local = local / _product(sizes, dealt)
+    gathered = (before >= 0) & (after == WHOLE)
+    local = local * _product(sizes, gathered)
+    step(CollectiveKind.ALL_GATHER, gathered, local)
+    step(CollectiveKind.BROADCAST, (before == ONE) & (after == WHOLE), local)
+    return total
+
+
+def synchronisation(
+    operation: Operation, choices: Sequence[Choice], slot: int, tensor_bytes: int, prices: CollectivePrices
+) -> Costs:
+    """[choices]: microseconds to add up the gradient of a weight over the tasks that share it."""
+    states = gradient_made(operation, choices, slot)
+    local = tensor_bytes / _product(np.array(prices.sizes, dtype=np.float64), states >= 0)
+    shared = states == TERM
+    return np.where(shared.any(axis=1), prices.of(CollectiveKind.ALL_REDUCE, shared, local), 0.0)
+
+
+def part(states: States, sizes: Sequence[int]) -> Costs:
+    """[choices]: the part of a tensor that each device has."""
+    return 1.0 / _product(np.array(sizes, dtype=np.float64), states >= 0)
+
+
+def _product(sizes: Costs, axes: NDArray[np.bool_]) -> Costs:
+    return np.where(axes, sizes, 1.0).prod(axis=-1)
+
+
+def _made(operation: Operation, axes: tuple[int | None, ...], dimension: int) -> int:
+    is_summed = operation.splits.dimensions[dimension].kind is SplitKind.REDUCTION
+    return _axis(axes, dimension, TERM if is_summed else WHOLE)
+
+
+def _axis(axes: tuple[int | None, ...], dimension: int, otherwise: int) -> int:
+    return axes.index(dimension) if dimension in axes else otherwise
+
+
+def _states(choices: Sequence[Choice], meanings: Sequence[int]) -> States:
+    table = np.array([*meanings, WHOLE, ONE], dtype=np.int64)
+    labels = np.array(choices, dtype=np.int64).reshape(len(choices), -1)
+    assert COPIED == -1
+    assert ALONE == -2
+    return table[np.where(labels >= 0, labels, len(meanings) - 1 - labels)]

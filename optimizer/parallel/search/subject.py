@@ -1,0 +1,138 @@
+"""What is planned: the nodes that run for the outputs, their task dimensions, and the values between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from superopt.errors import InvalidModelError
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops import Operator
+from superopt.ops.splits import Splits
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A node to be planned. ``weights`` are the slots of operands that are known before the model runs."""
+
+    node: NodeId
+    operator: Operator
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    splits: Splits
+    weights: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A value from one planned node to a slot of another; both by their number."""
+
+    source: int
+    port: int
+    target: int
+    slot: int
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A graph to be planned: its operations in topological order and the values between them.
+
+    Graph inputs and weights lie where they are needed and are no operations.
+    """
+
+    graph: Graph
+    operations: tuple[Operation, ...]
+    edges: tuple[Edge, ...]
+    numbers: Mapping[NodeId, int] = field(repr=False)
+
+    @cached_property
+    def incoming(self) -> tuple[tuple[Edge, ...], ...]:
+        """For every operation the edges that end there."""
+        found: list[list[Edge]] = [[] for _ in self.operations]
+        for edge in self.edges:
+            found[edge.target].append(edge)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def outgoing(self) -> tuple[tuple[Edge, ...], ...]:
+        """For every operation the edges that begin there."""
+        found: list[list[Edge]] = [[] for _ in self.operations]
+        for edge in self.edges:
+            found[edge.source].append(edge)
+        return tuple(map(tuple, found))
+
+    @staticmethod
+    def of(graph: Graph) -> Subject:
+        """The subject of a graph that ``plannable`` gave."""
+        operations: list[Operation] = []
+        edges: list[Edge] = []
+        numbers: dict[NodeId, int] = {}
+        free = graph.weight_only
+        for node_id in graph.order:
+            node = graph[node_id]
+            if node_id in free or isinstance(node.operator, Input):
+                continue
+            assert isinstance(node.operator, Operator)
+            numbers[node_id] = len(operations)
+            weights: list[int] = []
+            for slot, value in enumerate(node.inputs):
+                if value.node in free:
+                    weights.append(slot)
+                elif value.node in numbers:
+                    edges.append(Edge(numbers[value.node], value.port, len(operations), slot))
+            inputs = tuple(_tensor(graph.type_of(value), node) for value in node.inputs)
+            outputs = tuple(_tensor(type_, node) for type_ in node.types)
+            splits = node.operator.splits(inputs, outputs)
+            operations.append(Operation(node_id, node.operator, inputs, outputs, splits, tuple(weights)))
+        return Subject(graph, tuple(operations), tuple(edges), numbers)
+
+
+def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
+    """The nodes that an output needs, with dynamic dimensions at the sizes given; ids stay.
+
+    What only calculates shapes that are known by now is left out. Raises InvalidModelError for a value whose
+    size is not known.
+    """
+    needed: set[NodeId] = set(graph.inputs)
+    stack = [value.node for value in graph.outputs]
+    while stack:
+        node_id = stack.pop()
+        if node_id not in needed:
+            needed.add(node_id)
+            stack.extend(value.node for value in graph[node_id].inputs)
+    nodes = {
+        node.id: replace(
+            node,
+            types=tuple(_sized(type_, dims or {}, node) for type_ in node.types),
+            after=tuple(other for other in node.after if other in needed),
+        )
+        for node in graph
+        if node.id in needed
+    }
+    return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
+
+
+def value_name(value: Value) -> str:
+    """How messages name a value that has no name."""
+    return f"{value.node}:{value.port}"
+
+
+def _tensor(type_: ValueType, node: Node) -> TensorType:
+    if not isinstance(type_, TensorType):
+        raise InvalidModelError(f"node {node.id} ({node.operator.name}): {type_} cannot be placed on devices")
+    return type_
+
+
+def _sized(type_: ValueType, dims: Mapping[str, int], node: Node) -> ValueType:
+    if not isinstance(type_, TensorType):
+        return type_
+    sized = type_.substitute(dict(dims))
+    if sized.symbols:
+        unknown = ", ".join(sorted(sized.symbols))
+        raise InvalidModelError(
+            f"node {node.id} ({node.operator.name}): a plan for several devices needs the size of {unknown}: "
+            f"give it with --dim {sorted(sized.symbols)[0]}=SIZE"
+        )
+    return sized
