@@ -36,7 +36,7 @@ _PAGE_POLICY = (
 )
 _VIEWER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; "
-    "img-src 'self' data: blob:; connect-src 'self' blob:; worker-src 'self'; "
+    "img-src 'self' data: blob:; connect-src 'self'; worker-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 _VIEWER_HEADERS = {
@@ -96,7 +96,7 @@ def show_viewer(request: Request, name: str) -> Response:
     """A file of the viewer."""
     if name not in _viewer_names():
         raise Problem(ProblemType.NOT_FOUND, f"there is no file {name[:100]}")
-    return _viewer_file(name).response(request, _VIEWER_HEADERS if name.endswith(".html") else {})
+    return _viewer_file(name).response(request, _VIEWER_HEADERS)
 
 
 @cache

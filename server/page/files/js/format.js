@@ -58,7 +58,8 @@ export function duration(seconds) {
   if (seconds < 10) return `${seconds.toFixed(1)}\u00a0s`;
   if (seconds < 60) return `${Math.round(seconds)}\u00a0s`;
   const whole = Math.round(seconds), hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
-  return hours ? `${hours}\u00a0h ${minutes}\u00a0min` : `${minutes}\u00a0min ${whole % 60}\u00a0s`;
+  const parts = hours ? [[hours, "h"], [minutes, "min"]] : [[minutes, "min"], [whole % 60, "s"]];
+  return parts.filter(([value]) => value).map(([value, unit]) => `${value}\u00a0${unit}`).join(" ");
 }
 
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

@@ -4,9 +4,9 @@ import { call } from "./api.js";
 
 /** The drawing in an SVG text as an element that scrolls. `text` says it in words. */
 export function drawn(text, words) {
-  const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  const svg = new DOMParser().parseFromString(text.replace(/<style>[^]*?<\/style>/g, ""), "image/svg+xml").documentElement;
   if (svg.nodeName !== "svg") return h("p", { class: "soft" }, "The drawing cannot be shown.");
-  for (const unwanted of svg.querySelectorAll("style, script, foreignObject, title, desc")) unwanted.remove();
+  for (const unwanted of svg.querySelectorAll("script, foreignObject, title, desc")) unwanted.remove();
   svg.classList.add("drawing");
   svg.setAttribute("aria-hidden", "true");
   return h("div", { class: "picture", tabindex: "0", role: "img", "aria-label": words }, document.adoptNode(svg));

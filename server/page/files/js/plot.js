@@ -2,10 +2,11 @@
 import { s } from "./dom.js";
 import { amount, digits, duration, scaleOf } from "./format.js";
 
-const WIDTH = 760, HEIGHT = 260, LEFT = 70, RIGHT = 16, TOP = 14, BOTTOM = 32, MOST = 400;
+const HEIGHT = 260, LEFT = 70, RIGHT = 16, TOP = 14, BOTTOM = 32, MOST = 400;
 
-/** The best cost over the seconds, as steps; `points` are [second, cost]. */
+/** The best cost over the seconds, as steps; `points` are [second, cost], `before` is what the original costs. */
 export function curve(points, seconds, unit, { before = null } = {}) {
+  const width = Math.min(1130, Math.max(560, innerWidth - 110));
   const drawn = thinned(points);
   const end = Math.max(seconds, drawn.at(-1)?.[0] ?? 0, 1);
   const costs = [...drawn.map(([, cost]) => cost), ...(before === null ? [] : [before])];
@@ -13,19 +14,19 @@ export function curve(points, seconds, unit, { before = null } = {}) {
   const margin = 0.1 * (high - low) || 0.05 * (high || 1);
   [low, high] = [Math.max(0, low - margin), high + margin];
   const [scale, name] = scaleOf(high, unit);
-  const x = (second) => LEFT + (second / end) * (WIDTH - LEFT - RIGHT);
+  const x = (second) => LEFT + (second / end) * (width - LEFT - RIGHT);
   const y = (cost) => TOP + ((high - cost) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const floor = HEIGHT - BOTTOM;
   let path = `M${x(drawn[0][0]).toFixed(1)} ${y(drawn[0][1]).toFixed(1)}`;
   for (const [second, cost] of drawn.slice(1)) path += `H${x(second).toFixed(1)}V${y(cost).toFixed(1)}`;
   path += `H${x(end).toFixed(1)}`;
   const last = drawn.at(-1);
-  return s("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `The best predicted cost went from ${amount(drawn[0][1], unit)} to ${amount(last[1], unit)} in ${duration(end)}.` },
+  return s("svg", { class: "plot", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `The best predicted cost went from ${amount(drawn[0][1], unit)} to ${amount(last[1], unit)} in ${duration(end)}.` },
     ticks(low / scale, high / scale).map((tick, place, all) => [
-      s("path", { class: "grid", d: `M${LEFT} ${y(tick * scale).toFixed(1)}H${WIDTH - RIGHT}` }),
+      s("path", { class: "grid", d: `M${LEFT} ${y(tick * scale).toFixed(1)}H${width - RIGHT}` }),
       s("text", { class: "end", x: LEFT - 8, y: (y(tick * scale) + 4).toFixed(1) }, `${digits(tick)}${place === all.length - 1 ? ` ${name}` : ""}`)]),
     ticks(0, end).map((tick) => s("text", { x: x(tick).toFixed(1), y: floor + 20 }, tick >= 120 ? `${Number((tick / 60).toFixed(2))} min` : `${tick} s`)),
-    before === null ? null : s("path", { class: "reference", d: `M${LEFT} ${y(before).toFixed(1)}H${WIDTH - RIGHT}` }),
+    before === null ? null : s("path", { class: "reference", d: `M${LEFT} ${y(before).toFixed(1)}H${width - RIGHT}` }),
     s("path", { class: "area", d: `${path}V${floor}H${x(drawn[0][0]).toFixed(1)}Z` }),
     s("path", { class: "line", d: path }),
     s("circle", { class: "dot", cx: x(last[0]).toFixed(1), cy: y(last[1]).toFixed(1), r: 4 }));

@@ -19,7 +19,7 @@ const SEARCHES = {
   regional: "Regional: small parts, for large models",
   beam: "Beam: through what is costly on the way",
 };
-const BUDGETS = [15, 60, 300, 1200];
+const BUDGETS = [[15, "15 s"], [60, "1 min"], [300, "5 min"], [1200, "20 min"]];
 
 /** The fields, and what they hold. */
 export function options(signal) {
@@ -44,7 +44,7 @@ export function options(signal) {
     h("fieldset", {}, h("legend", {}, "Objective"), objectives),
     h("div", { class: "fields" },
       h("div", { class: "field" }, h("label", { for: "budget" }, "Budget in seconds"), budget,
-        h("div", { class: "presets", role: "group", "aria-label": "Usual budgets" }, BUDGETS.map((seconds) => h("button", { type: "button", class: "preset", on: { click: () => { budget.value = seconds; budget.dispatchEvent(new Event("input")); } } }, duration(seconds).replace(/ 0 s$/u, "").replace(".0", "")))), hint),
+        h("div", { class: "presets", role: "group", "aria-label": "Usual budgets" }, BUDGETS.map(([seconds, words]) => h("button", { type: "button", class: "preset", on: { click: () => { budget.value = seconds; budget.dispatchEvent(new Event("input")); } } }, words))), hint),
       h("div", { class: "field" }, h("label", { for: "target" }, "Target"), target, h("p", { class: "hint" }, "A device, or a profile of measured costs.")),
       h("div", { class: "field" }, h("label", { for: "search" }, "Search"), search, cluster)),
     h("details", { class: "more-options" }, h("summary", {}, "More options"),

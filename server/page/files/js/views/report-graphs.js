@@ -41,25 +41,32 @@ function lists({ removed, added, changed }) {
 
 function viewer(side, found, title, name, signal) {
   const bytes = Uint8Array.from(atob(found[side]), (character) => character.charCodeAt(0));
-  const address = URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" }));
-  signal.addEventListener("abort", () => URL.revokeObjectURL(address), { once: true });
-  const frame = h("iframe", { src: `/netron/index.html?${new URLSearchParams({ url: address, identifier: name.endsWith(".onnx") ? name : `${name}.onnx` })}`, title: `${title}: graph of ${name}` });
+  const file = new File([bytes], name.endsWith(".onnx") ? name : `${name}.onnx`);
+  const frame = h("iframe", { src: "/netron/index.html", title: `${title}: graph of ${name}` });
   const marks = side === "before" ? { removed: found.removed, changed: found.changed } : { added: found.added, changed: found.changed };
-  frame.addEventListener("load", () => mark(frame, marks, signal));
+  frame.addEventListener("load", () => watch(frame.contentDocument, file, marks, signal), { once: true });
   return h("div", { class: `side ${side}` }, h("h3", {}, title), frame);
 }
 
-/** Marks nodes once they are drawn. */
-function mark(frame, marks, signal) {
-  const inner = frame.contentDocument;
-  const apply = () => {
-    const isDrawn = inner.querySelector("[id^='node-']") !== null;
-    if (!isDrawn) return;
+/** Gives the viewer its file as soon as it takes one, as if it had been chosen there; marks nodes once they are drawn. */
+function watch(inner, file, marks, signal) {
+  let isGiven = false, timer = null;
+  const look = () => {
+    if (!isGiven && inner.body.classList.contains("welcome") && !inner.body.classList.contains("spinner")) {
+      isGiven = true;
+      give(inner, file);
+    }
     for (const [kind, names] of Object.entries(marks)) for (const name of names) inner.getElementById(`node-name-${name}`)?.classList.add(`superopt-${kind}`);
   };
-  let timer = null;
-  const observer = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(apply, 150); });
-  observer.observe(inner.body, { childList: true, subtree: true });
+  const observer = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(look, 100); });
+  observer.observe(inner.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
   signal.addEventListener("abort", () => observer.disconnect(), { once: true });
-  apply();
+  look();
+}
+
+function give(inner, file) {
+  const transfer = new DataTransfer(), field = inner.getElementById("open-file-dialog");
+  transfer.items.add(file);
+  field.files = transfer.files;
+  field.dispatchEvent(new Event("change"));
 }

@@ -10,7 +10,7 @@ import { report } from "./report.js";
 
 const UNITS = { latency: "us", throughput: "us", training: "us", memory: "bytes", flops: "flops", traffic: "bytes", launches: "kernels" };
 const PHASES = [["pricing", "Measure operators"], ["search", "Search"], ["check", "Compare outputs"], ["timing", "Time whole models"]];
-const SPEAK = 5000;
+const SPEAK = 5000, DRAW = 150;
 
 /** The run of the address. */
 export async function view({ root, argument, signal, title }) {
@@ -106,7 +106,7 @@ function liveScreen(first) {
     h("h2", { id: "live-title", class: "hidden" }, "Progress"), stages,
     h("div", { class: "live-head" }, h("div", {}, h("p", { class: "eyebrow" }, "Best predicted cost"), cost, delta), tried),
     plot, h("div", { class: "live-foot" }, bar, clock));
-  let spoken = 0, phase = "", drawn = 0;
+  let spoken = 0, phase = "", timer = null;
   staged();
   show(plot, empty("clock", first.state === "queued" ? "Waiting for a worker" : "Getting ready", "The cost appears as soon as the operators of the model are priced."));
 
@@ -124,10 +124,7 @@ function liveScreen(first) {
     if (!Number.isFinite(best)) return;
     cost.textContent = amount(best, unit);
     show(delta, share > 0.0005 ? [h("span", { class: "good" }, `−${percent(share)}`), h("span", { class: "soft" }, ` from ${amount(before, unit)}`)] : h("span", { class: "soft" }, "as the original"));
-    if (performance.now() - drawn > 200 || points.length < 3) {
-      drawn = performance.now();
-      show(plot, curve(points, latest.seconds, unit, { before }));
-    }
+    timer ??= setTimeout(() => { timer = null; show(plot, curve(points, Math.max(budget, points.at(-1)?.[0] ?? 0), unit, { before })); }, DRAW);
     if (performance.now() - spoken > SPEAK) {
       spoken = performance.now();
       announce(`${PHASES.find(([name]) => name === phase)?.[1] ?? phase}: ${count(latest.candidates)} candidates, best cost ${amount(best, unit)}, ${percent(share)} less`);
