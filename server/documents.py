@@ -201,8 +201,15 @@ class DevicePage(BaseModel):
     items: list[DeviceDocument]
 
 
+class Check(BaseModel):
+    """Something that was looked at, and what was seen."""
+
+    ok: bool
+    detail: str
+
+
 class Health(BaseModel):
     """The state of the service; ``checks`` says what was looked at."""
 
     status: str
-    checks: dict[str, str] = {}
+    checks: dict[str, Check] = {}

@@ -2,68 +2,71 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import version
 from typing import Annotated
 
 import psutil
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 
 from server.documents import DeviceDocument, DevicePage, Health, ProblemDocument
+from server.metrics import CONTENT_TYPE
+from server.openapi import WITHOUT_KEY, failures, open_failures
 from server.problem_types import ProblemType
-from server.problems import Problem
+from server.problems import MEDIA_TYPE, Problem
+from server.readiness import readiness
 from server.security import local_or_keys, require
-from server.state import State, state_of
-from substitution_db.migrate import HEAD
-from substitution_db.records import RuleStatus
-from superopt.errors import MissingServiceError
+from server.state import state_of
 
-router = APIRouter(tags=["operations"], responses={"default": {"model": ProblemDocument}})
+router = APIRouter(tags=["operations"])
 Reader = Annotated[str, Depends(require("read"))]
 
 
-@router.get("/livez")
+@router.get("/livez", responses=open_failures(), openapi_extra=WITHOUT_KEY)
 def live() -> Health:
     """Whether the process answers."""
     return Health(status="alive")
 
 
-@router.get("/readyz")
-def ready(request: Request) -> Health:
-    """Whether requests can be served: database, schema, disk."""
-    state = state_of(request)
-    try:
-        revision = state.database.ping()
-    except MissingServiceError as error:
-        raise Problem(ProblemType.NOT_READY, "the database does not answer") from error
-    if revision != HEAD:
-        raise Problem(ProblemType.NOT_READY, f"the database is at revision {revision}, {HEAD} is needed")
-    if state.database.blobs.free_bytes() < state.settings.min_free_bytes:
-        raise Problem(ProblemType.NOT_READY, "the disk is nearly full")
-    if state.stopping.is_set():
-        raise Problem(ProblemType.NOT_READY, "the service is stopping")
-    verified = state.database.rules.statistics().by_status[RuleStatus.VERIFIED]
-    return Health(
-        status="ready", checks={"revision": revision, "verified_rules": str(verified), "disk": "ok"}
-    )
+@router.get(
+    "/readyz",
+    response_model=Health,
+    responses=open_failures(ProblemType.NOT_READY),
+    openapi_extra=WITHOUT_KEY,
+)
+def ready(request: Request) -> JSONResponse:
+    """Whether requests can be served: database, schema, proved library, disk; 503 with every reason if not."""
+    checks = readiness(state_of(request))
+    failed = [f"{name}: {check.detail}" for name, check in checks.items() if not check.ok]
+    shown = {name: check.model_dump() for name, check in checks.items()}
+    if not failed:
+        return JSONResponse({"status": "ready", "checks": shown})
+    document = ProblemType.NOT_READY.document("; ".join(failed), instance=request.url.path, checks=shown)
+    return JSONResponse(document, ProblemType.NOT_READY.status, {"Retry-After": "5"}, MEDIA_TYPE)
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get("/metrics", response_class=PlainTextResponse, responses=failures())
 def metrics(request: Request, _: Reader) -> PlainTextResponse:
     """Metrics in the text format of Prometheus."""
-    text = "".join(_metrics(state_of(request)))
-    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    return PlainTextResponse(state_of(request).metrics.text(), media_type=CONTENT_TYPE)
 
 
-@router.get("/problems", dependencies=[Depends(local_or_keys)])
+@router.get(
+    "/problems",
+    dependencies=[Depends(local_or_keys)],
+    responses=open_failures(),
+    openapi_extra=WITHOUT_KEY,
+)
 def list_problems() -> dict[str, ProblemDocument]:
     """Every type of problem."""
     return {type_.slug: _described(type_) for type_ in ProblemType}
 
 
-@router.get("/problems/{slug}", dependencies=[Depends(local_or_keys)])
+@router.get(
+    "/problems/{slug}",
+    dependencies=[Depends(local_or_keys)],
+    responses=open_failures(ProblemType.NOT_FOUND, ProblemType.PARAMETERS),
+    openapi_extra=WITHOUT_KEY,
+)
 def read_problem(slug: str) -> ProblemDocument:
     """A type of problem."""
     for type_ in ProblemType:
@@ -72,7 +75,7 @@ def read_problem(slug: str) -> ProblemDocument:
     raise Problem(ProblemType.NOT_FOUND, f"there is no type of problem {slug[:64]}")
 
 
-@router.get("/v1/devices", tags=["devices"])
+@router.get("/v1/devices", tags=["devices"], responses=failures())
 def devices(request: Request, _: Reader) -> DevicePage:
     """The devices that can be optimised for: this machine's CPU, and those with measured costs."""
     measured = state_of(request).database.costs.devices()
@@ -98,54 +101,3 @@ def _described(type_: ProblemType) -> ProblemDocument:
     return ProblemDocument(
         type=f"/problems/{type_.slug}", title=type_.title, status=type_.status, detail=type_.title
     )
-
-
-def _metrics(state: State) -> Iterator[str]:
-    database = state.database
-    yield from _gauge(
-        "superopt_info",
-        "The version.",
-        [({"version": version("superopt"), "python": platform.python_version()}, 1)],
-    )
-    jobs = [({"state": str(job_state)}, count) for job_state, count in database.jobs.counts().items()]
-    yield from _gauge("superopt_jobs", "Optimizations that are stored.", jobs)
-    rules = [({"status": str(s)}, count) for s, count in database.rules.statistics().by_status.items()]
-    yield from _gauge("superopt_rules", "Rules in the library.", rules)
-    yield from _gauge(
-        "superopt_blob_free_bytes", "Free disk for models.", [({}, database.blobs.free_bytes())]
-    )
-    resident = psutil.Process().memory_info().rss
-    yield from _gauge("superopt_process_resident_bytes", "Memory of the server.", [({}, resident)])
-    traffic = state.traffic
-    yield from _family(
-        "superopt_http_requests_total",
-        "counter",
-        "Finished requests.",
-        (
-            ({"method": method, "route": route, "status": str(status)}, count)
-            for (method, route, status), count in sorted(traffic.requests.items())
-        ),
-    )
-    yield from _family(
-        "superopt_http_request_seconds_total",
-        "counter",
-        "Seconds until responses were complete.",
-        (({"route": route}, seconds) for route, seconds in sorted(traffic.seconds.items())),
-    )
-
-
-def _gauge(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    yield from _family(name, "gauge", text, samples)
-
-
-def _family(
-    name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]
-) -> Iterator[str]:
-    yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
-    for labels, value in samples:
-        written = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
-        yield f"{name}{{{written}}} {value}\n" if written else f"{name} {value}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

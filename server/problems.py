@@ -51,7 +51,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(MissingServiceError, _database)
-    app.add_exception_handler(Exception, _internal)
+    app.add_exception_handler(Exception, internal)
 
 
 def field_errors(error: RequestValidationError | ValueError, drop: int = 0) -> list[dict[str, str]]:
@@ -102,7 +102,8 @@ def _database(request: Request, error: Exception) -> JSONResponse:
     return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
 
 
-def _internal(request: Request, error: Exception) -> JSONResponse:
+def internal(request: Request, error: Exception) -> JSONResponse:
+    """The response to a request that met an error of the service, which is in the log under a number."""
     number = secrets.token_hex(8)
     _log.error("%s %s: internal error %s", request.method, request.url.path, number, exc_info=error)
     return Problem(ProblemType.INTERNAL, f"report the number {number} of the log").response(request)

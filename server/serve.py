@@ -16,17 +16,19 @@ from types import FrameType
 
 import uvicorn
 
+from server import logs
 from server.app import create_app
 from server.security import is_loopback
 from server.settings import Settings
 from server.state import shared_state
+from server.tracing import traces_of_environment
 from substitution_db import open_database
 from substitution_db.currency import current
 from superopt.errors import InvalidOptionError
 
 _RESTART_SECONDS = 1.0
 _BACKLOG = 2048
-_log = logging.getLogger("uvicorn.error")  # what the HTTP server logs to, and sets up
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -42,36 +44,41 @@ def serve(
     Raises InvalidOptionError (also when the address cannot be used) and MissingServiceError.
     """
     settings = settings or Settings.from_environment()
-    with open_database(database_url) as database:
+    with open_database(database_url) as database, traces_of_environment("superopt-server") as traces:
         database.rules.refresh(current())
-        app = create_app(settings, database)
+        app = create_app(settings, database, traces)
         configuration = uvicorn.Config(
             app,
             host=host,
             port=port,
-            log_level="info",
+            log_config=None,
+            access_log=False,
             server_header=False,
             timeout_graceful_shutdown=int(settings.shutdown_seconds),
             limit_concurrency=1000,
         )
-        if not is_loopback(host) and not database.keys.any_made():
-            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
         server = _Server(configuration, shared_state(app).stopping)
         listening = _listening(host, port)
+        logs.configure(settings.log_format, settings.log_level, "server")
+        _say_where(host, listening)
+        if not is_loopback(host) and not database.keys.any_made():
+            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
         with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
             server.run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on; says where."""
+    """A socket that takes connections from now on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise InvalidOptionError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
-    shown = f"[{host}]" if family is socket.AF_INET6 else host
+
+
+def _say_where(host: str, listening: socket.socket) -> None:
+    shown = f"[{host}]" if listening.family is socket.AF_INET6 else host
     _log.info("superopt running on http://%s:%d (Ctrl-C ends it)", shown, listening.getsockname()[1])
-    return listening
 
 
 @contextmanager

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Self
+from typing import Literal, Self
 
 import psutil
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from server.logs import LogFormat
 from superopt.errors import InvalidOptionError
 
 PREFIX = "SUPEROPT_"
@@ -59,6 +60,12 @@ class Settings(BaseModel):
     max_proofs_at_once: int = Field(default=2, gt=0)
     """Equations that are being proved at one time."""
 
+    max_requests_per_second: float = Field(default=100.0, gt=0)
+    """Requests that each API key may send a second, in the long run."""
+
+    max_requests_burst: int = Field(default=500, gt=0)
+    """Requests that an API key which was silent may send at once."""
+
     retention_seconds: float = Field(default=7 * 86400.0, gt=0)
     """How long a job is kept after it ended."""
 
@@ -76,6 +83,12 @@ class Settings(BaseModel):
 
     shutdown_seconds: float = Field(default=15.0, ge=0)
     """How long requests and workers may take to end when the service stops."""
+
+    log_format: LogFormat = "json"
+    """How logs are written to standard error: ``json``, an object per line, or ``text``."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe messages that are logged; those about probes are ``debug``."""
 
     optimize_file: str = Field(default="superopt.api:optimize_file", pattern=r"^[\w.]+:\w+$")
     """The function that does a job, as ``module:name`` (see ``server.work.OptimizeFile``)."""

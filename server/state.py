@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import cast
 
+import anyio
 from fastapi import FastAPI, Request
 
+from server.metrics import Metrics
+from server.rates import TokenBuckets
 from server.settings import Settings
 from substitution_db import Database
 
 
-@dataclass
-class Traffic:
-    """Finished requests by method, route and status, and the seconds that they took."""
-
-    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter[tuple[str, str, int]])
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
-
-
 @dataclass(frozen=True)
 class State:
-    """The settings, the database, whether the service is stopping, and counts of requests."""
+    """The settings, the database, whether the service is stopping, what may be done at once or how often, and
+    metrics.
+    """
 
     settings: Settings
     database: Database
     stopping: threading.Event
     proofs: threading.BoundedSemaphore
-    traffic: Traffic = field(default_factory=Traffic)
+    rates: TokenBuckets
+    inspections: anyio.CapacityLimiter
+    metrics: Metrics
+    proved: dict[int | None, int] = field(default_factory=dict[int | None, int])
+    """Verified rules by version of the library, of those that were looked through."""
+    _keyed: threading.Event = field(default_factory=threading.Event)
+
+    def keys_made(self) -> bool:
+        """Whether an API key was ever made; from then on every request needs one."""
+        if not self._keyed.is_set() and self.database.keys.any_made():
+            self._keyed.set()
+        return self._keyed.is_set()
 
 
 def state_of(request: Request) -> State:
