@@ -2,6 +2,9 @@
 import { h, show } from "./dom.js";
 import { call } from "./api.js";
 
+/** As much smaller as a drawing is shown where there is no room. */
+const SMALLEST = 0.66;
+
 /** The drawing in an SVG text as an element that scrolls. `text` says it in words. */
 export function drawn(text, words) {
   const svg = new DOMParser().parseFromString(text.replace(/<style>[^]*?<\/style>/g, ""), "image/svg+xml").documentElement;
@@ -9,6 +12,7 @@ export function drawn(text, words) {
   for (const unwanted of svg.querySelectorAll("script, foreignObject, title, desc")) unwanted.remove();
   svg.classList.add("drawing");
   svg.setAttribute("aria-hidden", "true");
+  svg.style.minWidth = `${Math.round(SMALLEST * Number(svg.getAttribute("width")))}px`;
   return h("div", { class: "picture", tabindex: "0", role: "img", "aria-label": words }, document.adoptNode(svg));
 }
 

@@ -6,7 +6,7 @@ const HEIGHT = 260, LEFT = 70, RIGHT = 16, TOP = 14, BOTTOM = 32, MOST = 400;
 
 /** The best cost over the seconds, as steps; `points` are [second, cost], `before` is what the original costs. */
 export function curve(points, seconds, unit, { before = null } = {}) {
-  const width = Math.min(1130, Math.max(560, innerWidth - 110));
+  const width = Math.min(1130, Math.max(320, innerWidth - (innerWidth < 640 ? 66 : 110)));
   const drawn = thinned(points);
   const end = Math.max(seconds, drawn.at(-1)?.[0] ?? 0, 1);
   const costs = [...drawn.map(([, cost]) => cost), ...(before === null ? [] : [before])];

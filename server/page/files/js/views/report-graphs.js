@@ -2,6 +2,7 @@
 import { h, show } from "../dom.js";
 import { count, plural } from "../format.js";
 import { json } from "../api.js";
+import { icon } from "../icons.js";
 import { failure, loading } from "../parts.js";
 
 const MANY = 2500;
@@ -45,7 +46,23 @@ function viewer(side, found, title, name, signal) {
   const frame = h("iframe", { src: "/netron/index.html", title: `${title}: graph of ${name}` });
   const marks = side === "before" ? { removed: found.removed, changed: found.changed } : { added: found.added, changed: found.changed };
   frame.addEventListener("load", () => watch(frame.contentDocument, file, marks, signal), { once: true });
-  return h("div", { class: `side ${side}` }, h("h3", {}, title), frame);
+  return h("div", { class: `side ${side}` }, h("h3", {}, title, stepper(frame, Object.values(marks).flat().length, title)), frame);
+}
+
+/** Buttons that lead from one marked node to the next. */
+function stepper(frame, total, title) {
+  if (!total) return null;
+  let at = -1;
+  const where = h("span", { class: "fine soft", role: "status" });
+  const step = (by) => {
+    const found = [...frame.contentDocument.querySelectorAll(".superopt-removed, .superopt-added, .superopt-changed")];
+    if (!found.length) return;
+    at = (at + by + found.length) % found.length;
+    found[at].scrollIntoView({ block: "center", inline: "center" });
+    where.textContent = `${at + 1} of ${found.length}`;
+  };
+  const button = (by, sign, words) => h("button", { type: "button", class: "icon-button", "aria-label": `${words} difference, ${title}`, title: `${words} difference`, on: { click: () => step(by) } }, icon(sign, 16));
+  return h("span", { class: "stepper" }, where, button(-1, "left", "Previous"), button(1, "right", "Next"));
 }
 
 /** Gives the viewer its file as soon as it takes one, as if it had been chosen there; marks nodes once they are drawn. */
