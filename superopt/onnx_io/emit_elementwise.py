@@ -68,11 +68,18 @@ def without_broadcasts(
     whole = [Part(Operand(value, rank=rank), emission.type(value).shape) for value in operands]
     bare = [before_broadcast(emission, value, rank) for value in operands]
     for choice in (bare, (bare[0], whole[1]), (whole[0], bare[1])):
-        if all(len(part.shape) >= trailing for part in choice):
+        if all(
+            _inner(part, trailing) == _inner(full, trailing) for part, full in zip(choice, whole, strict=True)
+        ):
             shapes = [part.shape[: len(part.shape) - trailing] for part in choice]
             if covers(shapes, target):
                 return tuple(part.operand for part in choice)
     return tuple(part.operand for part in whole)
+
+
+def _inner(part: Part, count: int) -> tuple[Dimension, ...]:
+    """The last axes of a part's shape, as many as it has."""
+    return part.shape[max(0, len(part.shape) - count) :]
 
 
 def pointwise(emission: Emission, node: Node) -> Recipe:
