@@ -1,11 +1,26 @@
-"""The task dimensions of a node as it stands in a graph."""
+"""The tasks of a node as it stands in a graph under a plan: how it is divided, what each reads and makes."""
 
 from __future__ import annotations
 
-from superopt.ir.graph import Graph, Node
+from dataclasses import dataclass
+
+from optimizer.parallel.communication import Region, region_of
+from optimizer.parallel.placement import Placement, needed, produced
+from superopt.errors import InvalidOptionError, UnsupportedError
+from superopt.ir.graph import Graph, GraphOperator, Node, Value
+from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
 from superopt.ops.splits import Splits
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One part of an operator's computation: the operator at the types of what it reads and makes."""
+
+    operator: GraphOperator
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
 
 
 def splits_of(graph: Graph, node: Node) -> Splits:
@@ -18,3 +33,100 @@ def splits_of(graph: Graph, node: Node) -> Splits:
     ranks = [len(type_.shape) if isinstance(type_, TensorType) else 0 for type_ in (*types, *node.types)]
     whole = tuple((None,) * rank for rank in ranks)
     return Splits((), whole[: len(types)], whole[len(types) :])
+
+
+def mapping_of(graph: Graph, plan: Plan, node: Node) -> Parallelism:
+    """The machine mapping of a node: whole on device 0 where the plan says nothing.
+
+    Raises InvalidOptionError where the plan divides what cannot be divided so.
+    """
+    splits = splits_of(graph, node)
+    how = plan.parallel.get(node.id) or Parallelism((1,) * len(splits.dimensions), (0,))
+    if not splits.admits(how.degrees):
+        sizes = ", ".join(f"{dimension.size} ({dimension.kind})" for dimension in splits.dimensions)
+        raise InvalidOptionError(
+            f"plan, {node.operator.name} (node {node.id}): the degrees {how.degrees} do not divide "
+            f"{sizes or 'an operator that cannot be divided'}"
+        )
+    return how
+
+
+def tensor_of(graph: Graph, value: Value) -> TensorType:
+    """The type of a value. Raises UnsupportedError unless it is a tensor whose sizes are numbers."""
+    type_ = graph.type_of(value)
+    if not isinstance(type_, TensorType) or not all(isinstance(size, int) for size in type_.shape):
+        name = graph[value.node].operator.name
+        raise UnsupportedError(
+            f"{name} (node {value.node}): a plan is for tensors of given sizes, got {type_}; "
+            "give sizes to dynamic dimensions with --dim"
+        )
+    return type_
+
+
+def shape_of(type_: TensorType) -> tuple[int, ...]:
+    """The sizes of a tensor that has numbers for sizes."""
+    return tuple(size for size in type_.shape if isinstance(size, int))
+
+
+def part_type(type_: TensorType, region: Region) -> TensorType:
+    """The type of a box of a tensor."""
+    return type_.with_shape(tuple(stop - start for start, stop in region))
+
+
+def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region]:
+    """The box of a tensor that each device has, or has a term of."""
+    return {
+        device: region_of(placement.degrees, index, shape)
+        for index, terms in placement.holders()
+        for devices in terms
+        for device in devices
+    }
+
+
+@dataclass(frozen=True)
+class DividedNode:
+    """A node under a plan: the placements of what it reads and makes, and the box of each on every device."""
+
+    node: Node
+    how: Parallelism
+    needs: tuple[Placement, ...]
+    makes: tuple[Placement, ...]
+    input_types: tuple[TensorType, ...]
+    output_types: tuple[TensorType, ...]
+    input_regions: tuple[dict[int, Region], ...]
+    output_regions: tuple[dict[int, Region], ...]
+
+    def task(self, device: int) -> Task:
+        """What a device does of it."""
+        outputs = tuple(
+            part_type(type_, regions[device])
+            for type_, regions in zip(self.output_types, self.output_regions, strict=True)
+        )
+        operator = self.node.operator
+        return Task(
+            operator.task(outputs) if isinstance(operator, Operator) else operator,
+            tuple(
+                part_type(type_, regions[device])
+                for type_, regions in zip(self.input_types, self.input_regions, strict=True)
+            ),
+            outputs,
+        )
+
+
+def divided(graph: Graph, plan: Plan, node: Node) -> DividedNode:
+    """A node under a plan. Raises as ``mapping_of`` and ``tensor_of`` do."""
+    splits, how = splits_of(graph, node), mapping_of(graph, plan, node)
+    needs = tuple(needed(splits, how, slot) for slot in range(len(node.inputs)))
+    makes = tuple(produced(splits, how, port) for port in range(len(node.types)))
+    input_types = tuple(tensor_of(graph, value) for value in node.inputs)
+    output_types = tuple(tensor_of(graph, value) for value in node.values)
+    return DividedNode(
+        node,
+        how,
+        needs,
+        makes,
+        input_types,
+        output_types,
+        tuple(regions_of(place, shape_of(t)) for place, t in zip(needs, input_types, strict=True)),
+        tuple(regions_of(place, shape_of(t)) for place, t in zip(makes, output_types, strict=True)),
+    )

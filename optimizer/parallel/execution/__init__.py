@@ -3,6 +3,6 @@
 from optimizer.parallel.execution.executor import Execution, execute
 from optimizer.parallel.execution.host import HostMachine
 from optimizer.parallel.execution.jax_devices import JaxMachine
-from optimizer.parallel.execution.machine import Machine, Task
+from optimizer.parallel.execution.machine import Machine
 
-__all__ = ["Execution", "HostMachine", "JaxMachine", "Machine", "Task", "execute"]
+__all__ = ["Execution", "HostMachine", "JaxMachine", "Machine", "execute"]

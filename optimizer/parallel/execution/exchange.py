@@ -14,11 +14,11 @@ from optimizer.parallel.communication import (
     Region,
     Step,
     meet,
-    region_of,
     volume,
 )
 from optimizer.parallel.execution.machine import A, Machine
 from optimizer.parallel.placement import Placement
+from optimizer.parallel.tasks import regions_of
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,6 @@ class Held(Generic[A]):
     placement: Placement
     shape: tuple[int, ...]
     shards: Mapping[int, A]
-
-    def region(self, device: int) -> Region:
-        """The box of the tensor that a device has, or has a term of."""
-        return regions(self.placement, self.shape)[device]
-
-
-def regions(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region]:
-    """The box of a tensor that each device has, or has a term of."""
-    return {
-        device: region_of(placement.degrees, index, shape)
-        for index, terms in placement.holders()
-        for devices in terms
-        for device in devices
-    }
 
 
 class Exchange(Generic[A]):
@@ -53,7 +39,7 @@ class Exchange(Generic[A]):
 
     def moved(self, held: Held[A], want: Placement, steps: Sequence[Step]) -> Held[A]:
         """The tensor in the placement ``want``, after the steps that ``communication`` gives for it."""
-        have = regions(held.placement, held.shape)
+        have = regions_of(held.placement, held.shape)
         stores: dict[int, list[tuple[Region, A]]] = {device: [] for device in (*have, *want.devices)}
         if held.placement.partial == 1:
             for device, region in have.items():
@@ -68,7 +54,7 @@ class Exchange(Generic[A]):
                 self._reduce(step, terms, stores)
             else:
                 self._spread(step, stores)
-        wanted = regions(want, held.shape)
+        wanted = regions_of(want, held.shape)
         return Held(
             want,
             held.shape,

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Generic
 
 from optimizer.parallel.communication import Region, communication, summed
-from optimizer.parallel.execution.exchange import Exchange, Held, regions
-from optimizer.parallel.execution.machine import A, Machine, Task
-from optimizer.parallel.placement import Placement, needed, produced
-from optimizer.parallel.tasks import splits_of
+from optimizer.parallel.execution.exchange import Exchange, Held
+from optimizer.parallel.execution.machine import A, Machine
+from optimizer.parallel.placement import Placement
+from optimizer.parallel.tasks import divided, regions_of, shape_of, tensor_of
 from superopt.domains import Array
-from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, Input, Node, Value, Weight
-from superopt.ir.plan import Parallelism, Plan
-from superopt.ir.types import TensorType
-from superopt.ops import Operator
+from superopt.ir.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -65,36 +62,17 @@ class _Running(Generic[A]):
         """Runs all tasks of an operator."""
         if isinstance(node.operator, Input | Weight):
             return
-        splits = splits_of(self._graph, node)
-        how = self._plan.parallel.get(node.id) or Parallelism((1,) * len(splits.dimensions), (0,))
-        if not splits.admits(how.degrees):
-            sizes = ", ".join(f"{d.size} ({d.kind})" for d in splits.dimensions)
-            raise InvalidOptionError(
-                f"plan, {node.operator.name} (node {node.id}): the degrees {how.degrees} do not divide "
-                f"{sizes or 'an operator that cannot be divided'}"
-            )
-        operands = [self._bring(value, needed(splits, how, slot)) for slot, value in enumerate(node.inputs)]
-        places = [produced(splits, how, port) for port in range(len(node.types))]
-        shapes = [_shape(_tensor(type_, node)) for type_ in node.types]
-        boxes = [regions(place, shape) for place, shape in zip(places, shapes, strict=True)]
-        made: list[dict[int, A]] = [{} for _ in places]
-        for device in how.devices:
-            outputs = tuple(
-                _part(_tensor(type_, node), box[device]) for type_, box in zip(node.types, boxes, strict=True)
-            )
-            task = Task(
-                node.operator.task(outputs) if isinstance(node.operator, Operator) else node.operator,
-                tuple(
-                    _part(_tensor(self._graph.type_of(value), node), operand.region(device))
-                    for value, operand in zip(node.inputs, operands, strict=True)
-                ),
-                outputs,
-            )
+        tasks = divided(self._graph, self._plan, node)
+        operands = [self._bring(value, want) for value, want in zip(node.inputs, tasks.needs, strict=True)]
+        made: list[dict[int, A]] = [{} for _ in node.values]
+        for device in tasks.how.devices:
             shards = [operand.shards[device] for operand in operands]
-            for port, shard in enumerate(self._machine.run(task, shards, device)):
+            for port, shard in enumerate(self._machine.run(tasks.task(device), shards, device)):
                 made[port][device] = shard
-        for value, place, shape, shards in zip(node.values, places, shapes, made, strict=True):
-            self._held[value] = Held(place, shape, shards)
+        for value, place, type_, shards in zip(
+            node.values, tasks.makes, tasks.output_types, made, strict=True
+        ):
+            self._held[value] = Held(place, shape_of(type_), shards)
 
     def output(self, value: Value) -> Array:
         """A value as a whole on the host, partial sums added up on the devices."""
@@ -104,7 +82,7 @@ class _Running(Generic[A]):
         held = self._held[value]
         if held.placement.partial > 1:
             held = self._bring(value, summed(held.placement))
-        distinct = {box: device for device, box in regions(held.placement, held.shape).items()}
+        distinct = {box: device for device, box in regions_of(held.placement, held.shape).items()}
         first = min(distinct.values())
         pieces = [(box, self._machine.move(held.shards[device], first)) for box, device in distinct.items()]
         if len(pieces) == 1:
@@ -118,17 +96,17 @@ class _Running(Generic[A]):
         return self._brought[key]
 
     def _delivered(self, value: Value, want: Placement) -> Held[A]:
-        node = self._graph[value.node]
-        type_ = _tensor(self._graph.type_of(value), node)
-        shape = _shape(type_)
-        if isinstance(node.operator, Input | Weight):
-            array = self._given[node.operator.label]
+        operator = self._graph[value.node].operator
+        type_ = tensor_of(self._graph, value)
+        shape = shape_of(type_)
+        if isinstance(operator, Input | Weight):
+            array = self._given[operator.label]
             return Held(
                 want,
                 shape,
                 {
-                    device: self._machine.put(array[_slices(box)], device)
-                    for device, box in regions(want, shape).items()
+                    device: self._machine.put(box_of(array, region), device)
+                    for device, region in regions_of(want, shape).items()
                 },
             )
         held = self._held[value]
@@ -136,22 +114,6 @@ class _Running(Generic[A]):
         return self.exchange.moved(held, want, steps)
 
 
-def _tensor(type_: object, node: Node) -> TensorType:
-    if not isinstance(type_, TensorType):
-        raise UnsupportedError(f"{node.operator.name} (node {node.id}): {type_} is no tensor of known rank")
-    return type_
-
-
-def _shape(type_: TensorType) -> tuple[int, ...]:
-    sizes = [size for size in type_.shape if isinstance(size, int)]
-    if len(sizes) != type_.rank:
-        raise UnsupportedError(f"a plan is executed at given sizes only, got {type_}")
-    return tuple(sizes)
-
-
-def _part(type_: TensorType, region: Region) -> TensorType:
-    return type_.with_shape(tuple(stop - start for start, stop in region))
-
-
-def _slices(region: Region) -> tuple[slice[int, int, None], ...]:
-    return tuple(slice(start, stop) for start, stop in region)
+def box_of(array: Array, region: Region) -> Array:
+    """A box of an array."""
+    return array[tuple(slice(start, stop) for start, stop in region)]

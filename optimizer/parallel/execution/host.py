@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.cost.runtime import LoadedModel
 from optimizer.parallel.communication import Region
-from optimizer.parallel.execution.machine import Task
+from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Input, Value, Weight

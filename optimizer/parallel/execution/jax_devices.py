@@ -17,7 +17,7 @@ import numpy as np
 from optimizer.parallel.communication import Region
 from optimizer.parallel.execution.host import HostMachine
 from optimizer.parallel.execution.jax_domain import JaxDomain
-from optimizer.parallel.execution.machine import Task
+from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 from superopt.errors import MissingServiceError
 from superopt.onnx_io.source import SourceModel

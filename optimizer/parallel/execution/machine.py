@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from optimizer.parallel.communication import Region
+from optimizer.parallel.tasks import Task
 from superopt.domains import Array
-from superopt.ir.graph import GraphOperator
-from superopt.ir.types import TensorType
 
 
 class Shard(Protocol):
@@ -23,15 +21,6 @@ class Shard(Protocol):
 
 
 A = TypeVar("A", bound=Shard)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One part of an operator's computation: the operator at the types of what it reads and makes."""
-
-    operator: GraphOperator
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
 
 
 class Machine(Protocol[A]):

@@ -1,0 +1,304 @@
+"""Programs of devices as files, and running them: ONNX models of segments, a manifest of the deliveries."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+
+from optimizer.cost.runtime import LoadedModel
+from optimizer.parallel.communication import CollectiveKind, Region, Step
+from optimizer.parallel.execution.exchange import Exchange, Held
+from optimizer.parallel.execution.executor import Execution, box_of
+from optimizer.parallel.execution.host import HostMachine
+from optimizer.parallel.placement import Placement
+from optimizer.parallel.shards import Delivery, Program, Segment
+from optimizer.parallel.tasks import regions_of, shape_of
+from superopt.domains import Array
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.ir.graph import Input, Value
+from superopt.onnx_io import LiftedModel, build_model
+
+MANIFEST = "manifest.json"
+
+
+class PlacementEntry(TypedDict):
+    """A placement, as in ``optimizer.parallel.placement``."""
+
+    degrees: list[int]
+    partial: int
+    copies: int
+    devices: list[int]
+
+
+class FeedEntry(TypedDict):
+    """An input of a segment: a box of an input of the model, or the device's part of a tensor."""
+
+    label: str
+    tensor: str
+    region: list[list[int]]
+    placement: PlacementEntry | None
+
+
+class SegmentEntry(TypedDict):
+    """A model that a device runs; its outputs are its parts of tensors as they are made."""
+
+    device: int
+    model: str
+    feeds: list[FeedEntry]
+    outputs: list[str]
+
+
+class StepEntry(TypedDict):
+    """One collective or send."""
+
+    kind: str
+    group: list[int]
+    bytes: int
+    before: list[list[list[int]] | None]
+    after: list[list[list[int]] | None]
+    moved_bytes: int
+
+
+class DeliveryEntry(TypedDict):
+    """A tensor brought from one placement into another."""
+
+    tensor: str
+    shape: list[int]
+    have: PlacementEntry
+    want: PlacementEntry
+    steps: list[StepEntry]
+
+
+class Entry(TypedDict, total=False):
+    """One of the two."""
+
+    run: SegmentEntry
+    deliver: DeliveryEntry
+
+
+class OutputEntry(TypedDict):
+    """Where an output of the model lies in the end; None where it is an input."""
+
+    tensor: str
+    shape: list[int]
+    placement: PlacementEntry | None
+
+
+class Manifest(TypedDict):
+    """The file ``manifest.json``."""
+
+    schema: int
+    inputs: list[str]
+    entries: list[Entry]
+    outputs: list[OutputEntry]
+
+
+def save_program(program: Program, lifted: LiftedModel, directory: Path) -> None:
+    """Writes the segments' models and the manifest into a new directory, complete or not at all.
+
+    Raises InvalidOptionError where the directory exists already or cannot be written.
+    """
+    target = directory.absolute()
+    if target.exists() or not target.parent.is_dir():
+        raise InvalidOptionError(f"{directory}: expected a directory that does not exist, in one that does")
+    try:
+        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+        try:
+            _write(program, lifted, part)
+            part.chmod(0o755)
+            part.replace(target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    except OSError as error:
+        raise InvalidOptionError(f"{directory}: cannot be written: {error.strerror or error}") from error
+
+
+def run_program(directory: Path, inputs: Mapping[str, Array]) -> Execution:
+    """Runs what ``save_program`` wrote, on the host, in the order of the manifest.
+
+    Raises InvalidFileError for another directory, InvalidOptionError for a missing input.
+    """
+    try:
+        manifest: Manifest = json.loads((directory / MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidFileError(f"{directory / MANIFEST}: no manifest of a program: {error}") from error
+    missing = [name for name in manifest["inputs"] if name not in inputs]
+    if missing:
+        raise InvalidOptionError(f"inputs: expected {', '.join(manifest['inputs'])}; missing: {missing[0]}")
+    running = _Running(directory, inputs)
+    for entry in manifest["entries"]:
+        if "run" in entry:
+            running.run(entry["run"])
+        if "deliver" in entry:
+            running.deliver(entry["deliver"])
+    outputs = tuple(running.output(entry) for entry in manifest["outputs"])
+    return Execution(outputs, dict(running.exchange.sent))
+
+
+def _write(program: Program, lifted: LiftedModel, directory: Path) -> None:
+    names = _Names(lifted)
+    counts: dict[int, int] = {}
+    entries: list[Entry] = []
+    for entry in program.entries:
+        if isinstance(entry, Delivery):
+            entries.append({"deliver": _delivery(entry, names)})
+            continue
+        number = counts[entry.device] = counts.get(entry.device, -1) + 1
+        path = f"device-{entry.device:03}/segment-{number:03}.onnx"
+        (directory / path).parent.mkdir(exist_ok=True)
+        (directory / path).write_bytes(_model(entry, lifted))
+        entries.append({"run": _segment(entry, path, names)})
+    graph = lifted.graph
+    inputs = [graph[node].operator for node in graph.inputs]
+    manifest: Manifest = {
+        "schema": 1,
+        "inputs": [operator.label for operator in inputs if isinstance(operator, Input)],
+        "entries": entries,
+        "outputs": [
+            {
+                "tensor": names[output.value],
+                "shape": list(output.shape),
+                "placement": None if output.placement is None else _entry(output.placement),
+            }
+            for output in program.outputs
+        ],
+    }
+    (directory / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
+class _Names:
+    """Names of tensors: those of the model, and numbers for what has none there."""
+
+    def __init__(self, lifted: LiftedModel) -> None:
+        self._names = lifted.names
+
+    def __getitem__(self, value: Value) -> str:
+        return self._names.get(value, f"superopt/tensor_{value.node}_{value.port}")
+
+
+def _model(segment: Segment, lifted: LiftedModel) -> bytes:
+    def content(label: str) -> Array:
+        stored, region = segment.weights[label]
+        return np.ascontiguousarray(box_of(np.asarray(lifted.weight(stored)), region))
+
+    return build_model(segment.graph, content, source=lifted.source)
+
+
+def _segment(segment: Segment, path: str, names: _Names) -> SegmentEntry:
+    return {
+        "device": segment.device,
+        "model": path,
+        "feeds": [
+            {
+                "label": feed.label,
+                "tensor": names[feed.value],
+                "region": _listed(feed.region),
+                "placement": None if feed.placement is None else _entry(feed.placement),
+            }
+            for feed in segment.feeds
+        ],
+        "outputs": [names[value] for value in segment.made],
+    }
+
+
+def _delivery(delivery: Delivery, names: _Names) -> DeliveryEntry:
+    return {
+        "tensor": names[delivery.value],
+        "shape": list(shape_of(delivery.type)),
+        "have": _entry(delivery.have),
+        "want": _entry(delivery.want),
+        "steps": [
+            {
+                "kind": step.kind.value,
+                "group": list(step.group),
+                "bytes": step.bytes,
+                "before": [None if region is None else _listed(region) for region in step.before],
+                "after": [None if region is None else _listed(region) for region in step.after],
+                "moved_bytes": step.moved,
+            }
+            for step in delivery.steps
+        ],
+    }
+
+
+def _listed(region: Region) -> list[list[int]]:
+    return [[start, stop] for start, stop in region]
+
+
+def _entry(placement: Placement) -> PlacementEntry:
+    return {
+        "degrees": list(placement.degrees),
+        "partial": placement.partial,
+        "copies": placement.copies,
+        "devices": list(placement.devices),
+    }
+
+
+def _placement(entry: PlacementEntry) -> Placement:
+    return Placement(tuple(entry["degrees"]), tuple(entry["devices"]), entry["partial"], entry["copies"])
+
+
+class _Running:
+    def __init__(self, directory: Path, inputs: Mapping[str, Array]) -> None:
+        self._directory = directory
+        self._inputs = inputs
+        self._made: dict[str, dict[int, Array]] = {}
+        self._delivered: dict[tuple[str, Placement], Mapping[int, Array]] = {}
+        self.exchange = Exchange(HostMachine())
+
+    def run(self, entry: SegmentEntry) -> None:
+        device = entry["device"]
+        model = LoadedModel(self._directory / entry["model"], threads=1)
+        present = {port.name for port in model.inputs}
+        feeds = {
+            feed["label"]: np.ascontiguousarray(self._fed(feed, device))
+            for feed in entry["feeds"]
+            if feed["label"] in present
+        }
+        for name, output in zip(entry["outputs"], model.run(feeds), strict=True):
+            self._made.setdefault(name, {})[device] = np.asarray(output)
+
+    def deliver(self, entry: DeliveryEntry) -> None:
+        have, want = _placement(entry["have"]), _placement(entry["want"])
+        held = Held(have, tuple(entry["shape"]), self._made[entry["tensor"]])
+        steps = [_step(step) for step in entry["steps"]]
+        self._delivered[entry["tensor"], want] = self.exchange.moved(held, want, steps).shards
+
+    def output(self, entry: OutputEntry) -> Array:
+        name = entry["tensor"]
+        if entry["placement"] is None:
+            return self._inputs[name]
+        place = _placement(entry["placement"])
+        shards = self._delivered.get((name, place), self._made[name])
+        regions = regions_of(place, tuple(entry["shape"]))
+        whole = np.empty(entry["shape"], next(iter(shards.values())).dtype)
+        for device, region in regions.items():
+            box_of(whole, region)[...] = shards[device]
+        return whole
+
+    def _fed(self, feed: FeedEntry, device: int) -> Array:
+        if feed["placement"] is None:
+            return box_of(self._inputs[feed["tensor"]], _region(feed["region"]))
+        delivered = self._delivered.get((feed["tensor"], _placement(feed["placement"])))
+        return (self._made[feed["tensor"]] if delivered is None else delivered)[device]
+
+
+def _region(listed: Sequence[Sequence[int]]) -> Region:
+    return tuple((start, stop) for start, stop in listed)
+
+
+def _step(entry: StepEntry) -> Step:
+    return Step(
+        CollectiveKind(entry["kind"]),
+        tuple(entry["group"]),
+        entry["bytes"],
+        tuple(None if region is None else _region(region) for region in entry["before"]),
+        tuple(None if region is None else _region(region) for region in entry["after"]),
+        entry["moved_bytes"],
+    )

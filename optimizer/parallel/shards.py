@@ -1,0 +1,194 @@
+"""A plan as programs: for every device the ONNX models that it runs, and what is exchanged between them.
+
+ONNX has no operators for communication, so a device's part of a graph is cut wherever a tensor has to move: a
+segment is what one device computes between two deliveries. Segments and deliveries come in an order in which
+they can be run one after the other; segments of different devices may run at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from optimizer.parallel.communication import Region, Step, communication, summed
+from optimizer.parallel.placement import Placement
+from optimizer.parallel.tasks import divided, part_type, regions_of, shape_of, tensor_of
+from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value, Weight
+from superopt.ir.plan import Plan
+from superopt.ir.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a segment reads: a part of an input of the model, or a tensor in a placement."""
+
+    label: str
+    value: Value
+    region: Region
+    placement: Placement | None
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """What a device computes without waiting for another; ``graph`` has its feeds as inputs.
+
+    ``weights`` are parts of the model's weights: by label in the segment, the label in the model and the box.
+    ``made`` are the values that its outputs are parts (or terms) of, in order.
+    """
+
+    device: int
+    graph: Graph
+    feeds: tuple[Feed, ...]
+    weights: Mapping[str, tuple[str, Region]]
+    made: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A tensor brought from one placement into another by the steps given; by none where that is local."""
+
+    value: Value
+    type: TensorType
+    have: Placement
+    want: Placement
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of the graph: where it lies in the end, None where it is an input that nothing computes."""
+
+    value: Value
+    shape: tuple[int, ...]
+    placement: Placement | None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Segments and deliveries in order, and where the outputs of the graph lie in the end."""
+
+    entries: tuple[Segment | Delivery, ...]
+    outputs: tuple[Output, ...]
+
+
+def programmed(graph: Graph, plan: Plan) -> Program:
+    """The programs of all devices. Raises UnsupportedError and InvalidOptionError as ``execute`` does."""
+    building = _Building(graph, plan)
+    for node in graph.order:
+        if not isinstance(graph[node].operator, Input | Weight):
+            building.add(graph[node])
+    return building.program()
+
+
+_Key = tuple[Value, Placement | None, Region]
+
+
+@dataclass(eq=False)
+class _Open:
+    """A segment that is being written."""
+
+    device: int
+    editor: GraphEditor = field(default_factory=lambda: Graph.empty().edit())
+    feeds: list[Feed] = field(default_factory=list[Feed])
+    weights: dict[str, tuple[str, Region]] = field(default_factory=dict[str, "tuple[str, Region]"])
+    values: dict[_Key, Value] = field(default_factory=dict["_Key", Value])
+    made: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    read: dict[Value, None] = field(default_factory=dict[Value, None])
+
+    def closed(self) -> Segment:
+        self.editor.set_outputs(self.made[value] for value in self.read)
+        return Segment(self.device, self.editor.build(), tuple(self.feeds), self.weights, tuple(self.read))
+
+
+class _Building:
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._entries: list[_Open | Delivery] = []
+        self._open: dict[int, _Open] = {}
+        self._made: dict[tuple[Value, int], _Open] = {}
+        self._places: dict[Value, Placement] = {}
+        self._delivered: set[tuple[Value, Placement]] = set()
+
+    def add(self, node: Node) -> None:
+        """All tasks of an operator."""
+        tasks = divided(self._graph, self._plan, node)
+        for value, want in zip(node.inputs, tasks.needs, strict=True):
+            self._deliver(value, want)
+        self._places.update(zip(node.values, tasks.makes, strict=True))
+        for device in tasks.how.devices:
+            segment = self._segment(device)
+            operands = [
+                self._operand(segment, value, want, regions[device])
+                for value, want, regions in zip(node.inputs, tasks.needs, tasks.input_regions, strict=True)
+            ]
+            task = tasks.task(device)
+            added = segment.editor.add(task.operator, operands, types=task.outputs)
+            for value, own in zip(node.values, added.values, strict=True):
+                segment.made[value] = own
+                self._made[value, device] = segment
+
+    def program(self) -> Program:
+        """Everything, once all operators are added."""
+        outputs: list[Output] = []
+        for value in self._graph.outputs:
+            shape = shape_of(tensor_of(self._graph, value))
+            made = self._places.get(value)
+            outputs.append(Output(value, shape, None if made is None else summed(made)))
+            if made is None:
+                continue
+            self._deliver(value, summed(made))
+            for device in made.devices:
+                self._made[value, device].read[value] = None
+        return Program(
+            tuple(entry.closed() if isinstance(entry, _Open) else entry for entry in self._entries),
+            tuple(outputs),
+        )
+
+    def _segment(self, device: int) -> _Open:
+        if device not in self._open:
+            self._open[device] = _Open(device)
+            self._entries.append(self._open[device])
+        return self._open[device]
+
+    def _deliver(self, value: Value, want: Placement) -> None:
+        """Brings a value into a placement, unless every device has there what it made."""
+        have = self._places.get(value)
+        if have is None or have == want or (value, want) in self._delivered:
+            return
+        type_ = tensor_of(self._graph, value)
+        shape = shape_of(type_)
+        steps = communication(have, want, shape, type_.element.bytes_per_element)
+        if not steps and have.partial == 1:
+            mine = regions_of(have, shape)
+            if all(mine[device] == region for device, region in regions_of(want, shape).items()):
+                return
+        self._delivered.add((value, want))
+        for device in {*have.devices, *want.devices}:
+            self._open.pop(device, None)
+        for device in have.devices:
+            self._made[value, device].read[value] = None
+        self._entries.append(Delivery(value, type_, have, want, steps))
+
+    def _operand(self, segment: _Open, value: Value, want: Placement, region: Region) -> Value:
+        """The part of a value that a task reads, in its segment."""
+        operator = self._graph[value.node].operator
+        local = value in self._places and (value, want) not in self._delivered
+        place = self._places[value] if local else want if value in self._places else None
+        if local and value in segment.made:
+            return segment.made[value]
+        key = (value, place, region)
+        if key in segment.values:
+            return segment.values[key]
+        type_ = part_type(tensor_of(self._graph, value), region)
+        label = f"{operator.name}_{value.node}_{value.port}_{len(segment.values)}"
+        if isinstance(operator, Weight):
+            segment.weights[label] = (operator.label, region)
+            own = segment.editor.add(Weight(label, type_)).value
+        else:
+            if local:
+                self._made[value, segment.device].read[value] = None
+            segment.feeds.append(Feed(label, value, region, place))
+            own = segment.editor.add(Input(label, type_)).value
+        segment.values[key] = own
+        return own

@@ -1,0 +1,81 @@
+"""Plans leave the system: as annotations of the model, and as one program of ONNX models per device."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from optimizer.cost.runtime import LoadedModel
+from optimizer.parallel.annotation import annotate
+from optimizer.parallel.execution import HostMachine, execute
+from optimizer.parallel.execution.program import run_program, save_program
+from optimizer.parallel.shards import programmed
+from superopt.domains import Array
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.ir.graph import Input
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel, build_model, lift, load_model, lower
+from superopt.onnx_io.annotations import validate_annotations
+from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
+
+MODELS = 12
+
+
+def _models() -> Iterator[tuple[LiftedModel, Plan, dict[str, Array], dict[str, Array]]]:
+    """Lifted random models with a plan, their inputs and their weights."""
+    for number in range(MODELS):
+        draw = random.Random(1000 + number)
+        graph = random_graph(draw)
+        arrays = dict(random_arrays(graph))
+        lifted = lift(load_model(build_model(graph, arrays)))
+        names = [node.operator.label for node in lifted.graph if isinstance(node.operator, Input)]
+        inputs = {name: arrays.pop(name) for name in names}
+        yield lifted, random_plan(draw, lifted.graph), inputs, arrays
+
+
+def test_programs_of_devices_compute_what_the_model_computes(tmp_path: Path) -> None:
+    segments = 0
+    for number, (lifted, plan, inputs, _) in enumerate(_models()):
+        program = programmed(lifted.graph, plan)
+        save_program(program, lifted, tmp_path / str(number))
+        result = run_program(tmp_path / str(number), inputs)
+        whole = LoadedModel(lower(lifted, lifted.graph, Plan()).to_bytes(), threads=1).run(inputs)
+        for expected, got in zip(whole, result.outputs, strict=True):
+            np.testing.assert_allclose(got, np.asarray(expected), rtol=2e-4, atol=2e-5)
+        weights = {label: lifted.weight(label) for label in lifted.source.constants} | dict(lifted.numbers)
+        direct = execute(lifted.graph, plan, weights, inputs, HostMachine(lifted.source))
+        assert result.moved_bytes == direct.moved_bytes
+        segments += len({path.parent for path in (tmp_path / str(number)).rglob("*.onnx")})
+    assert segments > 2 * MODELS
+
+
+def test_annotations_of_a_plan_are_valid_and_change_nothing_that_is_computed() -> None:
+    for lifted, plan, inputs, _ in _models():
+        lowered = lower(lifted, lifted.graph, Plan())
+        names = [f"cpu:{device}" for device in range(DEVICES)]
+        model = onnx.load_from_string(annotate(lowered, lifted.graph, plan, "test", names).to_bytes())
+        validate_annotations(model)
+        onnx.checker.check_model(model)
+        assert [configuration.num_devices for configuration in model.configuration] == [DEVICES]
+        annotated = [node for node in model.graph.node if node.device_configurations]
+        assert annotated or not plan.parallel
+        before = LoadedModel(lowered.to_bytes(), threads=1).run(inputs)
+        after = LoadedModel(model.SerializeToString(), threads=1).run(inputs)
+        for left, right in zip(before, after, strict=True):
+            np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
+    lifted, plan, inputs, _ = next(_models())
+    with pytest.raises(InvalidOptionError, match="expected a directory that does not exist"):
+        save_program(programmed(lifted.graph, plan), lifted, tmp_path)
+    with pytest.raises(InvalidFileError, match="no manifest of a program"):
+        run_program(tmp_path, inputs)
+    save_program(programmed(lifted.graph, plan), lifted, tmp_path / "program")
+    with pytest.raises(InvalidOptionError, match="missing: x"):
+        run_program(tmp_path / "program", {})
