@@ -76,6 +76,15 @@ class Estimator:
             between[pair] = self.tables.added(between[pair], table) if pair in between else table
         return Problem(own, between)
 
+    def problem_of(self, number: int, options: tuple[Choice, ...], chosen: Sequence[Choice]) -> Costs:
+        """[options]: costs of an operation and of the values that it reads and makes, all others given."""
+        total = self._own(number, options, Weighing())
+        for edge in self.subject.incoming[number]:
+            total = total + self.edge(edge, (chosen[edge.source],), options).costs[0]
+        for edge in self.subject.outgoing[number]:
+            total = total + self.edge(edge, options, (chosen[edge.target],)).costs[:, 0]
+        return total
+
     def memory(self, number: int, choices: tuple[Choice, ...]) -> Costs:
         """[choices]: bytes that a device keeps for the operation."""
         return self._own_parts(number, choices)[2]

@@ -8,7 +8,7 @@ every placement of the tensors at the cuts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -191,9 +191,16 @@ class Mapper:
         assignment = Assignment(self.estimator.mesh, tuple(chosen), shares)
         return Mapping(name, assignment, estimate, memory)
 
-    def renamed(self, mapping: Mapping, name: str) -> Mapping:
-        """The same by another name."""
-        return replace(mapping, name=name)
+    def alternatives(self, number: int, chosen: Sequence[Choice], most: int) -> list[Choice]:
+        """Other choices for an operation, those first that cost least where its neighbours stay."""
+        segments = self.estimator.mesh.segments
+        found = dict.fromkeys(c for segment in segments for c in self._choices(number, (segment,)))
+        found.pop(chosen[number], None)
+        options = tuple(choice for choice in found if ALONE not in choice)
+        if not options:
+            return []
+        costs = self.estimator.problem_of(number, options, chosen)
+        return [options[i] for i in np.argsort(costs, kind="stable")[:most]]
 
 
 def _collect(pool: list[dict[Choice, None]], chosen: Sequence[Choice]) -> None:

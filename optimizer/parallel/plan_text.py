@@ -1,0 +1,100 @@
+"""Plans as JSON values: the ``parallel`` section of a report is one, and is read back without any search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import cast
+
+from optimizer.parallel.cluster import Cluster
+from optimizer.parallel.search.subject import Subject
+from superopt.errors import InvalidFileError
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Parallelism, Plan
+
+SCHEMA = 1
+
+
+def plan_from_json(values: Mapping[str, object], subject: Subject, cluster: Cluster) -> Plan:
+    """The plan of a report, or of an object with ``operators`` and ``microbatches``.
+
+    Raises InvalidFileError: for an entry that is no machine mapping, of a node that the graph does not have,
+    with degrees that do not divide it or devices that the cluster does not have.
+    """
+    section = values.get("parallel", values)
+    if not isinstance(section, dict):
+        raise InvalidFileError("plan: expected a report with a section parallel, or the section itself")
+    content = cast("Mapping[str, object]", section)
+    entries = content.get("operators")
+    if not isinstance(entries, list):
+        raise InvalidFileError("plan: expected a list as operators")
+    microbatches = content.get("microbatches", 1)
+    if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
+        raise InvalidFileError(f"plan: expected a number of at least 1 as microbatches, got {microbatches!r}")
+    devices = {device.number for device in cluster.devices}
+    how: dict[NodeId, Parallelism] = {}
+    for number, entry in enumerate(cast("list[object]", entries), start=1):
+        where = f"plan: operator {number}"
+        if not isinstance(entry, dict):
+            raise InvalidFileError(f"{where}: expected an object, got {entry!r}")
+        node, mapping = _mapping(cast("Mapping[str, object]", entry), where)
+        if node not in subject.numbers:
+            raise InvalidFileError(f"{where}: the graph has no operator {node}")
+        operation = subject.operations[subject.numbers[node]]
+        if not operation.splits.admits(mapping.degrees):
+            sizes = ", ".join(f"{d.kind} {d.size}" for d in operation.splits.dimensions)
+            raise InvalidFileError(
+                f"{where}: node {node} ({operation.operator.name}) cannot be divided by "
+                f"{list(mapping.degrees)}: its task dimensions are {sizes or 'none'}"
+            )
+        unknown = sorted(set(mapping.devices) - devices)
+        if unknown:
+            raise InvalidFileError(f"{where}: {cluster.name} has no device {unknown[0]}")
+        how[node] = mapping
+    return Plan(parallel=MappingProxyType(how), microbatches=microbatches)
+
+
+def plan_to_json(plan: Plan, subject: Subject) -> dict[str, object]:
+    """The plan as ``plan_from_json`` reads it."""
+    return {
+        "schema": SCHEMA,
+        "microbatches": plan.microbatches,
+        "operators": [
+            {
+                "node": operation.node,
+                "operator": operation.operator.name,
+                "degrees": list(how.degrees),
+                "devices": list(how.devices),
+                "copies": how.copies,
+                "stage": how.stage,
+            }
+            for operation in subject.operations
+            if (how := plan.parallel.get(operation.node)) is not None
+        ],
+    }
+
+
+def _mapping(entry: Mapping[str, object], where: str) -> tuple[NodeId, Parallelism]:
+    node = _numbers([entry.get("node")], f"{where}: node", 0)[0]
+    degrees = _numbers(entry.get("degrees"), f"{where}: degrees", 1)
+    devices = _numbers(entry.get("devices"), f"{where}: devices", 0)
+    copies = _numbers([entry.get("copies", 1)], f"{where}: copies", 1)[0]
+    stage = _numbers([entry.get("stage", 0)], f"{where}: stage", 0)[0]
+    tasks = math.prod(degrees) * copies
+    if len(devices) != tasks or len(set(devices)) != tasks:
+        raise InvalidFileError(
+            f"{where}: expected {tasks} different devices for degrees {list(degrees)} and {copies} copies, "
+            f"got {list(devices)}"
+        )
+    return NodeId(node), Parallelism(degrees, devices, copies, stage)
+
+
+def _numbers(values: object, where: str, least: int) -> tuple[int, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise InvalidFileError(f"{where}: expected a list of numbers, got {values!r}")
+    numbers = cast("Sequence[object]", values)
+    for number in numbers:
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            raise InvalidFileError(f"{where}: expected a whole number of at least {least}, got {number!r}")
+    return tuple(cast("Sequence[int]", numbers))

@@ -1,0 +1,100 @@
+"""FlexFlow's search: Metropolis sampling of plans by simulated time (dissertation, section 3.5)."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from optimizer.parallel.search.choices import (
+    Choice,
+    Licence,
+    choices_on,
+    everything,
+    parallelism,
+)
+from optimizer.parallel.search.mesh import Mesh
+from optimizer.parallel.search.subject import Operation, Subject
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Plan
+
+Delta = Callable[[Plan, Sequence[NodeId]], float]
+"""Simulated microseconds of a plan that differs from the last one at those nodes; infinite where it does not
+fit into memory."""
+
+_STEEPNESS = 50.0
+"""A plan that is 2% slower than the present one is accepted with probability 1/e."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The best plan of a chain, its simulated time, and how many plans were simulated."""
+
+    plan: Plan
+    microseconds: float
+    proposals: int
+
+
+@dataclass
+class Metropolis:
+    """Samples plans of a subject on a mesh, changing the division of one operation at a time at random."""
+
+    subject: Subject
+    mesh: Mesh
+    delta: Delta
+    licence: Licence = everything
+    seed: int = 0
+
+    def run(self, starts: Sequence[Plan], seconds: float, proposals: int | None = None) -> Sampled:
+        """The best plan found from every start in equal shares of the processor time; a chain also ends when
+        half of its share brought nothing better. With ``proposals`` each chain ends after so many."""
+        source = random.Random(self.seed)
+        best: Sampled | None = None
+        tried = 0
+        for start in starts:
+            found = self._chain(start, seconds / len(starts), proposals, source)
+            tried += found.proposals
+            if best is None or found.microseconds < best.microseconds:
+                best = found
+        assert best is not None, "a chain begins somewhere"
+        return replace(best, proposals=tried)
+
+    def _chain(self, start: Plan, seconds: float, proposals: int | None, source: random.Random) -> Sampled:
+        every = tuple(operation.node for operation in self.subject.operations)
+        cost = self.delta(start, every)
+        current = best = Sampled(start, cost, 0)
+        rejected: tuple[NodeId, ...] = ()
+        began = better_at = time.process_time()
+        tried = 0
+        while (proposals is None and time.process_time() - began < seconds) or tried < (proposals or 0):
+            if proposals is None and time.process_time() - better_at > seconds / 2:
+                break
+            tried += 1
+            operation = source.choice(self.subject.operations)
+            plan = self._changed(current.plan, operation, source)
+            cost = self.delta(plan, (*rejected, operation.node))
+            ratio = cost / current.microseconds - 1
+            if ratio <= 0 or source.random() < math.exp(-_STEEPNESS * ratio):
+                current, rejected = Sampled(plan, cost, tried), ()
+                if cost < best.microseconds:
+                    best, better_at = current, time.process_time()
+            else:
+                rejected = (operation.node,)
+        return replace(best, proposals=tried)
+
+    def _changed(self, plan: Plan, operation: Operation, source: random.Random) -> Plan:
+        how = parallelism(operation, self._choice(operation, source), self.mesh)
+        return replace(plan, parallel=MappingProxyType({**plan.parallel, operation.node: how}))
+
+    def _choice(self, operation: Operation, source: random.Random) -> Choice:
+        dimensions = [
+            number
+            for number, dimension in enumerate(operation.splits.dimensions)
+            if dimension.size != 1 and self.licence(operation, number)
+        ]
+        segment = source.choice(self.mesh.segments) if self.mesh.segments else None
+        found = choices_on(operation, dimensions, self.mesh, () if segment is None else (segment,))
+        return source.choice(found)

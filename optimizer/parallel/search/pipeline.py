@@ -1,0 +1,120 @@
+"""Pipelines: consecutive parts of a graph on disjoint parts of the machine, working on microbatches in turn.
+
+As in Unity (section 5.3) all operations take part, and stages follow each other. The stages are cut where one
+tensor, or few, has to be sent on; dynamic programming finds the cuts for which the slowest stage is fastest.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator, Sequence
+from types import MappingProxyType
+
+from optimizer.parallel.search.choices import Choice, parallelism
+from optimizer.parallel.search.mesh import Mesh
+from optimizer.parallel.search.subject import Subject
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Parallelism, Plan
+from superopt.ops.splits import SplitKind
+
+_FEW_STAGES = 16
+_PER_STAGE = (1, 2, 4, 8)
+"""Microbatches for each stage."""
+
+_MOST_PLACES = 128
+
+
+def stage_counts(mesh: Mesh) -> tuple[int, ...]:
+    """Into how many stages of equal machines a machine can be cut: whole nodes, or equal parts of one."""
+    count = len(mesh.devices)
+    return tuple(n for n in range(2, min(count, _FEW_STAGES) + 1) if count % n == 0)
+
+
+def stage_meshes(mesh: Mesh, stages: int) -> tuple[Mesh, ...] | None:
+    """The machine of each stage; None where the axes of the machine do not allow so many."""
+    product, axis = 1, 0
+    while product < stages and axis < len(mesh.sizes):
+        product *= mesh.sizes[axis]
+        axis += 1
+    if product != stages:
+        return None
+    sizes = mesh.sizes[axis:]
+    per_stage = len(mesh.devices) // stages
+    return tuple(
+        Mesh(mesh.devices[n * per_stage : (n + 1) * per_stage], sizes, min(mesh.inner, len(sizes)))
+        for n in range(stages)
+    )
+
+
+def cut_into(costs: Sequence[float], crossing: Sequence[int], stages: int) -> list[int] | None:
+    """For every operation its stage, such that the largest sum of costs is least; None for too few.
+
+    ``crossing[i]`` is how many values go from before operation i to it or beyond: cuts are made where there
+    is one if there are enough such places.
+    """
+    count = len(costs)
+    fewest = [i for i in range(1, count) if crossing[i] <= 1]
+    places = fewest if len(fewest) >= stages - 1 else list(range(1, count))
+    if len(places) < stages - 1:
+        return None
+    if len(places) > _MOST_PLACES:
+        places = [places[i * len(places) // _MOST_PLACES] for i in range(_MOST_PLACES)]
+    sums = [0.0, *itertools.accumulate(costs)]
+    ends = [*places, count]
+    best = [[float("inf")] * len(ends) for _ in range(stages)]
+    back = [[0] * len(ends) for _ in range(stages)]
+    best[0] = [sums[end] for end in ends]
+    for stage in range(1, stages):
+        for i in range(stage, len(ends)):
+            for j in range(stage - 1, i):
+                slowest = max(best[stage - 1][j], sums[ends[i]] - sums[ends[j]])
+                if slowest < best[stage][i]:
+                    best[stage][i], back[stage][i] = slowest, j
+    cuts: list[int] = []
+    i = len(ends) - 1
+    for stage in range(stages - 1, 0, -1):
+        i = back[stage][i]
+        cuts.append(ends[i])
+    cuts.reverse()
+    return [bisect.bisect_right(cuts, number) for number in range(count)]
+
+
+def crossings(subject: Subject) -> list[int]:
+    """How many values go from before each operation to it or beyond."""
+    last: dict[tuple[int, int], int] = {}
+    for edge in subject.edges:
+        last[edge.source, edge.port] = max(last.get((edge.source, edge.port), 0), edge.target)
+    change = [0] * (len(subject.operations) + 2)
+    for (source, _), target in last.items():
+        change[source + 1] += 1
+        change[target + 1] -= 1
+    return list(itertools.accumulate(change))[: len(subject.operations)]
+
+
+def pipelines(
+    subject: Subject, choices: Sequence[Choice], costs: Sequence[float], meshes: Sequence[Mesh]
+) -> Iterator[Plan]:
+    """The plan with every stage divided by those choices, for several numbers of microbatches."""
+    stages = cut_into(costs, crossings(subject), len(meshes))
+    if stages is None:
+        return
+    how: dict[NodeId, Parallelism] = {
+        operation.node: parallelism(operation, choices[number], meshes[stages[number]], stages[number])
+        for number, operation in enumerate(subject.operations)
+    }
+    for per_stage in _PER_STAGE:
+        microbatches = per_stage * len(meshes)
+        if _admits(subject, how, microbatches):
+            yield Plan(parallel=MappingProxyType(how), microbatches=microbatches)
+
+
+def _admits(subject: Subject, how: dict[NodeId, Parallelism], microbatches: int) -> bool:
+    """Whether the samples of every task can be divided into so many microbatches."""
+    for operation in subject.operations:
+        degrees = how[operation.node].degrees
+        for dimension, degree in zip(operation.splits.dimensions, degrees, strict=True):
+            size = dimension.size if dimension.kind is SplitKind.SAMPLE else 1
+            if isinstance(size, int) and size > 1 and size % (degree * microbatches):
+                return False
+    return True

@@ -1,0 +1,246 @@
+"""The search for the plan of one graph on a cluster: mappings, pipelines, experts; the simulator decides."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from optimizer.parallel.experts import Assignment, assignments
+from optimizer.parallel.search.choices import Choice, Licence, everything
+from optimizer.parallel.search.estimate import Compute, Estimator, Weighing
+from optimizer.parallel.search.mapping import Mapper, Mapping
+from optimizer.parallel.search.mesh import Mesh, submachines
+from optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
+from optimizer.parallel.search.prices import collective_prices
+from optimizer.parallel.search.redistribution import CollectivePrices
+from optimizer.parallel.search.subject import Operation, Subject
+from optimizer.parallel.search.tables import Tables
+from optimizer.parallel.topology import Cluster
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+
+_WORSE_MACHINES = 2
+"""Smaller machines are not tried after so many that were no better."""
+
+_ALTERNATIVES = 4
+"""Choices that refinement tries for each kind of operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the simulator says of a plan: the time of one run, and the bytes that each device needs."""
+
+    microseconds: float
+    memory: tuple[int, ...]
+
+
+Evaluate = Callable[[Subject, Plan], Evaluation]
+
+
+class Origin(enum.StrEnum):
+    """Where a plan comes from."""
+
+    EXPERT = "expert"
+    MAPPING = "dynamic programming"
+    PIPELINE = "pipeline"
+    REFINED = "refined"
+    GIVEN = "given"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan to be evaluated; ``assignment`` is what it was made from, where that is known."""
+
+    name: str
+    origin: Origin
+    plan: Plan
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that was evaluated; ``fits``: no device needs more memory than it has."""
+
+    proposal: Proposal
+    evaluation: Evaluation
+    fits: bool
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.proposal.plan
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What makes one plan better than another: that it fits, then its time."""
+        return (not self.fits, self.evaluation.microseconds)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The best plan of a graph, all that were evaluated, and how much was searched."""
+
+    subject: Subject
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    seconds: float
+
+    @property
+    def experts(self) -> tuple[Candidate, ...]:
+        """The plans of experts, by time."""
+        experts = (c for c in self.candidates if c.proposal.origin is Origin.EXPERT)
+        return tuple(sorted(experts, key=lambda c: c.rank))
+
+
+@dataclass
+class Planner:
+    """Plans graphs for one cluster and one objective, keeping what it learns from one graph to the next.
+
+    ``trains`` and ``pipelined`` say what the objective is about; ``compute`` and ``evaluate`` are those of
+    the simulator, ``deadline`` a time of the monotonic clock.
+    """
+
+    cluster: Cluster
+    compute: Compute
+    evaluate: Evaluate
+    trains: bool
+    pipelined: bool
+    weight_copies: float
+    licence: Licence = everything
+    deadline: float = float("inf")
+    tables: Tables = field(default_factory=Tables)
+    _prices: dict[Mesh, CollectivePrices] = field(default_factory=dict[Mesh, CollectivePrices])
+    _estimators: dict[Mesh, Estimator] = field(default_factory=dict[Mesh, Estimator])
+
+    def estimate(self, graph: Graph) -> float:
+        """The estimate of the best mapping on all devices: what guides the choice of substitutions."""
+        mesh = Mesh.of(self.cluster)
+        mapper = self._mapper(Subject.of(graph), mesh)
+        return min(mapping.estimate for mapping in mapper.mappings(self.memory_limit))
+
+    def plan(self, graph: Graph) -> Planned:
+        """The best plan found for the graph."""
+        began = time.process_time()
+        subject = Subject.of(graph)
+        seen: list[Candidate] = []
+        for proposal in self._proposals(subject):
+            if self._expired() and any(candidate.fits for candidate in seen):
+                break
+            seen.append(self.evaluated(subject, proposal))
+        best = min(seen, key=lambda candidate: candidate.rank)
+        refined = self._refined(subject, best)
+        if refined is not best:
+            seen.append(refined)
+            best = refined
+        return Planned(subject, best, tuple(seen), time.process_time() - began)
+
+    @property
+    def memory_limit(self) -> int:
+        """The bytes of the smallest device."""
+        return min(device.memory_bytes for device in self.cluster.devices)
+
+    def evaluated(self, subject: Subject, proposal: Proposal) -> Candidate:
+        """The plan as the simulator sees it."""
+        evaluation = self.evaluate(subject, proposal.plan)
+        fits = all(
+            used <= device.memory_bytes
+            for used, device in zip(evaluation.memory, self.cluster.devices, strict=True)
+        )
+        return Candidate(proposal, evaluation, fits)
+
+    def _proposals(self, subject: Subject) -> Iterator[Proposal]:
+        whole = Mesh.of(self.cluster)
+        for name, assignment in assignments(subject, whole, self.licence):
+            yield Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment)
+        best, worse = float("inf"), 0
+        for mesh in submachines(self.cluster):
+            mappings = self._mapper(subject, mesh).mappings(self.memory_limit)
+            least = min(mapping.estimate for mapping in mappings)
+            worse = worse + 1 if least >= best else 0
+            if worse > _WORSE_MACHINES:
+                break
+            if least < best or mesh == whole:
+                yield from _unique(subject, mappings)
+            best = min(best, least)
+        if self.pipelined:
+            yield from self._pipelines(subject, whole)
+
+    def _pipelines(self, subject: Subject, whole: Mesh) -> Iterator[Proposal]:
+        for count in stage_counts(whole):
+            meshes = stage_meshes(whole, count)
+            if meshes is None or self._expired():
+                continue
+            mapper = self._mapper(subject, meshes[0])
+            mapping = mapper.mappings(self.memory_limit * count)[0]
+            choices = mapping.assignment.choices
+            problem = mapper.estimator.problem([(choice,) for choice in choices], Weighing())
+            costs = [float(table.costs[0]) for table in problem.own]
+            for plan in pipelines(subject, choices, costs, meshes):
+                name = f"{count} stages, {plan.microbatches} microbatches"
+                yield Proposal(name, Origin.PIPELINE, plan)
+
+    def _mapper(self, subject: Subject, mesh: Mesh) -> Mapper:
+        known = self._estimators.get(mesh)
+        if known is None:
+            prices = self._prices.setdefault(mesh, collective_prices(mesh, self.cluster))
+            estimator = Estimator(
+                subject, mesh, prices, self.compute, self.trains, self.weight_copies, self.tables
+            )
+        else:
+            estimator = replace(known, subject=subject)
+        self._estimators[mesh] = estimator
+        return Mapper(subject, estimator, self.licence, self._expired)
+
+    def _refined(self, subject: Subject, best: Candidate) -> Candidate:
+        """Tries other choices for all operations of one kind at once, as the simulator judges them."""
+        given = best.proposal.assignment
+        if given is None:
+            return best
+        mapper = self._mapper(subject, given.mesh)
+        for group, alternatives in _alternatives(subject, mapper, given):
+            for choice in alternatives:
+                if self._expired():
+                    return best
+                chosen = list((best.proposal.assignment or given).choices)
+                for number in group:
+                    chosen[number] = choice
+                assignment = mapper.mapping("refined", chosen).assignment
+                plan = assignment.plan(subject)
+                tried = self.evaluated(subject, Proposal("search", Origin.REFINED, plan, assignment))
+                if tried.rank < best.rank:
+                    best = tried
+        return best
+
+    def _expired(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+
+def _unique(subject: Subject, mappings: Sequence[Mapping]) -> Iterator[Proposal]:
+    seen: set[tuple[Choice, ...]] = set()
+    for mapping in mappings:
+        if mapping.assignment.choices not in seen:
+            seen.add(mapping.assignment.choices)
+            plan = mapping.assignment.plan(subject)
+            yield Proposal(mapping.name, Origin.MAPPING, plan, mapping.assignment)
+
+
+def _alternatives(
+    subject: Subject, mapper: Mapper, assignment: Assignment
+) -> Iterator[tuple[list[int], list[Choice]]]:
+    """Operations that are alike and treated alike, the costliest kinds first, with other choices for them."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for number, operation in enumerate(subject.operations):
+        key = (operation.operator, operation.inputs, operation.splits, assignment.choices[number])
+        groups.setdefault(key, []).append(number)
+    weights = {key: len(numbers) * _weight(subject.operations[numbers[0]]) for key, numbers in groups.items()}
+    for key in sorted(groups, key=lambda k: -weights[k]):
+        numbers = groups[key]
+        options = mapper.alternatives(numbers[0], assignment.choices, _ALTERNATIVES)
+        yield numbers, options
+
+
+def _weight(operation: Operation) -> int:
+    elements = [type_.elements for type_ in (*operation.inputs, *operation.outputs)]
+    return sum(count for count in elements if isinstance(count, int))

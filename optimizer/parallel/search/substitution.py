@@ -1,0 +1,127 @@
+"""The middle level: which substitutions to apply, judged by the best plan of what they lead to (Unity, 5.1).
+
+Cost-based backtracking as in TASO, over steps that apply a rule wherever it matches, or at one place. What a
+graph costs is decided by whoever asks: the best machine mapping on a cluster, or one device alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from optimizer.search.recording import matches_at
+from optimizer.search.rules import RuleSet
+from optimizer.search.trace import TraceStep, written
+from superopt.ir.graph import Graph
+from superopt.rewriting import Match, Substitution, apply_match
+
+_ALPHA = 1.05
+_PLACES = 3
+"""Single places at which a rule is tried, beside all at once."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A graph, the steps that lead to it, and what it costs."""
+
+    graph: Graph
+    trace: tuple[TraceStep, ...]
+    cost: float
+
+
+@dataclass
+class Substitutions:
+    """Searches graphs that are equal to one graph.
+
+    ``cost`` prices a graph, None where it cannot be planned; ``expired`` ends the search. ``tried`` counts
+    the graphs that were priced.
+    """
+
+    rules: RuleSet
+    cost: Callable[[Graph], float | None]
+    expired: Callable[[], bool]
+    tried: int = 0
+
+    def run(self, graph: Graph) -> list[Rewritten]:
+        """The best graphs found, the cheapest first; the given one is among them unless others are better."""
+        price = self.cost(graph)
+        start = Rewritten(graph, (), float("inf") if price is None else price)
+        best = [start]
+        seen = {graph.signature}
+        queue: list[tuple[float, int, Rewritten]] = [(start.cost, 0, start)]
+        while queue and not self.expired():
+            cost, _, current = heapq.heappop(queue)
+            if cost > _ALPHA * best[0].cost:
+                break
+            for candidate in self._steps(current):
+                if self.expired():
+                    break
+                if candidate.graph.signature in seen:
+                    continue
+                seen.add(candidate.graph.signature)
+                price = self.cost(candidate.graph)
+                self.tried += 1
+                if price is None:
+                    continue
+                priced = _priced(candidate, price, len(current.trace), current.cost)
+                if price <= _ALPHA * best[0].cost:
+                    heapq.heappush(queue, (price, self.tried, priced))
+                best = sorted((*best, priced), key=lambda found: (found.cost, len(found.trace)))[:3]
+        return best
+
+    def _steps(self, current: Rewritten) -> Iterator[Rewritten]:
+        by_rule: dict[int, list[Match]] = {}
+        for match in self.rules.matches(current.graph, current.graph.weight_only):
+            by_rule.setdefault(self.rules.position(match.substitution), []).append(match)
+        for _, matches in sorted(by_rule.items(), key=lambda item: len(item[1])):
+            everywhere = self._everywhere(current, matches)
+            if everywhere is not None:
+                yield everywhere
+            if len(matches) > 1:
+                for match in matches[:_PLACES]:
+                    found = _applied(current, match)
+                    if found is not None:
+                        yield found
+
+    def _everywhere(self, current: Rewritten, matches: Sequence[Match]) -> Rewritten | None:
+        """The rule applied at all its sites that are there when their turn comes."""
+        found: Rewritten | None = None
+        for match in matches:
+            now = found or current
+            graph = now.graph
+            if all(site in graph.nodes and graph[site] == current.graph[site] for site in match.sites):
+                again = [m for m in matches_at(graph, match.substitution, match.sites) if m == match]
+                found = (_applied(now, again[0]) if again else None) or found
+        return found
+
+
+def _applied(current: Rewritten, match: Match) -> Rewritten | None:
+    rewrite = apply_match(current.graph, match)
+    if rewrite is None:
+        return None
+    step = _step(current.graph, match.substitution, match)
+    return None if step is None else Rewritten(rewrite.graph, (*current.trace, step), current.cost)
+
+
+def _step(graph: Graph, substitution: Substitution, match: Match) -> TraceStep | None:
+    choices = matches_at(graph, substitution, match.sites)
+    choice = next((i for i, other in enumerate(choices) if other == match), None)
+    if choice is None:
+        return None
+    return TraceStep(
+        rule=substitution.rule_id,
+        equation=written(substitution),
+        backwards=substitution.backwards,
+        site=match.sites,
+        choice=choice,
+        cost_before=0.0,
+        cost_after=0.0,
+    )
+
+
+def _priced(candidate: Rewritten, cost: float, known: int, before: float) -> Rewritten:
+    """The new steps with what they change, which the last of them is said to do."""
+    new = [replace(step, cost_before=before, cost_after=before) for step in candidate.trace[known:]]
+    new[-1] = replace(new[-1], cost_after=cost)
+    return Rewritten(candidate.graph, (*candidate.trace[:known], *new), cost)
