@@ -262,7 +262,7 @@ def test_a_weight_is_not_stored_broadcast() -> None:
 def test_a_product_does_not_broadcast_its_matrices() -> None:
     nodes = [node("Expand", "x s", "e"), node("MatMul", "e w", "y")]
     constants = [tensor("s", [2, 4, 8], np.int64), weight("w", 8, 3)]
-    made = model(nodes, [value("x", [4, 1])], [value("y", [2, 4, 3])], constants)
+    made = model(nodes, [value("x", [2, 4, 1])], [value("y", [2, 4, 3])], constants)
     lifted = lift(load_model(made))
     anew = lower(lifted, touch(lifted, "broadcast", "matmul"), Plan()).to_bytes()
     assert_same_results(made.SerializeToString(), anew)
