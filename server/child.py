@@ -2,8 +2,13 @@
 parent.
 
 Parent and child talk over a socket in lines of JSON. To the child: the task, then perhaps ``"cancel"``. From
-the child: ``{"progress": ...}`` any number of times, then ``{"result": ...}`` or ``{"problem": ...}``. When
-the parent dies the socket closes and the child ends itself at once, with everything it has started.
+the child: ``{"progress": ...}`` any number of times, then ``{"result": ...}``, ``{"problem": ...}`` or, if it
+may go better another time, ``{"again": ...}``. When the parent dies the socket closes and the child ends
+itself at once, with everything it has started.
+
+Time and memory are limited twice. The child is under limits of the system, which hold whatever it does and
+whoever watches: an alarm, and its own memory (``RLIMIT_DATA``, without mapped files). The parent looks at the
+resident memory of the child with all that it has started.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from typing import TypeAlias, cast
 
 import psutil
 
+from server.child_main import too_large, too_slow
 from server.problem_types import ProblemType
 from substitution_db.records import JsonObject
 
@@ -81,7 +87,7 @@ def run_in_child(
     ``wanted`` is asked every quarter second; once it says no the child is told, and killed after the grace
     time. An exception from either callback kills the child.
     """
-    with _Child(function, arguments) as child:
+    with _Child(function, arguments, limits) as child:
         return _watch(child, limits, on_progress, wanted)
 
 
@@ -98,6 +104,8 @@ def _watch(
                 return Stopped()
             elif "result" in message:
                 return Done(_object(message["result"]))
+            elif "again" in message:
+                return Died(_object(message["again"]))
             else:
                 return Failed(_object(message["problem"]))
         if child.closed:
@@ -109,14 +117,13 @@ def _watch(
         if told is not None and now - told > limits.grace_seconds:
             return Stopped()
         if now - started > limits.seconds:
-            detail = f"it may take {limits.seconds:g} seconds"
-            return Failed(ProblemType.JOB_TIME.document(detail))
+            return Failed(too_slow(limits.seconds))
         if child.resident_bytes() > limits.bytes:
-            return Failed(ProblemType.JOB_MEMORY.document(f"it may use {limits.bytes >> 20} MiB"))
+            return Failed(too_large(limits.bytes))
 
 
 class _Child:
-    def __init__(self, function: str, arguments: JsonObject) -> None:
+    def __init__(self, function: str, arguments: JsonObject, limits: Limits) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -127,8 +134,11 @@ class _Child:
                 start_new_session=True,
             )
         self._buffer = b""
+        self._limits = limits
         self.closed = False
-        self.tell({"function": function, "arguments": arguments})
+        self.tell(
+            {"function": function, "arguments": arguments, "seconds": limits.seconds, "bytes": limits.bytes}
+        )
 
     def __enter__(self) -> _Child:
         return self
@@ -167,6 +177,8 @@ class _Child:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             return Died(ProblemType.JOB_CRASHED.document("it sent something that is no message"))
+        if code == -signal.SIGALRM:
+            return Failed(too_slow(self._limits.seconds))
         if code < 0:
             name = signal.Signals(-code).name
             return Died(ProblemType.JOB_CRASHED.document(f"the process was ended by {name}"))

@@ -4,9 +4,12 @@ errors.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import importlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from substitution_db.records import JsonObject
 
 _FIRST_TO_GO = 900
+_GRACE_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 class CancelledError(Exception):
@@ -43,6 +48,8 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as connection:
         stream = connection.makefile("rwb")
         task = cast("JsonObject", json.loads(stream.readline()))
+        limit = int(str(task["bytes"]))
+        _confine(float(str(task["seconds"])), limit)
         cancelled = threading.Event()
         threading.Thread(target=_listen, args=(stream.readline, cancelled), daemon=True).start()
 
@@ -54,7 +61,7 @@ def main(descriptor: int) -> None:
                 raise CancelledError
             send({"progress": content})
 
-        send(_answer(resolve(str(task["function"])), cast("JsonObject", task["arguments"]), progress))
+        send(_answer(resolve(str(task["function"])), cast("JsonObject", task["arguments"]), progress, limit))
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # without waiting for threads that the work left behind
@@ -66,8 +73,18 @@ def resolve(name: str) -> ChildFunction:
     return cast("ChildFunction", getattr(importlib.import_module(module), attribute))
 
 
+def too_slow(seconds: float) -> JsonObject:
+    """The problem of a child that passed its time."""
+    return ProblemType.JOB_TIME.document(f"it may take {seconds:g} seconds")
+
+
+def too_large(limit: int) -> JsonObject:
+    """The problem of a child that passed its memory, in bytes."""
+    return ProblemType.JOB_MEMORY.document(f"it may use {limit >> 20} MiB")
+
+
 def _answer(
-    function: ChildFunction, arguments: JsonObject, progress: Callable[[JsonObject], None]
+    function: ChildFunction, arguments: JsonObject, progress: Callable[[JsonObject], None], limit: int
 ) -> JsonObject:
     try:
         return {"result": function(arguments, progress)}
@@ -76,7 +93,11 @@ def _answer(
     except SuperoptError as error:
         return {"problem": type_of(error).document(str(error))}
     except MemoryError:
-        return {"problem": ProblemType.JOB_MEMORY.document("the machine has no more memory")}
+        return {"problem": too_large(limit)}
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return {"again": ProblemType.DISK_FULL.document("the worker has no more disk")}
 
 
 def _listen(readline: Callable[[], bytes], cancelled: threading.Event) -> None:
@@ -84,6 +105,20 @@ def _listen(readline: Callable[[], bytes], cancelled: threading.Event) -> None:
         if json.loads(line) == "cancel":
             cancelled.set()
     os.killpg(0, signal.SIGKILL)  # the parent is gone
+
+
+def _confine(seconds: float, limit: int) -> None:
+    """The system ends this process when its time has passed or its parent is gone, refuses it memory beyond
+    the limit, and writes no core.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _volunteer_when_memory_is_short() -> None:

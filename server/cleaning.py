@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 
 from substitution_db import Database
 from substitution_db.queue import JobQueue
@@ -10,17 +11,23 @@ from substitution_db.queue import JobQueue
 _YOUNG_SECONDS = 3600.0 * 6
 """Blobs of this age may belong to a request that is still being accepted."""
 
+_BLOBS_AT_ONCE = 200
 _log = logging.getLogger(__name__)
 
 
-def clean(database: Database, queue: JobQueue, retention_seconds: float) -> None:
+def clean(
+    database: Database, queue: JobQueue, retention_seconds: float, young_seconds: float = _YOUNG_SECONDS
+) -> None:
     """Removes everything that is left over; safe beside other workers and servers."""
     removed = database.jobs.remove_finished(retention_seconds)
     database.submissions.forget_jobs()
     remove_abandoned_work(database, queue)
-    stored = database.blobs.stored()
-    database.blobs.remove_unused(stored - database.jobs.used_blobs(), _YOUNG_SECONDS)
-    database.blobs.remove_abandoned(_YOUNG_SECONDS)
+    stored = iter(database.blobs.stored())
+    while batch := tuple(islice(stored, _BLOBS_AT_ONCE)):
+        with database.jobs.unused(batch) as unused:
+            database.blobs.remove_unused(unused, young_seconds)
+    database.blobs.remove_copies(young_seconds)
+    database.blobs.remove_abandoned(young_seconds)
     _log.info("cleaned: %d jobs past their time", removed)
 
 

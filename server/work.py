@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from server.child_main import resolve
 from server.problem_types import ModelTooLargeError
+from server.reports import named_report, report_text
 from superopt.onnx_io import load_model
 
 if TYPE_CHECKING:
@@ -54,17 +54,9 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     output.mkdir()
     optimize_file = cast("OptimizeFile", resolve(str(arguments["optimize_file"])))
     report = optimize_file(model, output / "model.onnx", options, str(arguments["database_url"]), progress)
-    named = _with_model_name(report, str(arguments["model_name"]))
-    (directory / REPORT).write_text(json.dumps(named, indent=1, allow_nan=False), encoding="utf-8")
+    named = named_report(report, str(arguments["model_name"]))
+    (directory / REPORT).write_text(report_text(named), encoding="utf-8")
     return {"result": str(_packed(output).relative_to(directory))}
-
-
-def _with_model_name(report: JsonObject, name: str) -> JsonObject:
-    """The report with the name that people gave the model, not that of the file here."""
-    about = report.get("model")
-    if not isinstance(about, dict):
-        return report
-    return {**report, "model": {**cast("JsonObject", about), "name": name}}
 
 
 def _packed(output: Path) -> Path:

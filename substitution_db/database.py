@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +11,7 @@ from typing import Self
 
 from sqlalchemy import text
 
+from substitution_db.activity import ActivityRepository
 from substitution_db.blobs import BlobStore
 from substitution_db.costs import CostRepository
 from substitution_db.engine import Transactions, connect
@@ -34,15 +37,18 @@ class Database:
     blobs: BlobStore
     rules: RuleRepository
     library: LibraryVersions
+    activity: ActivityRepository
     costs: CostRepository
     jobs: JobRepository
     submissions: SubmissionRepository
     keys: KeyRepository
     transactions: Transactions
 
-    def queue(self, worker: str, lease_seconds: float = LEASE_SECONDS) -> JobQueue:
-        """The queue of jobs for a worker of that name."""
-        return JobQueue(self.transactions, worker, lease_seconds)
+    def queue(
+        self, worker: str, lease_seconds: float = LEASE_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> JobQueue:
+        """The queue of jobs for a worker of that name, whose clock (in seconds) only ever goes forward."""
+        return JobQueue(self.transactions, self.blobs, worker, lease_seconds, clock)
 
     def ping(self) -> str | None:
         """The revision of the schema; raises MissingServiceError when the database does not answer."""
@@ -76,6 +82,7 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
     program's, or a newer superopt's), MissingServiceError (it does not answer).
     """
     address = database_url(url)
+    blobs = blob_store(address)
     transactions = Transactions(connect(address))
     try:
         with transactions.read() as session:
@@ -88,12 +95,13 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
         raise
     return Database(
         url=address.render_as_string(hide_password=False),
-        blobs=blob_store(address),
+        blobs=blobs,
         rules=RuleRepository(transactions),
         library=LibraryVersions(transactions),
+        activity=ActivityRepository(transactions),
         costs=CostRepository(transactions),
-        jobs=JobRepository(transactions),
-        submissions=SubmissionRepository(transactions),
+        jobs=JobRepository(transactions, blobs),
+        submissions=SubmissionRepository(transactions, blobs),
         keys=KeyRepository(transactions),
         transactions=transactions,
     )

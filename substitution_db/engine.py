@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
-from sqlalchemy.exc import DatabaseError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -23,7 +24,13 @@ from superopt.errors import InvalidFileError, InvalidOptionError, MissingService
 
 BUSY_TIMEOUT_SECONDS = 30
 _BEGIN = "sqlite_begin"
-_LOCK_NUMBER = 0x5355_5045  # one advisory lock of PostgreSQL for migrations
+_LOCK_NUMBER = 0x5355_5045  # advisory locks of PostgreSQL: for migrations,
+_BLOB_LOCK_NUMBER = 0x5355_5046  # and between who uses blobs and who removes them
+_PG_DISK_FULL = "53100"
+
+
+class DatabaseFullError(MissingServiceError):
+    """The database has no more disk."""
 
 
 def connect(url: URL) -> Engine:
@@ -125,15 +132,32 @@ def now(session: Session) -> datetime:
     return datetime.now(UTC)
 
 
+def keep_blobs(session: Session) -> None:
+    """From now to the end of the transaction (which writes) nobody removes a blob."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock_shared(_BLOB_LOCK_NUMBER)))
+
+
+def own_blobs(session: Session) -> None:
+    """From now to the end of the transaction (which writes) no job begins to use a blob."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(_BLOB_LOCK_NUMBER)))
+
+
 @contextmanager
 def named_failures(url: URL) -> Generator[None]:
     """Turns a database that cannot be used into a named error with one sentence."""
     shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
     try:
         yield
-    except OperationalError as error:
-        raise MissingServiceError(f"database {shown} cannot be used: {_first_line(error)}") from error
+    except PoolTimeoutError as error:
+        raise MissingServiceError(f"database {shown}: all connections are in use") from error
+    except (OperationalError, InterfaceError) as error:
+        kind = DatabaseFullError if _is_full(error.orig) else MissingServiceError
+        raise kind(f"database {shown} cannot be used: {_first_line(error)}") from error
     except DatabaseError as error:
+        if error.connection_invalidated:
+            raise MissingServiceError(f"database {shown} cannot be used: {_first_line(error)}") from error
         if isinstance(error.orig, sqlite3.DatabaseError) and error.orig.sqlite_errorcode in (
             sqlite3.SQLITE_NOTADB,
             sqlite3.SQLITE_CORRUPT,
@@ -144,5 +168,11 @@ def named_failures(url: URL) -> Generator[None]:
         raise
 
 
-def _first_line(error: DatabaseError) -> str:
+def _is_full(error: BaseException | None) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
+    return getattr(error, "sqlstate", None) == _PG_DISK_FULL
+
+
+def _first_line(error: DBAPIError) -> str:
     return str(error.orig).strip().partition("\n")[0]

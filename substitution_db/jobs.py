@@ -1,25 +1,39 @@
 """The repository of jobs as the service sees it: accepted, read, cancelled, and their events.
 
 States: queued -> running -> succeeded | failed | crashed; queued -> cancelled; running -> cancelling ->
-cancelled. A running job whose worker is gone is queued again until its attempts are used up, then it is
-crashed (``substitution_db.queue``). A final state never changes.
+cancelled; queued -> succeeded when the result is known. A running job whose worker is gone is queued again
+until its attempts are used up, then it is crashed (``substitution_db.queue``). A final state never changes.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sqlalchemy import Select, delete, func, insert, select
 from sqlalchemy.orm import Session
 
-from substitution_db.engine import Transactions, now
+from substitution_db.activity import count_duration
+from substitution_db.blobs import Blob, BlobStore
+from substitution_db.engine import Transactions, keep_blobs, now, own_blobs
 from substitution_db.models import JobEventRow, JobFileRow, JobRow, LibraryVersionRow
-from substitution_db.records import FINAL_STATES, Job, JobEvent, JobFile, JobRole, JobState, JsonObject
-from superopt.errors import InvalidOptionError, SuperoptError
+from substitution_db.records import (
+    FINAL_STATES,
+    Job,
+    JobEvent,
+    JobFile,
+    JobRole,
+    JobState,
+    JsonObject,
+    KnownResult,
+)
+from superopt.errors import MissingServiceError, SuperoptError
 
 DEFAULT_ATTEMPTS = 3
+_REMOVED_AT_ONCE = 200
 
 
 class QueueFullError(SuperoptError):
@@ -29,7 +43,8 @@ class QueueFullError(SuperoptError):
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to be accepted; the blobs of its files are stored already. ``owner`` is an API key's id or
-    empty.
+    empty. With a known result it succeeds at once. ``traceparent`` is the span that submits it (W3C trace
+    context).
     """
 
     model_name: str
@@ -37,20 +52,30 @@ class NewJob:
     options: JsonObject = field(default_factory=dict[str, object])
     owner: str = ""
     max_attempts: int = DEFAULT_ATTEMPTS
+    known: KnownResult | None = None
+    traceparent: str | None = None
 
 
 class JobRepository:
     """Jobs by id."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, blobs: BlobStore) -> None:
         self._transactions = transactions
+        self._blobs = blobs
 
     def submit(self, new: NewJob, *, queue_limit: int | None = None) -> Job:
         """Accepts a job: when this returns it is on disk. Raises QueueFullError beyond ``queue_limit``
         waiting.
         """
         with self._transactions.write() as session:
-            return insert_job(session, new, queue_limit)
+            return insert_job(session, self._blobs, new, queue_limit)
+
+    def result(self, key: str) -> Job | None:
+        """The first job that succeeded with that result key."""
+        statement = select(JobRow).where(JobRow.result_key == key).order_by(JobRow.number).limit(1)
+        with self._transactions.read() as session:
+            row = session.scalars(statement).first()
+            return None if row is None else job_of(row)
 
     def get(self, identity: str) -> Job | None:
         """The job with that id."""
@@ -59,20 +84,15 @@ class JobRepository:
             return None if row is None else job_of(row)
 
     def list(
-        self, *, state: JobState | None = None, before: str | None = None, limit: int | None = None
+        self, *, state: JobState | None = None, before: int | None = None, limit: int | None = None
     ) -> tuple[Job, ...]:
-        """Jobs, newest first, in a state, older than the job ``before``. Raises InvalidOptionError if
-        unknown.
-        """
+        """Jobs, newest first, in a state, with numbers below ``before``."""
         statement = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
         if state is not None:
             statement = statement.where(JobRow.state == state)
+        if before is not None:
+            statement = statement.where(JobRow.number < before)
         with self._transactions.read() as session:
-            if before is not None:
-                number = session.scalar(select(JobRow.number).where(JobRow.id == before))
-                if number is None:
-                    raise InvalidOptionError(f"there is no job {before} to continue behind")
-                statement = statement.where(JobRow.number < number)
             return tuple(job_of(row) for row in session.scalars(statement))
 
     def cancel(self, identity: str) -> Job | None:
@@ -109,35 +129,42 @@ class JobRepository:
             counts = dict(session.execute(statement).all())
         return {state: counts.get(str(state), 0) for state in JobState}
 
-    def used_blobs(self) -> frozenset[str]:
-        """The hashes of all blobs that belong to a job."""
-        with self._transactions.read() as session:
-            return frozenset(session.scalars(select(JobFileRow.sha256).distinct()))
+    @contextmanager
+    def unused(self, hashes: Iterable[str]) -> Generator[frozenset[str]]:
+        """Those of the blobs that belong to no job; none comes to belong to one within the block."""
+        asked = frozenset(hashes)
+        with self._transactions.write() as session:
+            own_blobs(session)
+            used = session.scalars(select(JobFileRow.sha256).where(JobFileRow.sha256.in_(asked)).distinct())
+            yield asked - frozenset(used)
 
     def remove_finished(self, older_than_seconds: float) -> int:
         """Forgets jobs that ended that long ago; returns how many. Their blobs are not removed."""
-        with self._transactions.write() as session:
-            time = now(session)
-            ended = session.execute(
-                select(JobRow.number, JobRow.finished_at).where(
-                    JobRow.state.in_([str(s) for s in FINAL_STATES])
-                )
-            )
-            old = [
-                n for n, at in ended if at is not None and (time - at).total_seconds() > older_than_seconds
-            ]
-            for number in old:
-                session.execute(delete(JobRow).where(JobRow.number == number))
-            return len(old)
+        removed = 0
+        while True:
+            with self._transactions.write() as session:
+                before = now(session) - timedelta(seconds=older_than_seconds)
+                ended = JobRow.state.in_([str(state) for state in FINAL_STATES])
+                some = select(JobRow.number).where(ended, JobRow.finished_at < before).limit(_REMOVED_AT_ONCE)
+                gone = delete(JobRow).where(JobRow.number.in_(some))
+                count = len(session.scalars(gone.returning(JobRow.number)).all())
+            removed += count
+            if count < _REMOVED_AT_ONCE:
+                return removed
 
 
-def insert_job(session: Session, new: NewJob, queue_limit: int | None) -> Job:
-    """Inserts a queued job with its files. Raises QueueFullError beyond ``queue_limit`` waiting."""
-    waiting = (
-        session.scalar(select(func.count()).select_from(JobRow).where(JobRow.state == JobState.QUEUED)) or 0
-    )
-    if queue_limit is not None and waiting >= queue_limit:
-        raise QueueFullError(f"{waiting} jobs are waiting, as many as are allowed")
+def insert_job(session: Session, blobs: BlobStore, new: NewJob, queue_limit: int | None) -> Job:
+    """Inserts a job with its files: queued, or succeeded with a known result.
+
+    Raises QueueFullError beyond ``queue_limit`` waiting, MissingServiceError if a file has been removed
+    meanwhile (which its age forbids, unless clocks jump).
+    """
+    keep_blobs(session)
+    if not are_stored(blobs, new.files):
+        raise MissingServiceError("the files of the job were removed before it was accepted; send it again")
+    known = new.known if new.known is not None and are_stored(blobs, new.known.files) else None
+    if known is None:
+        _require_room(session, queue_limit)
     row = JobRow(
         id=secrets.token_hex(16),
         state=str(JobState.QUEUED),
@@ -149,13 +176,36 @@ def insert_job(session: Session, new: NewJob, queue_limit: int | None) -> Job:
         attempts=0,
         max_attempts=new.max_attempts,
         created_at=now(session),
+        traceparent=new.traceparent,
         library_version=session.scalar(select(func.max(LibraryVersionRow.number))),
         files=[file_row(file) for file in new.files],
     )
     session.add(row)
     session.flush()
     add_event(session, row, "state", {"state": str(JobState.QUEUED)})
+    if known is not None:
+        give_result(session, row, known.files, known.key, known.job_id)
     return job_of(row)
+
+
+def are_stored(blobs: BlobStore, files: Iterable[JobFile]) -> bool:
+    """Whether all those blobs are there, completely."""
+    return all(blobs.holds(Blob(file.sha256, file.bytes)) for file in files)
+
+
+def give_result(
+    session: Session, row: JobRow, files: Iterable[JobFile], key: str | None, reused_from: str | None
+) -> None:
+    """Ends a job with its result; ``key`` is the hash of all that it depends on."""
+    row.files.extend(file_row(file) for file in files)
+    row.result_key, row.reused_from = key, reused_from
+    change_state(session, row, JobState.SUCCEEDED)
+
+
+def _require_room(session: Session, queue_limit: int | None) -> None:
+    waiting = select(func.count()).select_from(JobRow).where(JobRow.state == JobState.QUEUED)
+    if queue_limit is not None and (count := session.scalar(waiting) or 0) >= queue_limit:
+        raise QueueFullError(f"{count} jobs are waiting, as many as are allowed")
 
 
 def change_state(session: Session, row: JobRow, state: JobState) -> None:
@@ -164,7 +214,9 @@ def change_state(session: Session, row: JobRow, state: JobState) -> None:
     if state not in (JobState.RUNNING, JobState.CANCELLING):
         row.lease = row.worker = row.lease_expires_at = row.heartbeat_at = None
     if state.final:
-        row.finished_at = now(session)
+        row.finished_at = ended = now(session)
+        if row.started_at is not None:
+            count_duration(session, state, row.started_at, ended)
     session.flush()
     add_event(session, row, "state", {"state": str(state)})
 
@@ -208,5 +260,7 @@ def job_of(row: JobRow) -> Job:
         started_at=row.started_at,
         finished_at=row.finished_at,
         library_version=row.library_version,
+        traceparent=row.traceparent,
+        reused_from=row.reused_from,
         files=tuple(JobFile(JobRole(f.role), f.name, f.sha256, f.bytes) for f in row.files),
     )

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect, text
 from substitution_db.engine import Transactions
 from superopt.errors import InvalidFileError
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """The revisions that this version of the code knows (a test compares them with the migrations)."""
 
 HEAD = REVISIONS[-1]

@@ -198,13 +198,19 @@ class CostRow(Base):
 
 
 class JobRow(Base):
-    """A job. ``number`` orders jobs, ``id`` is what the outside sees."""
+    """A job. ``number`` orders jobs, ``id`` is what the outside sees.
+
+    ``heartbeat_at`` tells one sign of life from the next; no clock is compared with it. ``lease_expires_at``
+    is for people, and for workers from before that was so. ``result_key`` is the hash of all that the result
+    depends on, once there is one.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
         CheckConstraint(_one_of("state", JobState), name="state"),
         CheckConstraint("(state IN ('running', 'cancelling')) = (lease IS NOT NULL)", name="lease"),
         Index(None, "state", "number"),
+        Index(None, "result_key"),
         {"sqlite_autoincrement": True},
     )
 
@@ -226,6 +232,9 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     library_version: Mapped[int | None] = mapped_column(BigInteger)
+    traceparent: Mapped[str | None] = mapped_column(String(64))
+    result_key: Mapped[str | None] = mapped_column(String(64))
+    reused_from: Mapped[str | None] = mapped_column(String(32))
 
     files: Mapped[list[JobFileRow]] = relationship(
         cascade="all, delete-orphan", lazy="selectin", order_by="JobFileRow.name"
@@ -267,6 +276,30 @@ class JobEventRow(Base):
     kind: Mapped[str] = mapped_column(String(16))
     content: Mapped[JsonObject] = mapped_column(JSON())
     created_at: Mapped[datetime]
+
+
+class WorkerRow(Base):
+    """A worker that is there, and the job that it has."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    started_at: Mapped[datetime]
+    seen_at: Mapped[datetime]
+    job_id: Mapped[str | None] = mapped_column(String(32))
+
+
+class JobDurationRow(Base):
+    """How many jobs ended in a state after how long (a class of ``activity.DURATION_BOUNDS``), and their
+    seconds; also of jobs that are no longer stored.
+    """
+
+    __tablename__ = "job_durations"
+
+    state: Mapped[str] = mapped_column(String(16), primary_key=True)
+    bucket: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    jobs: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float]
 
 
 class SubmissionRow(Base):

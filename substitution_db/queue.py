@@ -2,26 +2,33 @@
 
 Everything that a worker changes names its lease: when another worker has taken over, the first one's changes
 do nothing and it is told (``LeaseLostError``), so that a job never ends with two results.
+
+A lease ends when its sign of life has not changed for the time of a lease while another worker looked on, by
+that worker's own clock, which only ever goes forward. No two clocks are compared, and none may jump.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from substitution_db.engine import Transactions, now
-from substitution_db.jobs import add_event, change_state, file_row, job_of, locked
+from substitution_db.blobs import BlobStore
+from substitution_db.engine import Transactions, keep_blobs, now
+from substitution_db.jobs import add_event, are_stored, change_state, give_result, job_of, locked
 from substitution_db.models import JobRow
-from substitution_db.records import Job, JobFile, JobState, JsonObject, Lease
-from superopt.errors import SuperoptError
+from substitution_db.records import Job, JobFile, JobState, JsonObject, KnownResult, Lease
+from superopt.errors import MissingServiceError, SuperoptError
 
 LEASE_SECONDS = 30.0
 """How long a job stays with a worker that gives no sign of life."""
+
+_HELD = (str(JobState.RUNNING), str(JobState.CANCELLING))
 
 HEARTBEAT_SECONDS = 10.0
 """How often a worker gives a sign of life."""
@@ -31,13 +38,31 @@ class LeaseLostError(SuperoptError):
     """Another worker has the job, or it was ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """A sign of life of a lease, and when (by the clock of who looks) it was seen first."""
+
+    heartbeat: datetime | None
+    seen: float
+
+
 class JobQueue:
     """Claims jobs for one worker; ``worker`` is a name for people."""
 
-    def __init__(self, transactions: Transactions, worker: str, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        transactions: Transactions,
+        blobs: BlobStore,
+        worker: str,
+        lease_seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
         self._transactions = transactions
+        self._blobs = blobs
         self._worker = worker
-        self._lease = timedelta(seconds=lease_seconds)
+        self._lease_seconds = lease_seconds
+        self._clock = clock
+        self._signs: dict[str, _Sign] = {}
 
     def claim(self) -> Lease | None:
         """The oldest waiting job, now running under a new lease; None if none waits. Ends expired leases
@@ -86,18 +111,19 @@ class JobQueue:
             add_event(session, row, "progress", progress)
             return JobState(row.state)
 
-    def succeed(self, lease: Lease, results: Sequence[JobFile]) -> Job:
-        """Ends the job with its results (whose blobs are stored); a job being cancelled is cancelled instead.
+    def succeed(self, lease: Lease, results: Sequence[JobFile], key: str | None = None) -> Job:
+        """Ends the job with its results (whose blobs are stored), to be found again by ``key``; a job being
+        cancelled is cancelled instead.
 
-        Raises LeaseLostError.
+        Raises LeaseLostError, and MissingServiceError if a blob has been removed meanwhile.
         """
         with self._held(lease) as (session, row):
-            if row.state == JobState.CANCELLING:
-                change_state(session, row, JobState.CANCELLED)
-            else:
-                row.files.extend(file_row(file) for file in results)
-                change_state(session, row, JobState.SUCCEEDED)
-            return job_of(row)
+            return self._succeed(session, row, results, key, None)
+
+    def reuse(self, lease: Lease, known: KnownResult) -> Job:
+        """``succeed`` with the result of another job."""
+        with self._held(lease) as (session, row):
+            return self._succeed(session, row, known.files, known.key, known.job_id)
 
     def fail(self, lease: Lease, problem: JsonObject) -> Job:
         """Ends the job with an error that would come again. Raises LeaseLostError."""
@@ -133,12 +159,20 @@ class JobQueue:
             return job_of(row)
 
     def expire(self) -> int:
-        """Ends the leases of workers that gave no sign of life; returns how many."""
+        """Looks for signs of life and ends the leases that gave none for long enough; returns how many."""
         with self._transactions.read() as session:
-            if session.scalars(_expired(now(session))).first() is None:
-                return 0
+            held = select(JobRow.lease, JobRow.heartbeat_at).where(JobRow.state.in_(_HELD))
+            signs = {str(token): heartbeat for token, heartbeat in session.execute(held)}
+        time = self._clock()
+        self._signs = {token: self._sign(token, heartbeat, time) for token, heartbeat in signs.items()}
+        silent = [token for token, sign in self._signs.items() if time - sign.seen > self._lease_seconds]
+        if not silent:
+            return 0
         with self._transactions.write() as session:
-            rows = session.scalars(_expired(now(session)).with_for_update(of=JobRow, skip_locked=True)).all()
+            found = (
+                select(JobRow).where(JobRow.lease.in_(silent)).with_for_update(of=JobRow, skip_locked=True)
+            )
+            rows = [row for row in session.scalars(found) if row.heartbeat_at == signs[_token(row)]]
             for row in rows:
                 detail = f"the worker {row.worker} gave no sign of life"
                 _again(
@@ -166,11 +200,32 @@ class JobQueue:
 
     def _extend(self, row: JobRow, time: datetime) -> None:
         row.heartbeat_at = time
-        row.lease_expires_at = time + self._lease
+        row.lease_expires_at = time + timedelta(seconds=self._lease_seconds)
+
+    def _sign(self, token: str, heartbeat: datetime | None, time: float) -> _Sign:
+        before = self._signs.get(token)
+        return before if before is not None and before.heartbeat == heartbeat else _Sign(heartbeat, time)
+
+    def _succeed(
+        self,
+        session: Session,
+        row: JobRow,
+        results: Sequence[JobFile],
+        key: str | None,
+        reused_from: str | None,
+    ) -> Job:
+        if row.state == JobState.CANCELLING:
+            change_state(session, row, JobState.CANCELLED)
+            return job_of(row)
+        keep_blobs(session)
+        if not are_stored(self._blobs, results):
+            raise MissingServiceError(f"the results of job {row.id} were removed before it had ended")
+        give_result(session, row, results, key, reused_from)
+        return job_of(row)
 
 
-def _expired(time: datetime) -> Select[JobRow]:
-    return select(JobRow).where(JobRow.lease.is_not(None), JobRow.lease_expires_at < time)
+def _token(row: JobRow) -> str:
+    return str(row.lease)
 
 
 def _again(session: Session, row: JobRow, problem: JsonObject) -> None:

@@ -147,7 +147,9 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as stored; ``library_version`` is that of the library it was accepted with."""
+    """A job as stored; ``library_version`` is that of the library it was accepted with, ``reused_from`` the
+    job whose result it was given, if it did not have to compute one.
+    """
 
     number: int
     id: str
@@ -164,11 +166,22 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
     library_version: int | None
+    traceparent: str | None
+    reused_from: str | None
     files: tuple[JobFile, ...]
 
     def file(self, role: JobRole) -> JobFile | None:
         """The first file with that role."""
         return next((file for file in self.files if file.role is role), None)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownResult:
+    """A result that an earlier job computed, as files for another one."""
+
+    job_id: str
+    key: str
+    files: tuple[JobFile, ...]
 
 
 @dataclass(frozen=True, slots=True)

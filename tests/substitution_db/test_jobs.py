@@ -1,20 +1,43 @@
 from __future__ import annotations
 
+import hashlib
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from substitution_db import Database, open_database
 from substitution_db.jobs import NewJob, QueueFullError
+from substitution_db.models import JobRow
 from substitution_db.queue import JobQueue, LeaseLostError
-from substitution_db.records import Job, JobFile, JobRole, JobState, Lease
+from substitution_db.records import Job, JobFile, JobRole, JobState, KnownResult, Lease
 from substitution_db.submissions import Submission
-from superopt.errors import InvalidOptionError
+from superopt.errors import MissingServiceError
 
-MODEL = JobFile(JobRole.MODEL, "model.onnx", "0" * 64, 3)
-RESULT = JobFile(JobRole.RESULT, "model.onnx", "1" * 64, 3)
+CONTENTS = (b"model", b"result", b"report")
+MODEL, RESULT, REPORT = (
+    JobFile(role, "model.onnx", hashlib.sha256(content).hexdigest(), len(content))
+    for role, content in zip((JobRole.MODEL, JobRole.RESULT, JobRole.REPORT), CONTENTS, strict=True)
+)
 PROBLEM = {"type": "out-of-memory", "title": "Out of memory"}
+
+
+@pytest.fixture(autouse=True)
+def _stored(database: Database) -> None:
+    for content in CONTENTS:
+        database.blobs.put_bytes(content)
+
+
+class Clock:
+    """A clock that goes when it is told."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
 
 
 def submitted(database: Database, attempts: int = 2) -> Job:
@@ -90,9 +113,12 @@ def test_a_waiting_job_is_cancelled_at_once(database: Database) -> None:
 
 def test_a_lost_worker_is_replaced_and_cannot_interfere(database: Database) -> None:
     job = submitted(database, attempts=2)
-    dead = database.queue("dead", lease_seconds=-1)
+    dead = database.queue("dead")
     lost = claimed(dead)
-    heir = database.queue("heir")
+    clock = Clock()
+    heir = database.queue("heir", clock=clock)
+    assert heir.claim() is None
+    clock.time += 31
     lease = claimed(heir)
     assert lease.job.id == job.id
     for act in (
@@ -108,6 +134,46 @@ def test_a_lost_worker_is_replaced_and_cannot_interfere(database: Database) -> N
     assert history(database, job) == ["queued", "running", "queued", "running", "succeeded"]
 
 
+@pytest.mark.parametrize("sign", ["heartbeat", "progress"])
+def test_signs_of_life_keep_a_lease(database: Database, sign: str) -> None:
+    submitted(database)
+    queue = database.queue("alive")
+    lease = claimed(queue)
+    clock = Clock()
+    other = database.queue("other", clock=clock)
+    for _ in range(10):
+        assert other.expire() == 0
+        clock.time += 25
+        if sign == "heartbeat":
+            queue.heartbeat(lease)
+        else:
+            queue.report_progress(lease, {})
+    assert other.expire() == 0
+    clock.time += 31
+    assert other.expire() == 1
+
+
+@pytest.mark.parametrize("year", [1970, 2500])
+def test_leases_do_not_care_about_the_date(database: Database, year: int) -> None:
+    job = submitted(database)
+    queue = database.queue("alive")
+    lease = claimed(queue)
+    clock = Clock()
+    other = database.queue("other", clock=clock)
+    assert other.expire() == 0
+    wrong = datetime(year, 1, 1, tzinfo=UTC)  # as a worker whose clock has jumped would write
+    with database.transactions.write() as session:
+        session.execute(update(JobRow).values(heartbeat_at=wrong, lease_expires_at=wrong))
+    clock.time += 31
+    assert other.expire() == 0
+    assert queue.heartbeat(lease) is JobState.RUNNING
+    clock.time += 31
+    assert other.expire() == 0
+    clock.time += 31
+    assert other.expire() == 1
+    assert state(database, job) is JobState.QUEUED
+
+
 def test_attempts_are_bounded(database: Database) -> None:
     job = submitted(database, attempts=2)
     queue = database.queue("w1")
@@ -115,14 +181,74 @@ def test_attempts_are_bounded(database: Database) -> None:
     crashed = queue.lost_process(claimed(queue), PROBLEM)
     assert (crashed.state, crashed.error) == (JobState.CRASHED, PROBLEM)
     by_silence = submitted(database, attempts=1)
-    claimed(database.queue("dead", lease_seconds=-1))
-    assert queue.expire() == 1
+    claimed(database.queue("dead"))
+    clock = Clock()
+    other = database.queue("other", clock=clock)
+    assert other.expire() == 0
+    clock.time += 31
+    assert other.expire() == 1
     assert state(database, by_silence) is JobState.CRASHED
     stored = database.jobs.get(by_silence.id)
     assert stored is not None
     assert stored.error is not None
     assert stored.error["detail"] == "the worker dead gave no sign of life"
     assert state(database, job) is JobState.CRASHED
+
+
+def test_a_result_is_found_again(database: Database) -> None:
+    first = submitted(database)
+    queue = database.queue("w1")
+    queue.succeed(claimed(queue), [RESULT, REPORT], "key")
+    assert database.jobs.result("other key") is None
+    earlier = database.jobs.result("key")
+    assert earlier is not None
+    known = KnownResult(earlier.id, "key", (RESULT, REPORT))
+    second = database.jobs.submit(NewJob("model", [MODEL], known=known), queue_limit=0)
+    assert (second.state, second.reused_from, second.attempts) == (JobState.SUCCEEDED, first.id, 0)
+    assert (second.file(JobRole.RESULT), second.file(JobRole.REPORT)) == (RESULT, REPORT)
+    assert history(database, second) == ["queued", "succeeded"]
+    third = submitted(database)
+    assert queue.reuse(claimed(queue), known).reused_from == first.id
+    assert history(database, third) == ["queued", "running", "succeeded"]
+    database.jobs.remove_finished(-1)
+    assert database.jobs.result("key") is None
+
+
+def test_a_result_whose_blob_is_gone_is_computed_again(database: Database) -> None:
+    gone = JobFile(JobRole.RESULT, "model.onnx", "f" * 64, 1)
+    job = database.jobs.submit(NewJob("model", [MODEL], known=KnownResult("earlier", "key", (gone,))))
+    assert (job.state, job.reused_from) == (JobState.QUEUED, None)
+
+
+def test_no_job_refers_to_a_blob_that_is_gone(database: Database) -> None:
+    gone = JobFile(JobRole.MODEL, "model.onnx", "f" * 64, 1)
+    with pytest.raises(MissingServiceError, match="send it again"):
+        database.jobs.submit(NewJob("model", [gone]))
+    job = submitted(database)
+    queue = database.queue("w1")
+    lease = claimed(queue)
+    with pytest.raises(MissingServiceError, match="were removed"):
+        queue.succeed(lease, [gone])
+    assert state(database, job) is JobState.RUNNING
+
+
+def test_no_blob_is_removed_while_a_job_begins_to_use_it(database: Database) -> None:
+    order: list[str] = []
+
+    def submit() -> None:
+        submitted(database)
+        order.append("submitted")
+
+    with database.jobs.unused([MODEL.sha256, RESULT.sha256]) as unused:
+        assert unused == {MODEL.sha256, RESULT.sha256}
+        thread = threading.Thread(target=submit)
+        thread.start()
+        thread.join(timeout=0.2)
+        order.append("removed")
+    thread.join()
+    assert order == ["removed", "submitted"]
+    with database.jobs.unused([MODEL.sha256, RESULT.sha256]) as unused:
+        assert unused == {RESULT.sha256}
 
 
 def test_giving_back_costs_no_attempt(database: Database) -> None:
@@ -162,10 +288,8 @@ def test_jobs_are_listed_newest_first(database: Database) -> None:
     database.jobs.cancel(jobs[1].id)
     assert [job.id for job in database.jobs.list()] == [job.id for job in reversed(jobs)]
     assert [job.id for job in database.jobs.list(state=JobState.QUEUED)] == [jobs[2].id, jobs[0].id]
-    assert [job.id for job in database.jobs.list(before=jobs[2].id, limit=1)] == [jobs[1].id]
+    assert [job.id for job in database.jobs.list(before=jobs[2].number, limit=1)] == [jobs[1].id]
     assert database.jobs.counts()[JobState.QUEUED] == 2
-    with pytest.raises(InvalidOptionError, match="continue behind"):
-        database.jobs.list(before="unknown")
 
 
 def test_the_queue_is_bounded(database: Database) -> None:
@@ -190,10 +314,13 @@ def test_old_jobs_are_removed(database: Database) -> None:
     old, kept = submitted(database), submitted(database)
     queue = database.queue("w1")
     queue.succeed(claimed(queue), [RESULT])
+    blobs = [MODEL.sha256, RESULT.sha256]
     assert database.jobs.remove_finished(3600) == 0
-    assert database.jobs.used_blobs() == {MODEL.sha256, RESULT.sha256}
+    with database.jobs.unused(blobs) as unused:
+        assert unused == frozenset()
     assert database.jobs.remove_finished(-1) == 1
-    assert database.jobs.used_blobs() == {MODEL.sha256}
+    with database.jobs.unused(blobs) as unused:
+        assert unused == {RESULT.sha256}
     assert database.jobs.get(old.id) is None
     assert state(database, kept) is JobState.QUEUED
 
@@ -201,13 +328,16 @@ def test_old_jobs_are_removed(database: Database) -> None:
 def test_an_idempotency_key_makes_one_job(database: Database) -> None:
     keys = database.submissions
     assert keys.reserve("me", "k") is None
-    assert keys.reserve("me", "k") == Submission(None, None)
+    under_way = keys.reserve("me", "k")
+    assert under_way is not None
+    assert (under_way.fingerprint, under_way.job_id) == (None, None)
     assert keys.reserve("you", "k") is None
     keys.release("me", "k")
     assert keys.reserve("me", "k") is None
-    job = keys.submit("me", "k", "f" * 64, NewJob("model", [MODEL]))
+    made = keys.submit("me", "k", "f" * 64, NewJob("model", [MODEL]))
+    job = made.job
     keys.release("me", "k")
-    assert keys.reserve("me", "k") == Submission("f" * 64, job.id)
+    assert keys.reserve("me", "k") == Submission("f" * 64, job.id, made.expires_at)
     database.jobs.cancel(job.id)
     database.jobs.remove_finished(-1)
     keys.forget_jobs()

@@ -82,7 +82,8 @@ def test_a_version_whose_proofs_no_longer_stand_is_not_used(database: Database, 
 
 
 def test_a_job_keeps_the_version_it_was_accepted_with(database: Database, rules: list[str]) -> None:
-    file = JobFile(JobRole.MODEL, "model.onnx", "0" * 64, 1)
+    blob = database.blobs.put_bytes(b"model")
+    file = JobFile(JobRole.MODEL, "model.onnx", blob.sha256, blob.bytes)
     before = database.library.in_force()
     first = database.jobs.submit(NewJob("net.onnx", [file]))
     database.rules.record_verdict(rules[0], PROOF)

@@ -1,0 +1,87 @@
+"""What the result of a job depends on, and finding one that was computed already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from server.reports import named_report, report_text
+from server.settings import Settings
+from substitution_db import Database
+from substitution_db.currency import current
+from substitution_db.records import JobFile, JobRole, JsonObject, KnownResult
+
+_GIVEN = (JobRole.MODEL, JobRole.DATA, JobRole.CLUSTER)
+
+
+def result_key(
+    database: Database,
+    settings: Settings,
+    files: Iterable[JobFile],
+    options: JsonObject,
+    library_version: int | None,
+) -> str:
+    """The hash of all that a result depends on: the files given, the options, the rules of the library and
+    what they rest on, this machine, the runtime, this program.
+    """
+    library = None if library_version is None else database.library.get(library_version)
+    hashes = current().hashes
+    known = {
+        "files": sorted([file.role, file.name, file.sha256] for file in files if file.role in _GIVEN),
+        "options": dict(options),
+        "library": None if library is None else library.sha256,
+        "hashes": [hashes.axioms, hashes.operators, hashes.verifier],
+        "device": _device(),
+        "program": [version("superopt"), settings.optimize_file],
+    }
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def known_result(
+    database: Database,
+    settings: Settings,
+    files: Iterable[JobFile],
+    options: JsonObject,
+    model_name: str,
+    library_version: int | None,
+) -> KnownResult | None:
+    """The result of an earlier job for the same files and options, under the names of this one."""
+    key = result_key(database, settings, files, options, library_version)
+    earlier = database.jobs.result(key)
+    result = None if earlier is None else earlier.file(JobRole.RESULT)
+    report = None if earlier is None else earlier.file(JobRole.REPORT)
+    if earlier is None or result is None or report is None:
+        return None
+    path = database.blobs.path(report.sha256)
+    if not path.exists():
+        return None
+    text = report_text(named_report(json.loads(path.read_bytes()), model_name))
+    blob = database.blobs.put_bytes(text.encode())
+    names = result_names(model_name, Path(result.name).suffix)
+    return KnownResult(
+        job_id=earlier.id,
+        key=key,
+        files=(
+            JobFile(JobRole.RESULT, names[JobRole.RESULT], result.sha256, result.bytes),
+            JobFile(JobRole.REPORT, names[JobRole.REPORT], blob.sha256, blob.bytes),
+        ),
+    )
+
+
+def result_names(model_name: str, suffix: str) -> dict[JobRole, str]:
+    """What people call the results of a model of that name."""
+    stem = Path(model_name).stem
+    return {JobRole.RESULT: f"{stem}-optimized{suffix}", JobRole.REPORT: f"{stem}-report.json"}
+
+
+@cache
+def _device() -> tuple[str, ...]:
+    # imported here: a server need not load the runtime before its first job
+    from optimizer.cost.devices import accelerator_name, processor_name
+    from optimizer.cost.runtime import physical_cores, runtime_version
+
+    return processor_name(), str(physical_cores()), accelerator_name(), runtime_version()
