@@ -19,6 +19,7 @@ from server.options import parse_options
 from server.problem_types import ProblemType
 from server.problems import Problem
 from server.state import State, state_of
+from server.tracing import current_parent
 from server.upload import Upload
 from substitution_db.jobs import NewJob, QueueFullError
 from substitution_db.records import Job, JobState
@@ -128,6 +129,7 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
             options=options,
             owner=owner,
             max_attempts=state.settings.max_job_attempts,
+            traceparent=current_parent(),
         )
         return await run_in_threadpool(_submit, state, upload.fingerprint, new, owner, key)
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,33 +13,6 @@ from tests.server.conftest import Http, problem
 
 REMOTE = ("192.0.2.7", 50000)
 JOBS = "/v1/optimizations"
-
-
-def test_health(http: Http, database: Database) -> None:
-    assert http("GET", "/livez").json()["status"] == "alive"
-    ready = http("GET", "/readyz")
-    assert (ready.status_code, ready.json()["status"]) == (200, "ready")
-    database.transactions.engine.dispose()
-    for path in Path(str(database.transactions.engine.url.database)).parent.glob("service.db*"):
-        if path.is_file():
-            path.write_bytes(b"")
-    assert problem(http("GET", "/readyz"))[0] == 503
-
-
-def test_metrics(http: Http, model: bytes) -> None:
-    http.submit(model)
-    http("GET", f"{JOBS}/unknown")
-    text = http("GET", "/metrics").text
-    for line in (
-        'superopt_jobs{state="queued"} 1',
-        'superopt_rules{status="verified"} 0',
-        'superopt_http_requests_total{method="POST",route="/v1/optimizations",status="202"} 1',
-        'superopt_http_requests_total{method="GET",route="/v1/optimizations/{identity}",status="404"} 1',
-        "# TYPE superopt_http_request_seconds_total counter",
-    ):
-        assert line in text
-    sample = re.compile(r'\w+(\{(\w+="[^"]*",?)+\})? [0-9.e+-]+')
-    assert all(line.startswith("# ") or sample.fullmatch(line) for line in text.splitlines())
 
 
 def test_devices(http: Http, database: Database) -> None:
@@ -68,7 +40,7 @@ def test_the_library_is_read(http: Http, database: Database) -> None:
     assert http("GET", f"/v1/substitutions/{rule['id']}").json() == rule
     assert http("GET", "/v1/substitutions", params={"status": "verified"}).json()["items"] == []
     assert problem(http("GET", "/v1/substitutions/unknown")) == (404, "not-found")
-    assert problem(http("GET", "/v1/substitutions", params={"cursor": "x"})) == (422, "invalid-parameters")
+    assert problem(http("GET", "/v1/substitutions", params={"cursor": "x"})) == (422, "invalid-cursor")
     assert problem(http("DELETE", f"/v1/substitutions/{rule['id']}")) == (405, "method-not-allowed")
 
 
@@ -158,18 +130,6 @@ def test_every_response_is_guarded(http: Http) -> None:
         headers = http("GET", path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
-
-
-def test_the_page_is_one_file_whose_own_script_may_run(http: Http) -> None:
-    response = http("GET", "/")
-    policy = response.headers["content-security-policy"]
-    assert re.search(r"script-src 'sha256-[\w+/]+=*'; style-src 'sha256-[\w+/]+=*'", policy)
-    assert "unsafe" not in policy
-    assert not re.search(r'(src|href)="(?!data:)', response.text)
-    assert not re.search(r'\son\w+="|style="', response.text)
-    labels = set(re.findall(r'<label for="([\w-]+)"', response.text))
-    fields = set(re.findall(r'<(?:input|select|textarea) id="([\w-]+)"', response.text))
-    assert labels == fields
 
 
 def test_failures_are_listed_and_one_type_each(http: Http) -> None:
