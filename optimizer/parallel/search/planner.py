@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from optimizer.parallel.collectives import Collectives
 from optimizer.parallel.experts import Assignment, assignments
 from optimizer.parallel.search.choices import Choice, Licence, everything
 from optimizer.parallel.search.estimate import Compute, Estimator, Weighing
@@ -111,8 +112,12 @@ class Planner:
     licence: Licence = everything
     deadline: float = float("inf")
     tables: Tables = field(default_factory=Tables)
+    _collectives: Collectives = field(init=False)
     _prices: dict[Mesh, CollectivePrices] = field(default_factory=dict[Mesh, CollectivePrices])
     _estimators: dict[Mesh, Estimator] = field(default_factory=dict[Mesh, Estimator])
+
+    def __post_init__(self) -> None:
+        self._collectives = Collectives(self.cluster)
 
     def estimate(self, graph: Graph) -> float:
         """The estimate of the best mapping on all devices: what guides the choice of substitutions."""
@@ -184,7 +189,7 @@ class Planner:
     def _mapper(self, subject: Subject, mesh: Mesh) -> Mapper:
         known = self._estimators.get(mesh)
         if known is None:
-            prices = self._prices.setdefault(mesh, collective_prices(mesh, self.cluster))
+            prices = self._prices.setdefault(mesh, collective_prices(mesh, self._collectives))
             estimator = Estimator(
                 subject, mesh, prices, self.compute, self.trains, self.weight_copies, self.tables
             )

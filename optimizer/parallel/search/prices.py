@@ -1,74 +1,65 @@
-"""Prices of collectives along the axes of a mesh, all groups at once: what shared channels let through."""
+"""Prices of collectives along the axes of a mesh, by all groups at once: shared channels carry them all."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
+from optimizer.parallel.collectives import Collectives
 from optimizer.parallel.communication import CollectiveKind
 from optimizer.parallel.search.mesh import Mesh
 from optimizer.parallel.search.redistribution import CollectivePrices
-from optimizer.parallel.topology import Cluster
 
-_RING_PASSES = {
-    CollectiveKind.ALL_REDUCE: 2,
-    CollectiveKind.REDUCE_SCATTER: 1,
-    CollectiveKind.ALL_GATHER: 1,
-    CollectiveKind.ALL_TO_ALL: 1,
-    CollectiveKind.BROADCAST: 1,
-}
+_MOST_WAYS = 4
 
 
-def collective_prices(mesh: Mesh, cluster: Cluster) -> CollectivePrices:
+def collective_prices(mesh: Mesh, collectives: Collectives) -> CollectivePrices:
     """The prices for every set of axes."""
     count = len(mesh.sizes)
-    start = {kind: np.zeros(1 << count) for kind in CollectiveKind}
-    per_byte = {kind: np.zeros(1 << count) for kind in CollectiveKind}
+    start = {kind: np.full((_MOST_WAYS, 1 << count), np.inf) for kind in CollectiveKind}
+    per_byte = {kind: np.zeros((_MOST_WAYS, 1 << count)) for kind in CollectiveKind}
+    for kind in CollectiveKind:
+        start[kind][0, 0] = 0.0
     for number in range(1, 1 << count):
-        axes = [axis for axis in range(count) if number >> axis & 1]
-        groups = list(_groups(mesh, axes))
-        size = len(groups[0])
-        slowest, latency = _ring(groups, cluster)
-        for kind, passes in _RING_PASSES.items():
-            share = 1.0 if kind is CollectiveKind.BROADCAST else (size - 1) / size
-            start[kind][number] = passes * math.ceil(math.log2(size)) * latency
-            per_byte[kind][number] = passes * share * slowest
-        if size > 1:
-            per_byte[CollectiveKind.ALL_TO_ALL][number] = _exchange(groups, cluster)
+        groups = _groups(mesh, [axis for axis in range(count) if number >> axis & 1])
+        if len(groups[0]) == 1:
+            for kind in CollectiveKind:
+                start[kind][0, number] = 0.0
+            continue
+        for kind in CollectiveKind:
+            if kind is CollectiveKind.SEND:
+                continue
+            scale = len(groups[0]) - 1 if kind is CollectiveKind.ALL_TO_ALL else 1
+            for way, (latency, rate) in enumerate(_ways(kind, groups, collectives)[:_MOST_WAYS]):
+                start[kind][way, number] = latency
+                per_byte[kind][way, number] = rate * scale
     return CollectivePrices(mesh.sizes, start, per_byte)
 
 
-def _groups(mesh: Mesh, axes: Sequence[int]) -> Iterator[list[int]]:
+def _ways(
+    kind: CollectiveKind, groups: Sequence[tuple[int, ...]], collectives: Collectives
+) -> list[tuple[float, float]]:
+    """For every algorithm microseconds of latency and microseconds per byte, all groups at the same time."""
+    found: list[tuple[float, float]] = []
+    per_group = [collectives.ways(kind, group) for group in groups]
+    for ways in zip(*per_group, strict=True):
+        loads: dict[int, float] = defaultdict(float)
+        alone = 0.0
+        for way in ways:
+            alone = max(alone, sum(max(phase.loads.values(), default=0.0) for phase in way.phases))
+            for phase in way.phases:
+                for channel, load in phase.loads.items():
+                    loads[channel] += load
+        latency = max(sum(phase.latency for phase in way.phases) for way in ways)
+        found.append((latency, max(alone, max(loads.values(), default=0.0))))
+    return found
+
+
+def _groups(mesh: Mesh, axes: Sequence[int]) -> list[tuple[int, ...]]:
     others = [axis for axis in range(len(mesh.sizes)) if axis not in axes]
     size = math.prod(mesh.sizes[axis] for axis in axes)
-    for row in mesh.array.transpose(*others, *axes).reshape(-1, size):
-        yield [int(device) for device in row]
-
-
-def _ring(groups: Sequence[Sequence[int]], cluster: Cluster) -> tuple[float, float]:
-    """Microseconds per byte through the busiest channel if every member sends to the next; the latency."""
-    load: Counter[int] = Counter()
-    latency = 0.0
-    for group in groups:
-        for source, target in zip(group, (*group[1:], group[0]), strict=True):
-            load.update(cluster.path(source, target))
-            latency = max(latency, cluster.latency(source, target))
-    return _busiest(load, cluster), latency
-
-
-def _exchange(groups: Sequence[Sequence[int]], cluster: Cluster) -> float:
-    """Microseconds per byte that each member holds, where every member sends to all others."""
-    load: Counter[int] = Counter()
-    for group in groups:
-        for source in group:
-            for target in group:
-                if source != target:
-                    load.update(cluster.path(source, target))
-    return _busiest(load, cluster) / len(groups[0])
-
-
-def _busiest(load: Counter[int], cluster: Cluster) -> float:
-    return max((1e6 * n / cluster.channels[c].bandwidth for c, n in load.items()), default=0.0)
+    rows = mesh.array.transpose(*others, *axes).reshape(-1, size)
+    return [tuple(int(device) for device in row) for row in rows]

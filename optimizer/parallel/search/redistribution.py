@@ -34,10 +34,11 @@ Costs = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class CollectivePrices:
-    """Microseconds of a collective by all groups along some axes at once: a start and a time per byte.
+    """Microseconds of a collective by all groups along some axes at once: of the cheapest of several ways,
+    each with a start and a time per byte.
 
-    Indexed by the set of axes as a number (bit i for axis i). Bytes are those of the region that a group is
-    about; of an all-to-all those that one device holds.
+    Indexed by the way and the set of axes as a number (bit i for axis i). Bytes are those of the region that
+    a group is about; of an all-to-all those that one device holds.
     """
 
     sizes: tuple[int, ...]
@@ -47,7 +48,11 @@ class CollectivePrices:
     def of(self, kind: CollectiveKind, axes: NDArray[np.bool_], region: Costs) -> Costs:
         """The costs, for arrays of sets of axes ([..., axes]) and regions in bytes ([...])."""
         numbers = axes @ (1 << np.arange(len(self.sizes)))
-        return self.start[kind][numbers] + self.per_byte[kind][numbers] * region
+        first, *others = zip(self.start[kind], self.per_byte[kind], strict=True)
+        best = first[0][numbers] + first[1][numbers] * region
+        for start, per_byte in others:
+            best = np.minimum(best, start[numbers] + per_byte[numbers] * region)
+        return best
 
 
 def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
