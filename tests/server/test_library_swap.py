@@ -29,8 +29,10 @@ def test_a_job_finishes_with_the_library_that_it_began_with(
     database: Database,
     work: Work,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
+    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none"))
     before = database.library.in_force()
     assert before is not None
     database.rules.add_candidates([Candidate(parse_equation(RULE), "test")])
