@@ -94,7 +94,7 @@ class Estimator:
         back."""
         source, target = self.subject.operations[edge.source], self.subject.operations[edge.target]
         type_ = source.outputs[edge.port]
-        returns = self.trains and type_.element.is_float
+        returns = self.trains and edge.returns
         key = (
             source.splits,
             edge.port,
@@ -136,6 +136,7 @@ class Estimator:
             operation.outputs,
             operation.splits,
             operation.weights,
+            operation.passes,
             is_last,
             choices,
         )
@@ -168,7 +169,14 @@ class Estimator:
         return found
 
     def _work(self, operation: Operation, degrees: tuple[int, ...]) -> float:
-        key = (operation.operator, operation.inputs, operation.outputs, operation.weights, degrees)
+        key = (
+            operation.operator,
+            operation.inputs,
+            operation.outputs,
+            operation.weights,
+            operation.passes,
+            degrees,
+        )
         found = self._works.get(key)
         if found is None:
             found = self._works[key] = self.compute(operation, degrees, self.mesh.devices)

@@ -112,10 +112,10 @@ def redistribution(have: States, want: States, tensor_bytes: int, prices: Collec
 def synchronisation(
     operation: Operation, choices: Sequence[Choice], slot: int, tensor_bytes: int, prices: CollectivePrices
 ) -> Costs:
-    """[choices]: microseconds to add up the gradient of a weight over the tasks that share it."""
+    """[choices]: microseconds to add up the gradient of a weight over all its copies."""
     states = gradient_made(operation, choices, slot)
     local = tensor_bytes / _product(np.array(prices.sizes, dtype=np.float64), states >= 0)
-    shared = states == TERM
+    shared = (states == TERM) | (states == WHOLE)
     return np.where(shared.any(axis=1), prices.of(CollectiveKind.ALL_REDUCE, shared, local), 0.0)
 
 

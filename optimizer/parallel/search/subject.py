@@ -6,16 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from optimizer.parallel.task_costs import backward_passes
 from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.splits import Splits
 
+_UNTRAINED = -1
+"""Passes of an operation that no gradient reaches; one that only renames has 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A node to be planned. ``weights`` are the slots of operands that are known before the model runs."""
+    """A node to be planned. ``weights`` are the slots of operands that are known before the model runs;
+    ``passes`` is how many times the cost of the operation its backward pass costs."""
 
     node: NodeId
     operator: Operator
@@ -23,16 +28,19 @@ class Operation:
     outputs: tuple[TensorType, ...]
     splits: Splits
     weights: tuple[int, ...]
+    passes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value from one planned node to a slot of another; both by their number."""
+    """A value from one planned node to a slot of another, both by their number. ``returns``: in training its
+    gradient comes back."""
 
     source: int
     port: int
     target: int
     slot: int
+    returns: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +84,24 @@ class Subject:
                 continue
             assert isinstance(node.operator, Operator)
             numbers[node_id] = len(operations)
-            weights: list[int] = []
-            for slot, value in enumerate(node.inputs):
-                if value.node in free:
-                    weights.append(slot)
-                elif value.node in numbers:
-                    edges.append(Edge(numbers[value.node], value.port, len(operations), slot))
             inputs = tuple(_tensor(graph.type_of(value), node) for value in node.inputs)
             outputs = tuple(_tensor(type_, node) for type_ in node.types)
+            weights = tuple(slot for slot, value in enumerate(node.inputs) if value.node in free)
+            read = {slot: value for slot, value in enumerate(node.inputs) if value.node in numbers}
+            gradients = [
+                slot
+                for slot, value in read.items()
+                if inputs[slot].element.is_float and operations[numbers[value.node]].passes >= 0
+            ]
+            operands = len(gradients) + sum(inputs[slot].element.is_float for slot in weights)
+            is_trained = bool(operands and outputs and outputs[0].element.is_float)
+            edges.extend(
+                Edge(numbers[value.node], value.port, len(operations), slot, is_trained and slot in gradients)
+                for slot, value in read.items()
+            )
+            passes = backward_passes(node.operator, operands) if is_trained else _UNTRAINED
             splits = node.operator.splits(inputs, outputs)
-            operations.append(Operation(node_id, node.operator, inputs, outputs, splits, tuple(weights)))
+            operations.append(Operation(node_id, node.operator, inputs, outputs, splits, weights, passes))
         return Subject(graph, tuple(operations), tuple(edges), numbers)
 
 

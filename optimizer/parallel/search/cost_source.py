@@ -1,0 +1,33 @@
+"""What the simulator says that a task of an operation costs, for the tables of the search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optimizer.parallel.search.estimate import Compute, task_types
+from optimizer.parallel.search.subject import Operation
+from optimizer.parallel.task_costs import TaskCosts
+from optimizer.parallel.topology import Cluster
+
+
+def forward(cluster: Cluster, costs: TaskCosts) -> Compute:
+    """One inference: microseconds of a task on the slowest of some devices."""
+
+    def compute(operation: Operation, degrees: tuple[int, ...], devices: Sequence[int]) -> float:
+        inputs, outputs = task_types(operation, degrees)
+        return max(
+            costs.task_microseconds(operation.operator, inputs, outputs, kind, operation.weights)
+            for kind in dict.fromkeys(cluster.devices[number].kind for number in devices)
+        )
+
+    return compute
+
+
+def both_ways(cluster: Cluster, costs: TaskCosts) -> Compute:
+    """One iteration of training: forwards and backwards."""
+    once = forward(cluster, costs)
+
+    def compute(operation: Operation, degrees: tuple[int, ...], devices: Sequence[int]) -> float:
+        return (1 + max(operation.passes, 0)) * once(operation, degrees, devices)
+
+    return compute
