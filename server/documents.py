@@ -48,6 +48,9 @@ class OptimizationDocument(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     attempts: int
+    reused_from: str | None = Field(
+        description="The optimization whose result this one was given, if it did not have to be computed."
+    )
     name: str
     options: dict[str, object]
     files: list[FileDocument]
@@ -67,6 +70,7 @@ class OptimizationDocument(BaseModel):
             started_at=job.started_at,
             finished_at=job.finished_at,
             attempts=job.attempts,
+            reused_from=job.reused_from,
             name=job.model_name,
             options=dict(job.options),
             files=[FileDocument(role=f.role, name=f.name, sha256=f.sha256, bytes=f.bytes) for f in job.files],
@@ -163,7 +167,12 @@ class SubstitutionPage(BaseModel):
 class ProofRequest(BaseModel, extra="forbid"):
     """An equation to prove, in the text syntax."""
 
-    equation: str = Field(min_length=1, max_length=4000, examples=["relu(relu(x)) => relu(x)"])
+    equation: str = Field(
+        min_length=1,
+        max_length=4000,
+        examples=["relu(relu(x)) => relu(x)"],
+        json_schema_extra={"format": "equation"},
+    )
 
 
 class ProofAnswer(BaseModel):

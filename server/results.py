@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ from server.reports import named_report, report_text
 from server.settings import Settings
 from substitution_db import Database
 from substitution_db.currency import current
+from substitution_db.jobs import NewJob
 from substitution_db.records import JobFile, JobRole, JsonObject, KnownResult
 
 _GIVEN = (JobRole.MODEL, JobRole.DATA, JobRole.CLUSTER)
@@ -39,6 +41,14 @@ def result_key(
         "program": [version("superopt"), settings.optimize_file],
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def with_known_result(database: Database, settings: Settings, new: NewJob) -> NewJob:
+    """The new job with its result, if an earlier one has computed that under the library in force."""
+    version = database.library.in_force()
+    number = None if version is None else version.number
+    known = known_result(database, settings, new.files, new.options, new.model_name, number)
+    return replace(new, known=known)
 
 
 def known_result(

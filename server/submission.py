@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from server.options import parse_options
 from server.problem_types import ProblemType
 from server.problems import Problem
+from server.results import with_known_result
 from server.state import State, state_of
 from server.tracing import current_parent
 from server.upload import Upload
@@ -131,6 +132,7 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
             max_attempts=state.settings.max_job_attempts,
             traceparent=current_parent(),
         )
+        new = await run_in_threadpool(with_known_result, state.database, state.settings, new)
         return await run_in_threadpool(_submit, state, upload.fingerprint, new, owner, key)
 
 

@@ -16,13 +16,19 @@ from tests.server.conftest import WEIGHT, Http, problem, tiny_model
 
 Work = Callable[..., None]
 URL = "/v1/optimizations"
+CLUSTER = b"""
+nodes:
+  - {count: 2, devices: 8, device: {flops: 989 TFLOP/s, memory_bandwidth: 3350 GB/s}, memory: 80 GiB,
+     link: {bandwidth: 450 GB/s, latency: 2 us}}
+network: {bandwidth: 50 GB/s, latency: 5 us}
+"""
 
 
 def test_a_model_goes_in_and_comes_out(http: Http, model: bytes, work: Work) -> None:
     response = http(
         "POST",
         URL,
-        files={"model": ("net.onnx", model), "cluster": ("c.yaml", b"name: two")},
+        files={"model": ("net.onnx", model), "cluster": ("c.yaml", CLUSTER)},
         data={"options": json.dumps({"budget": 5, "dim": {"batch": 8}})},
     )
     assert response.status_code == 202
@@ -52,7 +58,7 @@ def test_a_model_goes_in_and_comes_out(http: Http, model: bytes, work: Work) -> 
         "database": True,
         "model": {"name": "net.onnx"},
         "returned": "original",
-        "cluster": "name: two",
+        "cluster": CLUSTER.decode(),
     }
 
 
@@ -101,7 +107,8 @@ def test_waiting_for_the_end(http: Http, model: bytes, settings: Settings, datab
         worker.join()
     assert (response.status_code, response.json()["state"]) == (200, "succeeded")
     assert response.headers["preference-applied"] == "wait=30"
-    response = http("POST", URL, files={"model": model}, headers={"Prefer": "wait=0"})
+    other = {"options": "{\"seed\": 1}"}
+    response = http("POST", URL, files={"model": model}, data=other, headers={"Prefer": "wait=0"})
     assert (response.status_code, response.json()["state"]) == (202, "queued")
 
 
