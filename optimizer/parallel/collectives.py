@@ -1,0 +1,217 @@
+"""What collectives cost on a cluster: ring, tree and hierarchical algorithms, of which the cheapest counts.
+
+A collective is made of hops between devices. Every hop occupies the channels of its path for its bytes over
+their bandwidth; rounds that wait for each other add their latencies. With S bytes and n devices a ring of
+all-reduce has 2 (n - 1) rounds and 2 (n - 1) / n S bytes on every hop; a tree 2 log2 n rounds with S bytes on
+every edge; a hierarchy reduces within nodes, then between them, then gathers within nodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from optimizer.parallel.communication import CollectiveKind, Step
+from optimizer.parallel.topology import Cluster
+
+_MICRO = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveCost:
+    """What a collective takes when it has all channels for itself: microseconds, and those of which each
+    channel is busy."""
+
+    algorithm: str
+    microseconds: float
+    loads: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Hops that overlap: microseconds of latency, and microseconds per byte on every channel."""
+
+    latency: float
+    loads: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Phases one after the other."""
+
+    algorithm: str
+    phases: tuple[_Phase, ...]
+
+    def cost(self, size: int) -> CollectiveCost:
+        total = 0.0
+        loads: dict[int, float] = defaultdict(float)
+        for phase in self.phases:
+            total += phase.latency + size * max(phase.loads.values(), default=0.0)
+            for channel, load in phase.loads.items():
+                loads[channel] += size * load
+        return CollectiveCost(self.algorithm, total, tuple(loads.items()))
+
+    def microseconds(self, size: int) -> float:
+        return sum(p.latency + size * max(p.loads.values(), default=0.0) for p in self.phases)
+
+
+class Collectives:
+    """Prices of collectives on one cluster, remembered by kind and group."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._speeds = tuple(channel.bandwidth / _MICRO for channel in cluster.channels)
+        self._ways: dict[tuple[CollectiveKind, tuple[int, ...]], tuple[_Way, ...]] = {}
+
+    def cost(self, step: Step) -> CollectiveCost:
+        """The cheapest way to do the step."""
+        size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
+        ways = self.ways(step.kind, step.group)
+        return min(ways, key=lambda way: way.microseconds(size)).cost(size)
+
+    def costs(self, step: Step) -> tuple[CollectiveCost, ...]:
+        """Every way to do the step."""
+        size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
+        return tuple(way.cost(size) for way in self.ways(step.kind, step.group))
+
+    def ways(self, kind: CollectiveKind, group: tuple[int, ...]) -> tuple[_Way, ...]:
+        """The algorithms for a collective of that kind by those devices."""
+        found = self._ways.get((kind, group))
+        if found is None:
+            found = self._ways[kind, group] = tuple(self._made(kind, group))
+        return found
+
+    def _made(self, kind: CollectiveKind, group: tuple[int, ...]) -> Iterable[_Way]:
+        match kind:
+            case CollectiveKind.SEND:
+                yield _Way("send", (self._phase([[group]], 1.0),))
+            case CollectiveKind.BROADCAST:
+                yield from self._broadcasts(group[0], tuple(sorted(group[1:])))
+            case CollectiveKind.ALL_TO_ALL:
+                pairs = list(itertools.permutations(group, 2))
+                direct = self._phase([pairs], 1.0 / len(pairs))
+                rounds = math.ceil(math.log2(len(group)))
+                yield _Way("direct", (_Phase(rounds * direct.latency, direct.loads),))
+            case CollectiveKind.ALL_REDUCE:
+                yield from self._all_reduces(tuple(sorted(group)))
+            case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
+                yield from self._gathers(tuple(sorted(group)))
+
+    def _all_reduces(self, group: tuple[int, ...]) -> Iterable[_Way]:
+        ring = self._ring([group])
+        yield _Way("ring", (_twice(ring),))
+        yield _Way("tree", (self._up_and_down(group),))
+        nodes = self._by_node(group)
+        if nodes is not None:
+            within, count = self._ring(nodes), len(nodes[0])
+            across = list(zip(*nodes, strict=True))
+            for name, between in (
+                ("hierarchical", _twice(self._ring(across))),
+                ("hierarchical tree", _merged([self._up_and_down(ranks) for ranks in across])),
+            ):
+                yield _Way(name, (_twice(within), _scaled(between, 1 / count)))
+
+    def _gathers(self, group: tuple[int, ...]) -> Iterable[_Way]:
+        yield _Way("ring", (self._ring([group]),))
+        if len(group) & (len(group) - 1) == 0:
+            yield _Way("tree", (self._doubling(group),))
+        nodes = self._by_node(group)
+        if nodes is not None:
+            within, count = self._ring(nodes), len(nodes[0])
+            across = list(zip(*nodes, strict=True))
+            yield _Way("hierarchical", (_scaled(self._ring(across), 1 / count), within))
+
+    def _broadcasts(self, source: int, targets: tuple[int, ...]) -> Iterable[_Way]:
+        devices = self._cluster.devices
+        home = devices[source].node
+        near = [target for target in targets if devices[target].node == home]
+        far = [target for target in targets if devices[target].node != home]
+        order = (source, *near, *far)
+        chain = list(itertools.pairwise(order))
+        yield _Way("ring", (self._phase([[hop] for hop in chain], 1.0),))
+        yield _Way("tree", (self._tree(order),))
+        if far:
+            groups: dict[int, list[int]] = {home: [source, *near]}
+            for target in far:
+                groups.setdefault(devices[target].node, []).append(target)
+            leaders = self._tree([members[0] for members in groups.values()])
+            within = _merged([self._tree(members) for members in groups.values() if len(members) > 1])
+            yield _Way("hierarchical", (leaders, within))
+
+    def _ring(self, groups: Sequence[Sequence[int]]) -> _Phase:
+        """n - 1 rounds in which every device of every group sends an n-th of the whole to the next one."""
+        size = len(groups[0])
+        if size == 1:
+            return _Phase(0.0, {})
+        hops = [(group[number], group[(number + 1) % size]) for group in groups for number in range(size)]
+        phase = self._phase([hops], (size - 1) / size)
+        return _Phase((size - 1) * phase.latency, phase.loads)
+
+    def _tree(self, group: Sequence[int]) -> _Phase:
+        """A binomial tree from the first device: the whole on every edge, one round per level."""
+        size = len(group)
+        rounds: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for number in range(1, size):
+            rounds[number & -number].append((group[number & (number - 1)], group[number]))
+        return self._phase(list(rounds.values()), 1.0)
+
+    def _up_and_down(self, group: Sequence[int]) -> _Phase:
+        """A tree to the first device and back."""
+        down = self._tree(group)
+        edges = [(group[number], group[number & (number - 1)]) for number in range(1, len(group))]
+        return _merged([down, _Phase(down.latency, self._phase([edges], 1.0).loads)], latency=sum)
+
+    def _doubling(self, group: Sequence[int]) -> _Phase:
+        """log2 n rounds in which partners exchange what they have: twice as much in every one."""
+        size = len(group)
+        phases: list[_Phase] = []
+        distance = 1
+        while distance < size:
+            hops = [(group[number], group[number ^ distance]) for number in range(size)]
+            phases.append(self._phase([hops], distance / size))
+            distance *= 2
+        return _merged(phases, latency=sum)
+
+    def _phase(self, rounds: Sequence[Sequence[tuple[int, ...]]], share: float) -> _Phase:
+        """Rounds of hops, each with that share of the bytes."""
+        latency = 0.0
+        loads: dict[int, float] = defaultdict(float)
+        for hops in rounds:
+            slowest = 0.0
+            for source, target in hops:
+                slowest = max(slowest, self._cluster.latency(source, target))
+                for channel in self._cluster.path(source, target):
+                    loads[channel] += share / self._speeds[channel]
+            latency += slowest
+        return _Phase(latency, dict(loads))
+
+    def _by_node(self, group: Sequence[int]) -> list[tuple[int, ...]] | None:
+        """The group by node, if it is on several nodes with several devices each, as many on every one."""
+        nodes: dict[int, list[int]] = defaultdict(list)
+        for device in group:
+            nodes[self._cluster.devices[device].node].append(device)
+        counts = {len(members) for members in nodes.values()}
+        if len(nodes) < 2 or len(counts) != 1 or counts == {1}:
+            return None
+        return [tuple(members) for members in nodes.values()]
+
+
+def _twice(phase: _Phase) -> _Phase:
+    """Reduced, then gathered."""
+    return _Phase(2 * phase.latency, {channel: 2 * load for channel, load in phase.loads.items()})
+
+
+def _scaled(phase: _Phase, share: float) -> _Phase:
+    return _Phase(phase.latency, {channel: share * load for channel, load in phase.loads.items()})
+
+
+def _merged(phases: Sequence[_Phase], latency: Callable[[Iterable[float]], float] = max) -> _Phase:
+    """Phases at the same time; or, with the sum as ``latency``, one behind the other."""
+    loads: dict[int, float] = defaultdict(float)
+    for phase in phases:
+        for channel, load in phase.loads.items():
+            loads[channel] += load
+    return _Phase(latency([phase.latency for phase in phases] or [0.0]), dict(loads))

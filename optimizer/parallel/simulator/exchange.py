@@ -1,0 +1,196 @@
+"""An exchange: all steps that bring one tensor from its placement to another, ready to be timed.
+
+Steps of an exchange start when their senders have the data and their channels are free, and share channels
+evenly among them; between exchanges a channel serves first the one that was issued first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.parallel.collectives import Collectives
+from optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step, moved_bytes
+from optimizer.parallel.placement import Placement
+
+Times = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A step as it was timed, in microseconds."""
+
+    step: Step
+    start: float
+    stop: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """Numbers in groups, for a maximum over each group."""
+
+    flat: Numbers
+    starts: Numbers
+    single: bool
+
+    @staticmethod
+    def of(groups: Sequence[Sequence[int]]) -> _Segments:
+        lengths = [len(group) for group in groups]
+        flat = np.array([number for group in groups for number in group], np.intp)
+        starts = np.concatenate(([0], np.cumsum(lengths[:-1]))).astype(np.intp)
+        return _Segments(flat, starts, all(length == 1 for length in lengths))
+
+    def maxima(self, values: Times) -> Times:
+        taken = values[self.flat]
+        return taken if self.single else np.maximum.reduceat(taken, self.starts)
+
+
+class _Phase:
+    """Steps that do not wait for each other."""
+
+    def __init__(self, steps: Sequence[Step], collectives: Collectives) -> None:
+        self.steps = steps
+        costs = [collectives.cost(step) for step in steps]
+        totals: dict[int, float] = defaultdict(float)
+        for cost in costs:
+            for channel, load in cost.loads:
+                totals[channel] += load
+        self.loads = totals
+        self.durations = np.array(
+            [
+                cost.microseconds + max((totals[channel] - load for channel, load in cost.loads), default=0.0)
+                for cost in costs
+            ]
+        )
+        self.is_single = len(steps) == 1
+        self.senders = _Segments.of([senders(step) for step in steps])
+        self.used = _Segments.of([[channel for channel, _ in cost.loads] for cost in costs])
+        users: dict[int, list[int]] = defaultdict(list)
+        receivers: dict[int, list[int]] = defaultdict(list)
+        for number, (step, cost) in enumerate(zip(steps, costs, strict=True)):
+            for channel, _ in cost.loads:
+                users[channel].append(number)
+            for device in receivers_of(step):
+                receivers[device].append(number)
+        self.channels = np.array(list(users), np.intp)
+        self.busy = np.array([totals[channel] for channel in users])
+        self.users = _Segments.of(list(users.values()))
+        self.receivers = np.array(list(receivers), np.intp)
+        self.arrivals = _Segments.of(list(receivers.values()))
+
+    def run(self, ready: Times, channels: Times) -> tuple[Times, Times]:
+        """When each step starts, and the channels afterwards; ``ready`` is by device."""
+        after = channels.copy()
+        if self.is_single:
+            start = max(ready[self.senders.flat].max(), channels[self.channels].max())
+            after[self.channels] = start + self.busy
+            return np.array([start]), after
+        starts = np.maximum(self.senders.maxima(ready), self.used.maxima(channels))
+        after[self.channels] = self.users.maxima(starts) + self.busy
+        return starts, after
+
+    def received(self, starts: Times) -> Times:
+        """When each of ``receivers`` has everything."""
+        if self.is_single:
+            return starts + self.durations
+        return self.arrivals.maxima(starts + self.durations)
+
+
+class Exchange:
+    """The steps from one placement to another, with their costs. ``moved`` are the bytes sent."""
+
+    def __init__(
+        self, steps: tuple[Step, ...], holders: Sequence[int], collectives: Collectives, devices: int
+    ) -> None:
+        first = [step for step in steps if step.kind in REDUCTIONS]
+        rest = [step for step in steps if step.kind not in REDUCTIONS]
+        self._phases = [_Phase(part, collectives) for part in (first, rest) if part]
+        self._held = np.zeros(devices, bool)
+        self._held[list(holders)] = True
+        self.moved = moved_bytes(steps)
+
+    def run(self, ready: Times, channels: Times) -> tuple[Times, Times]:
+        """When each device has what it needs, given when each has its part and when channels are free; and
+        when channels are free afterwards."""
+        available = np.where(self._held, ready, 0.0)
+        for phase in self._phases:
+            starts, channels = phase.run(available, channels)
+            available = available.copy()
+            at = phase.receivers
+            available[at] = np.maximum(available[at], phase.received(starts))
+        return available, channels
+
+    def transfers(self, ready: Times, channels: Times) -> tuple[list[Transfer], Times]:
+        """The same, step by step."""
+        found: list[Transfer] = []
+        available = np.where(self._held, ready, 0.0)
+        for phase in self._phases:
+            starts, channels = phase.run(available, channels)
+            stops = starts + phase.durations
+            found.extend(
+                Transfer(step, float(start), float(stop))
+                for step, start, stop in zip(phase.steps, starts, stops, strict=True)
+            )
+            at = phase.receivers
+            available[at] = np.maximum(available[at], phase.received(starts))
+        return found, channels
+
+    def loads(self) -> dict[int, float]:
+        """Microseconds for which each channel is busy."""
+        found: dict[int, float] = defaultdict(float)
+        for phase in self._phases:
+            for channel, load in phase.loads.items():
+                found[channel] += load
+        return found
+
+
+def senders(step: Step) -> tuple[int, ...]:
+    """The devices that must have their part before the step starts."""
+    if step.kind in (CollectiveKind.SEND, CollectiveKind.BROADCAST):
+        return step.group[:1]
+    return step.group
+
+
+def receivers_of(step: Step) -> tuple[int, ...]:
+    """The devices that get something from the step."""
+    if step.kind in (CollectiveKind.SEND, CollectiveKind.BROADCAST):
+        return step.group[1:]
+    return tuple(d for d, after in zip(step.group, step.after, strict=True) if after is not None)
+
+
+def synchronisation(placements: Sequence[Placement], size: int) -> tuple[Step, ...]:
+    """The all-reduces after which all copies of a weight have the sum of their gradients.
+
+    ``placements`` are the distinct ones in which operators need the weight, ``size`` its bytes. Parts of it
+    that the same devices hold are summed together.
+    """
+    rank = len(placements[0].degrees)
+    grid = [np.lcm.reduce([p.degrees[axis] for p in placements]) for axis in range(rank)]
+    holders: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    for placement in placements:
+        repeats = [int(cells) // degree for cells, degree in zip(grid, placement.degrees, strict=True)]
+        for index, (devices,) in placement.holders():
+            low = [i * repeat for i, repeat in zip(index, repeats, strict=True)]
+            for cell in np.ndindex(*repeats):
+                holders[tuple(a + b for a, b in zip(low, cell, strict=True))].update(devices)
+    parts: dict[tuple[int, ...], int] = defaultdict(int)
+    for devices in holders.values():
+        parts[tuple(sorted(devices))] += 1
+    cells = len(holders)
+    return tuple(
+        Step(
+            CollectiveKind.ALL_REDUCE,
+            group,
+            size * count // cells,
+            ((),) * len(group),
+            ((),) * len(group),
+            2 * (len(group) - 1) * (size * count // cells),
+        )
+        for group, count in parts.items()
+        if len(group) > 1
+    )

@@ -1,0 +1,129 @@
+"""Bytes that a plan needs on every device: weights, and the tensors that are alive at the worst moment.
+
+A device keeps its part of every weight throughout; in training a gradient and two moments (Adam) beside each.
+What an operation makes is alive until its last reader has run, in training until its own backward pass; so is
+every part that was sent for it. Gradients of tensors live from the first backward pass that makes a term of
+them to the last one that reads them. Operations that only rename a tensor make nothing, and their readers
+read what they rename.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.parallel.simulator.operations import Operations
+from optimizer.parallel.simulator.prices import Prices
+from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from optimizer.parallel.simulator.units import Unit, bytes_of
+
+Sizes = NDArray[np.int64]
+
+_KEPT_IN_TRAINING = 4
+"""The weight, its gradient and two moments."""
+
+
+def memory_of(
+    operations: Operations, prices: Prices, schedule: Schedule, units: Sequence[Unit], *, trains: bool
+) -> tuple[int, ...]:
+    """By device: the most bytes at a time."""
+    return _Memory(operations, prices, schedule, units, trains=trains).peaks()
+
+
+class _Memory:
+    def __init__(
+        self,
+        operations: Operations,
+        prices: Prices,
+        schedule: Schedule,
+        units: Sequence[Unit],
+        *,
+        trains: bool,
+    ) -> None:
+        self._operations = operations
+        self._prices = prices
+        self._schedule = schedule
+        self._units = units
+        self._trains = trains
+        self._changes: dict[int, list[Sizes]] = defaultdict(list)
+        self._last_readers = self._readers()
+
+    def peaks(self) -> tuple[int, ...]:
+        alive = self._weights()
+        for number in range(len(self._units)):
+            self._add(number)
+        peak = alive.copy()
+        for place in range(len(self._schedule.items)):
+            for change in self._changes.get(2 * place, ()):
+                alive += change
+            if 2 * place in self._changes:
+                peak = np.maximum(peak, alive)
+            for change in self._changes.get(2 * place + 1, ()):
+                alive += change
+        return tuple(int(size) for size in peak)
+
+    def _weights(self) -> Sizes:
+        total = np.zeros(len(self._prices.cluster), np.int64)
+        for uses in self._operations.weights:
+            needs = {self._units[user].division.needs[slot] for user, slot in uses.users}
+            kept = _KEPT_IN_TRAINING if self._trains and uses.is_trained else 1
+            for place in needs:
+                total += kept * self._held(place, bytes_of(uses.type))
+        return total
+
+    def _readers(self) -> list[int]:
+        """The last operation that reads what each makes, renamed or not; itself where nobody does, and one
+        behind the end where the graph returns it."""
+        end = len(self._units)
+        last = list(range(end))
+        for number in reversed(range(end)):
+            if self._operations.outputs[number]:
+                last[number] = end
+            for use in self._operations.uses[number]:
+                renames = not self._units[use.reader].division.takes_time
+                last[number] = max(last[number], last[use.reader] if renames else use.reader)
+        return last
+
+    def _add(self, number: int) -> None:
+        """The life of what an operation makes, and of what is sent for it."""
+        operation, unit = self._operations.all[number], self._units[number]
+        division = unit.division
+        made = np.zeros(len(self._prices.cluster), np.int64)
+        for port, (type_, place) in enumerate(zip(operation.outputs, division.makes, strict=True)):
+            size = self._share(number, port, bytes_of(type_))
+            if division.takes_time:
+                made += self._held(place, size)
+            for key, exchange in unit.sends:
+                if key[0] == port and exchange is not None:
+                    made += self._held(key[1], size)
+        for microbatch in range(self._schedule.microbatches):
+            forward = self._schedule.positions[FORWARD][microbatch]
+            backward = self._schedule.positions[BACKWARD][microbatch]
+            if self._trains and backward[number] >= 0:
+                stop = backward[number]
+                readers = [reader for _, found in unit.returns for reader in found]
+                first = min((backward[reader] for reader in readers), default=stop)
+                self._live(made, first, stop)
+            else:
+                last = self._last_readers[number]
+                stop = forward[last] if last < len(forward) else forward[-1]
+            self._live(made, forward[number], max(stop, forward[number]))
+
+    def _live(self, sizes: Sizes, first: int, last: int) -> None:
+        self._changes[2 * first].append(sizes)
+        self._changes[2 * last + 1].append(-sizes)
+
+    def _share(self, number: int, port: int, size: int) -> int:
+        """The bytes that a microbatch has of a tensor."""
+        whole = self._operations.all[number].outputs[port].elements
+        part = int(np.prod(self._units[number].division.shapes[port], dtype=np.int64))
+        return size * part // whole if isinstance(whole, int) and whole else size
+
+    def _held(self, place: int, size: int) -> Sizes:
+        placement = self._prices.placements[place]
+        held = np.zeros(len(self._prices.cluster), np.int64)
+        held[list(placement.devices)] = placement.shard_bytes(size)
+        return held

@@ -1,0 +1,13 @@
+"""What a plan is judged by."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ParallelObjective(enum.StrEnum):
+    """Microseconds of one inference, of one more in a steady stream, or of one training iteration."""
+
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+    TRAINING = "training"

@@ -1,0 +1,177 @@
+"""The operations of a graph in the order in which they are issued, and how their tensors are connected."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from optimizer.cost.kernel import Sizes
+from optimizer.parallel.task_costs import FREE, Types, backward_passes, roofline_microseconds
+from optimizer.parallel.tasks import splits_of
+from optimizer.parallel.topology import DeviceKind
+from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value
+from superopt.ir.types import ElementType, TensorType, ValueType
+from superopt.ops.splits import Splits
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A node that runs. ``sources`` gives for every input the number of the operation that makes it, and its
+    port; None for what lies where it is needed: weights and inputs of the graph.
+
+    ``passes`` is how many times the cost of the operation its backward pass costs, 0 where there is none;
+    ``gradients`` are the slots to whose makers a gradient flows.
+    """
+
+    node: NodeId
+    operator: GraphOperator
+    inputs: Types
+    outputs: Types
+    splits: Splits
+    weights: tuple[int, ...]
+    sources: tuple[tuple[int, int] | None, ...]
+    passes: int
+    gradients: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An operation that reads an output: the port, the reader's number and its slot."""
+
+    port: int
+    reader: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightUses:
+    """A tensor that is known before the model runs, and who reads it: numbers and slots, in order."""
+
+    type: TensorType
+    users: tuple[tuple[int, int], ...]
+    is_trained: bool
+
+
+class Operations:
+    """What of a graph is simulated. Operations that depend on weights alone are computed beforehand.
+
+    They are issued in the order in which they could start on a machine without limits: by the longest path
+    of costs on one device from the inputs, so that branches alternate.
+    """
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], kind: DeviceKind) -> None:
+        self.graph = graph
+        self._sizes = Sizes(graph, sizes)
+        self._kind = kind
+        order = self._issue_order()
+        self.numbers: dict[NodeId, int] = {node: number for number, node in enumerate(order)}
+        self.all: tuple[Operation, ...] = self._operations(order)
+
+    @cached_property
+    def uses(self) -> tuple[tuple[Use, ...], ...]:
+        """Who reads the outputs of each operation, in the order of issue."""
+        found: list[list[Use]] = [[] for _ in self.all]
+        for number, operation in enumerate(self.all):
+            for slot, source in enumerate(operation.sources):
+                if source is not None:
+                    found[source[0]].append(Use(source[1], number, slot))
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, ...], ...]:
+        """The ports of each operation that the graph returns."""
+        found: list[list[int]] = [[] for _ in self.all]
+        for node, port in dict.fromkeys(self.graph.outputs):
+            if node in self.numbers:
+                found[self.numbers[node]].append(port)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def weights(self) -> tuple[WeightUses, ...]:
+        """The weights that operations read."""
+        users: dict[Value, list[tuple[int, int]]] = defaultdict(list)
+        for number, operation in enumerate(self.all):
+            for slot in operation.weights:
+                users[self.graph[operation.node].inputs[slot]].append((number, slot))
+        return tuple(
+            WeightUses(type_, tuple(found), type_.element.is_float)
+            for found in users.values()
+            for type_ in (self.all[found[0][0]].inputs[found[0][1]],)
+        )
+
+    @cached_property
+    def weights_of(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the weights that each operation reads."""
+        found: list[list[int]] = [[] for _ in self.all]
+        for weight, uses in enumerate(self.weights):
+            for number in dict.fromkeys(number for number, _ in uses.users):
+                found[number].append(weight)
+        return tuple(map(tuple, found))
+
+    def _operations(self, order: list[NodeId]) -> tuple[Operation, ...]:
+        free = self.graph.weight_only
+        found: list[Operation] = []
+        trained: set[int] = set()
+        for number, node_id in enumerate(order):
+            node = self.graph[node_id]
+            inputs = tuple(self._type(self.graph.type_of(value)) for value in node.inputs)
+            outputs = tuple(map(self._type, node.types))
+            sources = tuple(
+                (self.numbers[value.node], value.port) if value.node in self.numbers else None
+                for value in node.inputs
+            )
+            weights = tuple(slot for slot, value in enumerate(node.inputs) if value.node in free)
+            gradients = tuple(
+                slot
+                for slot, source in enumerate(sources)
+                if source is not None and source[0] in trained and inputs[slot].element.is_float
+            )
+            operands = len(gradients) + sum(inputs[slot].element.is_float for slot in weights)
+            if operands and outputs and outputs[0].element.is_float:
+                trained.add(number)
+            else:
+                operands, gradients = 0, ()
+            found.append(
+                Operation(
+                    node_id,
+                    node.operator,
+                    inputs,
+                    outputs,
+                    splits_of(self.graph, node),
+                    weights,
+                    sources,
+                    backward_passes(node.operator, operands),
+                    gradients,
+                )
+            )
+        self.trained = frozenset(trained)
+        return tuple(found)
+
+    def _type(self, type_: ValueType) -> TensorType:
+        if isinstance(type_, TensorType):
+            return self._sizes.type(type_)
+        return TensorType(ElementType.OTHER, ())
+
+    def _issue_order(self) -> list[NodeId]:
+        graph = self.graph
+        free = graph.weight_only
+        starts: dict[NodeId, float] = {}
+        ends: dict[NodeId, float] = {}
+        for node_id in graph.order:
+            node = graph[node_id]
+            if node_id in free or isinstance(node.operator, Input):
+                continue
+            before = [ends[value.node] for value in node.inputs if value.node in ends]
+            before += [ends[other] for other in node.after if other in ends]
+            starts[node_id] = max(before, default=0.0)
+            ends[node_id] = starts[node_id] + self._cost(node)
+        return sorted(starts, key=lambda node_id: (starts[node_id], graph.position[node_id]))
+
+    def _cost(self, node: Node) -> float:
+        if node.operator.name in FREE:
+            return 0.0
+        inputs = tuple(self._type(self.graph.type_of(value)) for value in node.inputs)
+        outputs = tuple(map(self._type, node.types))
+        return roofline_microseconds(node.operator, inputs, outputs, self._kind, ())

@@ -1,0 +1,60 @@
+"""What plans for one cluster have in common, whatever the graph: costs of tasks and of exchanges."""
+
+from __future__ import annotations
+
+from optimizer.parallel.collectives import Collectives
+from optimizer.parallel.communication import communication
+from optimizer.parallel.placement import Placement
+from optimizer.parallel.simulator.exchange import Exchange, synchronisation
+from optimizer.parallel.task_costs import TaskCosts
+from optimizer.parallel.topology import Cluster
+
+_MOST = 1 << 16
+
+
+class Prices:
+    """Remembers costs across plans and graphs; placements are known by numbers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.tasks = TaskCosts()
+        self.collectives = Collectives(cluster)
+        self.placements: list[Placement] = []
+        self._numbers: dict[Placement, int] = {}
+        self._exchanges: dict[tuple[int, int, tuple[int, ...], int], Exchange | None] = {}
+        self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
+
+    def number(self, placement: Placement) -> int:
+        """The number of a placement."""
+        found = self._numbers.get(placement)
+        if found is None:
+            found = self._numbers[placement] = len(self.placements)
+            self.placements.append(placement)
+        return found
+
+    def exchange(self, have: int, want: int, shape: tuple[int, ...], element_bytes: int) -> Exchange | None:
+        """What brings a tensor from one placement to another; None where nothing is sent."""
+        key = (have, want, shape, element_bytes)
+        if key in self._exchanges:
+            return self._exchanges[key]
+        if len(self._exchanges) >= _MOST:
+            self._exchanges.clear()
+        source, target = self.placements[have], self.placements[want]
+        steps = communication(source, target, shape, element_bytes)
+        found = Exchange(steps, source.devices, self.collectives, len(self.cluster)) if steps else None
+        self._exchanges[key] = found
+        return found
+
+    def synchronisation(self, placements: tuple[int, ...], size: int) -> Exchange | None:
+        """What sums the gradients of a weight of that many bytes over its copies; None for a single one."""
+        key = (placements, size)
+        if key in self._synchronisations:
+            return self._synchronisations[key]
+        if len(self._synchronisations) >= _MOST:
+            self._synchronisations.clear()
+        places = [self.placements[number] for number in placements]
+        steps = synchronisation(places, size)
+        holders = {device for place in places for device in place.devices}
+        found = Exchange(steps, sorted(holders), self.collectives, len(self.cluster)) if steps else None
+        self._synchronisations[key] = found
+        return found

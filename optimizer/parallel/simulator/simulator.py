@@ -1,0 +1,118 @@
+"""Simulating plans: in full, or from an earlier simulation of almost the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from optimizer.parallel.simulator.objective import ParallelObjective
+from optimizer.parallel.simulator.operations import Operations
+from optimizer.parallel.simulator.prices import Prices
+from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from optimizer.parallel.simulator.simulation import Simulation
+from optimizer.parallel.simulator.timing import timed
+from optimizer.parallel.simulator.units import Assembly, Unit
+from optimizer.parallel.topology import Cluster
+from superopt.ir.graph import Graph, NodeId
+from superopt.ir.plan import Plan
+
+
+def simulate(graph: Graph, plan: Plan, cluster: Cluster, objective: ParallelObjective) -> Simulation:
+    """What the plan takes. Raises InvalidOptionError for one that does not fit the graph or the cluster."""
+    return Simulator(graph, cluster, objective).simulate(plan)
+
+
+class Simulator:
+    """Simulates plans for one graph on one cluster. ``sizes`` are numbers for symbolic dimensions; ``prices``
+    may be shared by simulators for the same cluster.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        cluster: Cluster,
+        objective: ParallelObjective,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        self.objective = objective
+        self.prices = Prices(cluster) if prices is None else prices
+        self.operations = Operations(graph, sizes or {}, cluster.devices[0].kind)
+        self._trains = objective is ParallelObjective.TRAINING
+        self._assembly = Assembly(self.operations, self.prices, trains=self._trains)
+        self._schedules: dict[tuple[tuple[int, ...], int], Schedule] = {}
+        self._base: Simulation | None = None
+
+    def simulate(self, plan: Plan) -> Simulation:
+        """The whole plan from the beginning. Raises InvalidOptionError where it does not fit."""
+        divisions = [self._assembly.division(plan, number) for number in range(len(self.operations.all))]
+        schedule = self._schedule(plan)
+        units = [self._assembly.unit(divisions, schedule.stages, number) for number in range(len(divisions))]
+        return self._timed(plan, schedule, units, None, 0)
+
+    def delta(self, plan: Plan, changed: Collection[NodeId], base: Simulation | None = None) -> Simulation:
+        """The same as ``simulate`` of a plan that differs from the ``base`` (the last one simulated, unless
+        it is given) in the machine mappings of some nodes at most (dissertation, section 3.4.3).
+
+        Units around those nodes are made anew, and passes are timed anew from the first that could differ.
+        """
+        base = self._base if base is None else base
+        if base is None or plan.microbatches != base.plan.microbatches:
+            return self.simulate(plan)
+        numbers = {self.operations.numbers[node] for node in changed if node in self.operations.numbers}
+        divisions = [unit.division for unit in base.units]
+        stages = list(base.schedule.stages)
+        for number in numbers:
+            divisions[number] = self._assembly.division(plan, number)
+            stages[number] = divisions[number].how.stage
+        if tuple(stages) != base.schedule.stages:
+            return self.simulate(plan)
+        units = base.units.copy()
+        first = len(base.passes)
+        for number in self._around(numbers):
+            unit = self._assembly.unit(divisions, base.schedule.stages, number)
+            if not unit.is_like(units[number]):
+                units[number] = unit
+                first = min(first, self._first_pass(base.schedule, number))
+        return self._timed(plan, base.schedule, units, base, first)
+
+    def _timed(
+        self, plan: Plan, schedule: Schedule, units: list[Unit], base: Simulation | None, first: int
+    ) -> Simulation:
+        cluster = self.prices.cluster
+        passes = [] if base is None else base.passes[:first]
+        passes = timed(units, schedule, passes, len(cluster), len(cluster.channels))
+        self._base = Simulation(plan, self.objective, self.operations, self.prices, schedule, units, passes)
+        return self._base
+
+    def _schedule(self, plan: Plan) -> Schedule:
+        key = self._assembly.stages(plan), plan.microbatches
+        found = self._schedules.get(key)
+        if found is None:
+            self._schedules.clear()
+            found = self._schedules[key] = Schedule.of(*key, self.operations.trained, trains=self._trains)
+        return found
+
+    def _around(self, numbers: set[int]) -> set[int]:
+        """The operations whose units may change with those."""
+        found = set(numbers)
+        for number in numbers:
+            operation = self.operations.all[number]
+            found.update(source[0] for source in operation.sources if source is not None)
+            found.update(use.reader for use in self.operations.uses[number])
+            if self._trains:
+                found.update(self._assembly.readers_of_weights(number))
+        return found
+
+    @staticmethod
+    def _first_pass(schedule: Schedule, number: int) -> int:
+        places = [
+            row[number]
+            for rows in (schedule.positions[FORWARD], schedule.positions[BACKWARD])
+            for row in rows
+            if row[number] >= 0
+        ]
+        return min(places)
+
+
+__all__ = ["Simulator", "simulate"]

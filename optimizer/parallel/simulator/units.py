@@ -1,0 +1,278 @@
+"""Units of simulation: an operation under its machine mapping, and what is sent for it, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optimizer.parallel.communication import summed
+from optimizer.parallel.placement import Placement, needed, produced
+from optimizer.parallel.simulator.exchange import Exchange, Times
+from optimizer.parallel.simulator.operations import Operations
+from optimizer.parallel.simulator.prices import Prices
+from optimizer.parallel.task_costs import FREE, Types
+from optimizer.parallel.tasks import mapping_of
+from superopt.errors import InvalidOptionError
+from superopt.ir.plan import Parallelism, Plan
+from superopt.ir.types import TensorType
+
+Key = tuple[int, int]
+"""A port, and the number of the placement in which its tensor is needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """An operation divided so: the numbers of the placements of what it reads and makes, and of the gradients
+    that its backward pass makes (of its inputs) and reads (of its outputs).
+
+    ``forward`` and ``backward`` are microseconds by device, 0 where nothing is done; ``works`` says where
+    something is, ``everywhere`` that it is on all devices; an operation that only renames its input does not
+    even that (``takes_time``). ``shapes`` are those of a microbatch's outputs.
+    """
+
+    how: Parallelism
+    needs: tuple[int, ...]
+    makes: tuple[int, ...]
+    gives_back: tuple[int, ...]
+    takes_back: tuple[int, ...]
+    forward: Times
+    backward: Times
+    works: NDArray[np.bool_]
+    everywhere: bool
+    takes_time: bool
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """One operation of a plan.
+
+    ``arrivals`` are the tensors that it waits for: the maker and the key of each. ``sends``: the exchange of
+    each key that somebody needs, None where nothing is sent. ``returns``: gradients that it waits for: the
+    exchange, and the readers whose backward passes make them. ``settled``: keys of what the graph returns.
+    ``synchronised``: exchanges of gradients of weights whose last backward pass is this one, and whether this
+    is the only one.
+    """
+
+    division: Division
+    arrivals: tuple[tuple[int, Key], ...]
+    sends: tuple[tuple[Key, Exchange | None], ...]
+    returns: tuple[tuple[Exchange | None, tuple[int, ...]], ...]
+    settled: tuple[Key, ...]
+    synchronised: tuple[tuple[Exchange, bool], ...]
+
+    def is_like(self, other: Unit) -> bool:
+        """Whether its passes are timed like those of the other one."""
+        return (
+            self.division is other.division
+            and self.arrivals == other.arrivals
+            and self.sends == other.sends
+            and self.returns == other.returns
+            and self.synchronised == other.synchronised
+        )
+
+
+class Assembly:
+    """Makes the units of plans for one graph on one cluster."""
+
+    def __init__(self, operations: Operations, prices: Prices, *, trains: bool) -> None:
+        self._operations = operations
+        self._prices = prices
+        self._trains = trains
+        self._divisions: dict[tuple[int, Parallelism, int], Division] = {}
+
+    def how(self, plan: Plan, number: int) -> Parallelism:
+        """The machine mapping of an operation; whole on device 0 where the plan has none."""
+        operation = self._operations.all[number]
+        found = plan.parallel.get(operation.node)
+        return Parallelism((1,) * len(operation.splits.dimensions), (0,)) if found is None else found
+
+    def division(self, plan: Plan, number: int) -> Division:
+        """The operation as the plan divides it. Raises InvalidOptionError where that is impossible."""
+        how = self.how(plan, number)
+        key = (number, how, plan.microbatches)
+        found = self._divisions.get(key)
+        if found is None:
+            if len(self._divisions) >= 1 << 16:
+                self._divisions.clear()
+            found = self._divisions[key] = self._divided(plan, number, how)
+        return found
+
+    def stages(self, plan: Plan) -> tuple[int, ...]:
+        """The stage of every operation. Raises InvalidOptionError where a stage waits for a later one."""
+        stages = tuple(self.how(plan, number).stage for number in range(len(self._operations.all)))
+        for number, operation in enumerate(self._operations.all):
+            for source in operation.sources:
+                if source is not None and stages[source[0]] > stages[number]:
+                    raise InvalidOptionError(
+                        f"plan, {operation.operator.name} (node {operation.node}): expected at least stage "
+                        f"{stages[source[0]]}, that of what it reads, got {stages[number]}"
+                    )
+        return stages
+
+    def unit(self, divisions: list[Division], stages: tuple[int, ...], number: int) -> Unit:
+        """The unit of an operation among all divisions."""
+        operations = self._operations
+        operation, own = operations.all[number], divisions[number]
+        wanted: dict[Key, None] = {}
+        returned: dict[Key, list[int]] = {}
+        for use in operations.uses[number]:
+            reader = divisions[use.reader]
+            wanted[use.port, reader.needs[use.slot]] = None
+            if self._trains and use.slot in operations.all[use.reader].gradients:
+                readers = returned.setdefault((use.port, reader.gives_back[use.slot]), [])
+                if use.reader not in readers:
+                    readers.append(use.reader)
+        settled = tuple((port, own.takes_back[port]) for port in operations.outputs[number])
+        wanted.update(dict.fromkeys(settled))
+        return Unit(
+            own,
+            tuple(
+                (source[0], (source[1], own.needs[slot]))
+                for slot, source in enumerate(operation.sources)
+                if source is not None
+            ),
+            tuple((key, self._exchange(number, own, key[0], own.makes[key[0]], key[1])) for key in wanted),
+            tuple(
+                (self._exchange(number, own, port, given, own.takes_back[port]), tuple(readers))
+                for (port, given), readers in returned.items()
+            ),
+            settled,
+            self._synchronised(divisions, stages, number) if self._trains else (),
+        )
+
+    def readers_of_weights(self, number: int) -> set[int]:
+        """The operations that read a weight that this one reads."""
+        return {
+            user
+            for weight in self._operations.weights_of[number]
+            for user, _ in self._operations.weights[weight].users
+        }
+
+    def weight_placements(self, divisions: list[Division], weight: int) -> tuple[int, ...]:
+        """The numbers of the placements in which a weight is needed."""
+        users = self._operations.weights[weight].users
+        return tuple(dict.fromkeys(divisions[user].needs[slot] for user, slot in users))
+
+    def _synchronised(
+        self, divisions: list[Division], stages: tuple[int, ...], number: int
+    ) -> tuple[tuple[Exchange, bool], ...]:
+        found: list[tuple[Exchange, bool]] = []
+        for weight in self._operations.weights_of[number]:
+            uses = self._operations.weights[weight]
+            users = {user for user, _ in uses.users}
+            if not uses.is_trained or min(users, key=lambda user: (stages[user], user)) != number:
+                continue
+            placements = self.weight_placements(divisions, weight)
+            exchange = self._prices.synchronisation(placements, bytes_of(uses.type))
+            if exchange is not None:
+                found.append((exchange, len(users) == 1))
+        return tuple(found)
+
+    def _exchange(self, number: int, own: Division, port: int, have: int, want: int) -> Exchange | None:
+        if have == want:
+            return None
+        shape = own.shapes[port]
+        type_ = self._operations.all[number].outputs[port]
+        places = self._prices.placements
+        if any(
+            size % degree
+            for place in (places[have], places[want])
+            for size, degree in zip(shape, place.degrees, strict=True)
+        ):
+            shape = shape_of(type_)
+        return self._prices.exchange(have, want, shape, type_.element.bytes_per_element)
+
+    def _divided(self, plan: Plan, number: int, how: Parallelism) -> Division:
+        operation, cluster = self._operations.all[number], self._prices.cluster
+        splits = operation.splits
+        if not splits.admits(how.degrees):
+            mapping_of(self._operations.graph, plan, self._operations.graph[operation.node])
+        if max(how.devices) >= len(cluster) or min(how.devices) < 0:
+            raise InvalidOptionError(
+                f"plan, {operation.operator.name} (node {operation.node}): expected devices from 0 to "
+                f"{len(cluster) - 1}, those of the cluster, got {how.devices}"
+            )
+        batched = self._batched(number, how, plan.microbatches)
+        parts = [
+            degree * (plan.microbatches if dimension == batched else 1)
+            for dimension, degree in enumerate(how.degrees)
+        ]
+        inputs = _parts(operation.inputs, splits.inputs, parts)
+        outputs = _parts(operation.outputs, splits.outputs, parts)
+        forward = np.zeros(len(cluster))
+        if operation.operator.name not in FREE:
+            for device in how.devices:
+                forward[device] = self._prices.tasks.task_microseconds(
+                    operation.operator, inputs, outputs, cluster.devices[device].kind, operation.weights
+                )
+        works = np.zeros(len(cluster), bool)
+        works[list(how.devices)] = True
+        needs = tuple(needed(splits, how, slot) for slot in range(len(inputs)))
+        makes = tuple(produced(splits, how, port) for port in range(len(outputs)))
+        number_of = self._prices.number
+        return Division(
+            how,
+            tuple(map(number_of, needs)),
+            tuple(map(number_of, makes)),
+            tuple(number_of(gradient_made(place, how.copies)) for place in needs),
+            tuple(number_of(summed(place)) for place in makes),
+            forward,
+            forward * operation.passes,
+            works,
+            bool(works.all()),
+            operation.operator.name not in FREE,
+            tuple(
+                shape_of(type_)
+                for type_ in _parts(
+                    operation.outputs,
+                    splits.outputs,
+                    [plan.microbatches if dimension == batched else 1 for dimension in range(len(parts))],
+                )
+            ),
+        )
+
+    def _batched(self, number: int, how: Parallelism, microbatches: int) -> int | None:
+        """The task dimension that microbatches divide: that of the first axis, if it has so many parts."""
+        splits = self._operations.all[number].splits
+        if microbatches == 1 or not splits.outputs or not splits.outputs[0]:
+            return None
+        dimension = splits.outputs[0][0]
+        if dimension is None:
+            return None
+        size = splits.dimensions[dimension].size
+        is_divisible = isinstance(size, int) and size % (microbatches * how.degrees[dimension]) == 0
+        return dimension if is_divisible else None
+
+
+def gradient_made(place: Placement, copies: int) -> Placement:
+    """Where the gradient of an input lies that was needed there: the tasks that read copies of a part make
+    terms of its gradient; of tasks that run ``copies`` times each copy makes the same."""
+    return Placement(place.degrees, place.devices, partial=place.copies // copies, copies=copies)
+
+
+def bytes_of(type_: TensorType) -> int:
+    """Bytes of a tensor of known size."""
+    elements = type_.elements
+    assert isinstance(elements, int), "sizes are known when a plan is simulated"
+    return elements * type_.element.bytes_per_element
+
+
+def shape_of(type_: TensorType) -> tuple[int, ...]:
+    """The sizes of a tensor of known size."""
+    return tuple(size for size in type_.shape if isinstance(size, int))
+
+
+def _parts(types: Types, axes: tuple[tuple[int | None, ...], ...], parts: Sequence[int]) -> Types:
+    return tuple(
+        type_.with_shape(
+            tuple(
+                size if axis is None or not isinstance(size, int) else size // parts[axis]
+                for size, axis in zip(type_.shape, followed, strict=True)
+            )
+        )
+        for type_, followed in zip(types, axes, strict=True)
+    )

@@ -1,0 +1,109 @@
+"""What one task costs on one kind of device: as its cost profile has it, else by its roofline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from optimizer.cost.kernel import Kernel, Source, Step
+from optimizer.cost.latency import Recorded
+from optimizer.cost.machine import bytes_of, number_of
+from optimizer.cost.objective import rounded
+from optimizer.cost.spelling import respelled
+from optimizer.cost.store import MemoryCostStore
+from optimizer.parallel.topology import DeviceKind
+from superopt.ir.graph import GraphOperator
+from superopt.ir.types import TensorType
+from superopt.ops.base import Operator
+from superopt.ops.opaque import Opaque
+
+FREE = frozenset(("broadcast", "identity", "reshape"))
+"""Operators that only rename a tensor, or that the runtime sees through."""
+
+_PRODUCTS = frozenset(("conv", "matmul"))
+_HALF_BYTES = 2
+_MICRO = 1e6
+
+Types = tuple[TensorType, ...]
+
+
+@dataclass
+class TaskCosts:
+    """Microseconds of tasks, remembered by operator, types and kind of device."""
+
+    _known: dict[tuple[GraphOperator, Types, Types, DeviceKind, tuple[int, ...]], float] = field(
+        default_factory=dict[tuple[GraphOperator, Types, Types, DeviceKind, tuple[int, ...]], float]
+    )
+    _recorded: dict[DeviceKind, Recorded] = field(default_factory=dict[DeviceKind, Recorded])
+
+    def task_microseconds(
+        self,
+        operator: GraphOperator,
+        inputs: Types,
+        outputs: Types,
+        kind: DeviceKind,
+        weights: tuple[int, ...] = (),
+    ) -> float:
+        """The cost of the operator on parts of those types; ``weights`` are the slots known before it runs.
+
+        Sizes are numbers. A multiple of 1/1024, so that sums do not depend on their order.
+        """
+        key = (operator, inputs, outputs, kind, weights)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = rounded(self._priced(operator, inputs, outputs, kind, weights))
+        return found
+
+    def _priced(
+        self,
+        operator: GraphOperator,
+        inputs: Types,
+        outputs: Types,
+        kind: DeviceKind,
+        weights: tuple[int, ...],
+    ) -> float:
+        if operator.name in FREE:
+            return 0.0
+        if kind.profile is not None and isinstance(operator, Operator) and not isinstance(operator, Opaque):
+            recorded = self._recorded.get(kind)
+            if recorded is None:
+                profile = kind.profile
+                recorded = self._recorded[kind] = Recorded(MemoryCostStore(profile.costs()), profile.prefix)
+            return recorded.price(_kernel(operator, inputs, outputs, weights)).cost
+        return roofline_microseconds(operator, inputs, outputs, kind, weights)
+
+
+def roofline_microseconds(
+    operator: GraphOperator, inputs: Types, outputs: Types, kind: DeviceKind, weights: tuple[int, ...]
+) -> float:
+    """The start of a kernel, and the time to compute or to move the data, whichever is longer.
+
+    An opaque operator is taken to read as much of its weights as it makes, as a look-up does.
+    """
+    if isinstance(operator, Opaque) or not isinstance(operator, Operator):
+        flops = sum(number_of(type_.elements) for type_ in outputs)
+        computed = [type_ for slot, type_ in enumerate(inputs) if slot not in weights]
+        moved = sum(bytes_of(type_) for type_ in (*computed, *outputs))
+    else:
+        work = operator.work(inputs, outputs)
+        flops, moved = number_of(work.flops), number_of(work.bytes)
+    is_half = all(type_.element.bytes_per_element <= _HALF_BYTES for type_ in outputs)
+    rate = kind.half_flops if is_half else kind.flops
+    return kind.launch + _MICRO * max(flops / rate, moved / kind.memory_bandwidth)
+
+
+def backward_passes(operator: GraphOperator, operands_with_gradient: int) -> int:
+    """How many times the cost of the operator its backward pass costs: a product is one product for every
+    operand whose gradient is asked for, anything else costs as much as forwards."""
+    if operands_with_gradient == 0 or operator.name in FREE:
+        return 0
+    return operands_with_gradient if operator.name in _PRODUCTS else 1
+
+
+def _kernel(operator: Operator, inputs: Types, outputs: Types, weights: tuple[int, ...]) -> Kernel:
+    task = respelled(operator.task(outputs), inputs)
+    operands = tuple((-1 - slot, 0) for slot in range(len(inputs)))
+    return Kernel(
+        tuple(Source(type_, slot in weights) for slot, type_ in enumerate(inputs)),
+        (Step(task, operands, outputs),),
+        tuple((0, port) for port in range(len(outputs))),
+    )
