@@ -102,6 +102,7 @@ class Estimator:
             edge.slot,
             type_,
             returns,
+            edge.alike,
             before,
             after,
         )
@@ -119,7 +120,7 @@ class Estimator:
                     self.prices,
                 )
                 costs = costs + back.T
-            found = self._edges[key] = self.tables.table(costs)
+            found = self._edges[key] = self.tables.table(costs / edge.alike)
         return found
 
     def _own(self, number: int, choices: tuple[Choice, ...], weighing: Weighing) -> Costs:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.parallel.collectives import Collectives
 from optimizer.parallel.experts import Assignment, assignments
 from optimizer.parallel.search.choices import Choice, Licence, everything
+from optimizer.parallel.search.cost_source import both_ways, forward
 from optimizer.parallel.search.estimate import Compute, Estimator, Weighing
 from optimizer.parallel.search.mapping import Mapper, Mapping
 from optimizer.parallel.search.mesh import Mesh, submachines
@@ -18,6 +18,8 @@ from optimizer.parallel.search.prices import collective_prices
 from optimizer.parallel.search.redistribution import CollectivePrices
 from optimizer.parallel.search.subject import Operation, Subject
 from optimizer.parallel.search.tables import Tables
+from optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
+from optimizer.parallel.simulator.prices import Prices
 from optimizer.parallel.topology import Cluster
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
@@ -25,19 +27,11 @@ from superopt.ir.plan import Plan
 _WORSE_MACHINES = 2
 """Smaller machines are not tried after so many that were no better."""
 
+_KEPT_IN_TRAINING = 4
+"""Tensors that a device keeps for each weight: itself, its gradient and two moments."""
+
 _ALTERNATIVES = 4
 """Choices that refinement tries for each kind of operation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What the simulator says of a plan: the time of one run, and the bytes that each device needs."""
-
-    microseconds: float
-    memory: tuple[int, ...]
-
-
-Evaluate = Callable[[Subject, Plan], Evaluation]
 
 
 class Origin(enum.StrEnum):
@@ -65,7 +59,7 @@ class Candidate:
     """A plan that was evaluated; ``fits``: no device needs more memory than it has."""
 
     proposal: Proposal
-    evaluation: Evaluation
+    simulation: Simulation
     fits: bool
 
     @property
@@ -76,7 +70,7 @@ class Candidate:
     @property
     def rank(self) -> tuple[bool, float]:
         """What makes one plan better than another: that it fits, then its time."""
-        return (not self.fits, self.evaluation.microseconds)
+        return (not self.fits, self.simulation.microseconds)
 
 
 @dataclass(frozen=True)
@@ -99,25 +93,30 @@ class Planned:
 class Planner:
     """Plans graphs for one cluster and one objective, keeping what it learns from one graph to the next.
 
-    ``trains`` and ``pipelined`` say what the objective is about; ``compute`` and ``evaluate`` are those of
-    the simulator, ``deadline`` a time of the monotonic clock.
+    ``deadline`` is a time of the monotonic clock.
     """
 
     cluster: Cluster
-    compute: Compute
-    evaluate: Evaluate
-    trains: bool
-    pipelined: bool
-    weight_copies: float
+    objective: ParallelObjective
     licence: Licence = everything
     deadline: float = float("inf")
     tables: Tables = field(default_factory=Tables)
-    _collectives: Collectives = field(init=False)
+    _shared: Prices = field(init=False)
+    _compute: Compute = field(init=False)
+    _simulators: dict[int, tuple[Subject, Simulator]] = field(
+        default_factory=dict[int, tuple[Subject, Simulator]]
+    )
     _prices: dict[Mesh, CollectivePrices] = field(default_factory=dict[Mesh, CollectivePrices])
     _estimators: dict[Mesh, Estimator] = field(default_factory=dict[Mesh, Estimator])
 
     def __post_init__(self) -> None:
-        self._collectives = Collectives(self.cluster)
+        self._shared = Prices(self.cluster)
+        source = both_ways if self._trains else forward
+        self._compute = source(self.cluster, self._shared.tasks)
+
+    @property
+    def _trains(self) -> bool:
+        return self.objective is ParallelObjective.TRAINING
 
     def estimate(self, graph: Graph) -> float:
         """The estimate of the best mapping on all devices: what guides the choice of substitutions."""
@@ -148,12 +147,20 @@ class Planner:
 
     def evaluated(self, subject: Subject, proposal: Proposal) -> Candidate:
         """The plan as the simulator sees it."""
-        evaluation = self.evaluate(subject, proposal.plan)
+        simulation = self.simulator(subject).simulate(proposal.plan)
         fits = all(
             used <= device.memory_bytes
-            for used, device in zip(evaluation.memory, self.cluster.devices, strict=True)
+            for used, device in zip(simulation.memory_bytes, self.cluster.devices, strict=True)
         )
-        return Candidate(proposal, evaluation, fits)
+        return Candidate(proposal, simulation, fits)
+
+    def simulator(self, subject: Subject) -> Simulator:
+        """The simulator of the last graph that was asked for."""
+        known = self._simulators.get(0)
+        if known is None or known[0] is not subject:
+            simulator = Simulator(subject.graph, self.cluster, self.objective, prices=self._shared)
+            known = self._simulators[0] = (subject, simulator)
+        return known[1]
 
     def _proposals(self, subject: Subject) -> Iterator[Proposal]:
         whole = Mesh.of(self.cluster)
@@ -169,7 +176,7 @@ class Planner:
             if least < best or mesh == whole:
                 yield from _unique(subject, mappings)
             best = min(best, least)
-        if self.pipelined:
+        if self.objective is not ParallelObjective.LATENCY:
             yield from self._pipelines(subject, whole)
 
     def _pipelines(self, subject: Subject, whole: Mesh) -> Iterator[Proposal]:
@@ -189,10 +196,9 @@ class Planner:
     def _mapper(self, subject: Subject, mesh: Mesh) -> Mapper:
         known = self._estimators.get(mesh)
         if known is None:
-            prices = self._prices.setdefault(mesh, collective_prices(mesh, self._collectives))
-            estimator = Estimator(
-                subject, mesh, prices, self.compute, self.trains, self.weight_copies, self.tables
-            )
+            prices = self._prices.setdefault(mesh, collective_prices(mesh, self._shared.collectives))
+            copies = _KEPT_IN_TRAINING if self._trains else 1
+            estimator = Estimator(subject, mesh, prices, self._compute, self._trains, copies, self.tables)
         else:
             estimator = replace(known, subject=subject)
         self._estimators[mesh] = estimator

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -34,13 +35,15 @@ class Operation:
 @dataclass(frozen=True, slots=True)
 class Edge:
     """A value from one planned node to a slot of another, both by their number. ``returns``: in training its
-    gradient comes back."""
+    gradient comes back. ``alike`` is how many operations that are equal read the value: what is brought for
+    one of them serves them all."""
 
     source: int
     port: int
     target: int
     slot: int
     returns: bool
+    alike: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +105,7 @@ class Subject:
             passes = backward_passes(node.operator, operands) if is_trained else _UNTRAINED
             splits = node.operator.splits(inputs, outputs)
             operations.append(Operation(node_id, node.operator, inputs, outputs, splits, weights, passes))
-        return Subject(graph, tuple(operations), tuple(edges), numbers)
+        return Subject(graph, tuple(operations), tuple(_counted(edges, operations)), numbers)
 
 
 def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
@@ -133,6 +136,14 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
 def value_name(value: Value) -> str:
     """How messages name a value that has no name."""
     return f"{value.node}:{value.port}"
+
+
+def _counted(edges: Sequence[Edge], operations: Sequence[Operation]) -> Iterator[Edge]:
+    keys = [
+        (e.source, e.port, e.slot, operations[e.target].operator, operations[e.target].splits) for e in edges
+    ]
+    counts = Counter(keys)
+    return (replace(edge, alike=counts[key]) for edge, key in zip(edges, keys, strict=True))
 
 
 def _tensor(type_: ValueType, node: Node) -> TensorType:
