@@ -124,6 +124,8 @@ class Measurer:
         with profiled_model(kernel_model(kernel, graph), self._threads) as model:
             timed = _timed(model.bind(feeds), _Caches(kernel, feeds))
             runs = model.end_profile()
+        if not all(runs):
+            return Measurement(LAUNCH_MICROSECONDS)
         own = [_own_kernels(run, pools) for run in runs]
         quiet = [
             sum(kernel.microseconds for kernel in kernels)

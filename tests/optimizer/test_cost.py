@@ -115,6 +115,16 @@ def test_what_is_no_tensor_has_an_analytic_price(latency: Latency) -> None:
     assert [0 < group.price.cost < math.inf for group in cost.groups] == [True, True]
 
 
+def test_what_the_runtime_folds_costs_next_to_nothing(latency: Latency) -> None:
+    lifted = lifted_text(
+        "(float[1,1,2,2] x) => (float[1,1,2,2] y)"
+        " <bool[1,1,2,2] mask = {1, 0, 0, 1}, float[1,1,2,2] a = {1, 2, 3, 4}, float b = {5}>"
+        "{ c = Where(mask, a, b) y = Add(x, c) }"
+    )
+    cost = GraphCost.of(lifted.graph, latency, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert [group.price.cost < 10 for group in cost.groups] == [True, True]
+
+
 def test_equal_opaque_nodes_are_one_kernel() -> None:
     body = "{ a = CumSum(x, zero) b = CumSum(a, zero) c = CumSum <reverse = 1> (b, zero) }"
     lifted = lifted_text(f"(float[8,4] x) => (float[8,4] c) <int64 zero = {{0}}> {body}")
