@@ -51,9 +51,10 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
         metrics=Metrics(database),
     )
     app.state.shared = state
-    problems.install(app)
-    for routed in (optimizations, substitutions, operations, answers, routes):
-        app.include_router(routed.router)
+    routers = [room.router for room in (optimizations, substitutions, operations, answers, routes)]
+    problems.install(app, routers)
+    for router in routers:
+        app.include_router(router)
     _add_openapi(app)
     app.add_middleware(Bodies)
     app.add_middleware(Observation, metrics=state.metrics, traces=traces or Traces(None))

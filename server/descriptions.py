@@ -73,11 +73,16 @@ _FILE_HEADERS = {
 }
 FILE_PARAMETERS: dict[str, object] = {
     "parameters": [
-        {"name": name, "in": "header", "schema": {"type": "string"}, "description": text}
-        for name, text in (
-            ("Range", "Bytes that are wanted, as `bytes=0-1023`."),
-            ("If-Range", "An entity tag: with another version of the file the range is ignored."),
-            ("If-None-Match", "Entity tags that are known: then the answer is 304."),
+        {
+            "name": name,
+            "in": "header",
+            "schema": {"type": "string", "format": format_},
+            "description": text,
+        }
+        for name, format_, text in (
+            ("Range", "byte-ranges", "Bytes that are wanted, as `bytes=0-1023`."),
+            ("If-Range", "entity-tag", "With another version of the file the range is ignored."),
+            ("If-None-Match", "entity-tags", "Versions that are known: then the answer is 304."),
         )
     ]
 }
@@ -137,8 +142,21 @@ SUBMIT_ANSWERS: Responses = {
     ),
 }
 
+_EVENT: dict[str, object] = {
+    "type": "object",
+    "description": "An event: `data` is JSON, for `state` the new state, for `progress` what is known of it.",
+    "required": ["data"],
+    "properties": {
+        "id": {"type": "string", "pattern": "^[0-9]+$"},
+        "event": {"enum": ["state", "progress"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 EVENT_ANSWERS: Responses = {
-    200: success("Events until the optimization has ended.", "text/event-stream"),
+    200: {
+        "description": "Events until the optimization has ended.",
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    },
     204: {"description": "It has ended, and nothing happened behind the event `Last-Event-ID`."},
     **OF_ONE,
 }

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import yaml
-
+from optimizer.parallel.cluster import parse_cluster
 from server.problem_types import InvalidClusterError, ModelTooLargeError
-from superopt.errors import InvalidModelError
+from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
 from superopt.onnx_io.protos import subgraphs
 
 if TYPE_CHECKING:
     from substitution_db.records import JsonObject
-
-_DEEPEST = 20
 
 
 def inspect(arguments: JsonObject) -> JsonObject:
@@ -26,7 +22,7 @@ def inspect(arguments: JsonObject) -> JsonObject:
     Returns ``{"nodes": how many}``. Raises InvalidModelError, ModelTooLargeError, InvalidClusterError.
     """
     if arguments["cluster"] is not None:
-        read_cluster(Path(str(arguments["cluster"])).read_bytes())
+        _check_cluster(Path(str(arguments["cluster"])))
     nodes = _nodes(_model(Path(str(arguments["model"])), str(arguments["name"])))
     limit = int(str(arguments["max_model_nodes"]))
     if nodes > limit:
@@ -36,25 +32,12 @@ def inspect(arguments: JsonObject) -> JsonObject:
     return {"nodes": nodes}
 
 
-def read_cluster(text: bytes) -> Mapping[str, object]:
-    """A cluster description as plain values: YAML (which includes JSON) without aliases, not nested deeply.
-
-    Raises InvalidClusterError.
-    """
+def _check_cluster(path: Path) -> None:
+    """Raises InvalidClusterError for what is no cluster description, aliases and deep nesting among it."""
     try:
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                raise InvalidClusterError("cluster: aliases (*name) are not read; write the value again")
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
-                raise InvalidClusterError(f"cluster: nested more than {_DEEPEST} deep")
-        content: object = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise InvalidClusterError(f"cluster: not YAML: {' '.join(str(error).split())[:300]}") from error
-    if not isinstance(content, dict):
-        raise InvalidClusterError("cluster: expected name, nodes and network, got no mapping")
-    return cast("Mapping[str, object]", content)
+        parse_cluster(path.read_text(encoding="utf-8"), "cluster")
+    except (InvalidFileError, UnicodeDecodeError) as error:
+        raise InvalidClusterError(str(error)) from None
 
 
 def _model(path: Path, name: str) -> SourceModel:

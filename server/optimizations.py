@@ -7,7 +7,7 @@ import re
 from email.utils import format_datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
@@ -36,6 +36,17 @@ from substitution_db.records import Job, JobFile, JobRole, JobState
 router = APIRouter(prefix="/v1/optimizations", tags=["optimizations"])
 Submitter = Annotated[str, Depends(require("submit"))]
 Reader = Annotated[str, Depends(require("read"))]
+Identity = Annotated[
+    str, Path(description="The id of an optimization.", json_schema_extra={"format": "optimization"})
+]
+Cursor = Annotated[
+    str | None,
+    Query(
+        max_length=200,
+        description="`next` of the page before.",
+        json_schema_extra={"format": "optimizations-cursor"},
+    ),
+]
 _LIST = "optimizations"
 
 
@@ -72,7 +83,7 @@ def list_optimizations(
     _: Reader,
     state: JobState | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
+    cursor: Cursor = None,
 ) -> OptimizationPage:
     """List optimizations, newest first."""
     before = None if cursor is None else number_of(_LIST, cursor)
@@ -85,13 +96,13 @@ def list_optimizations(
 
 
 @router.get("/{identity}", responses=OF_ONE)
-def read(request: Request, _: Reader, identity: str) -> OptimizationDocument:
+def read(request: Request, _: Reader, identity: Identity) -> OptimizationDocument:
     """Read an optimization."""
     return OptimizationDocument.of(_job(request, identity))
 
 
 @router.delete("/{identity}", status_code=202, responses=OF_ONE)
-def cancel(request: Request, _: Submitter, identity: str) -> OptimizationDocument:
+def cancel(request: Request, _: Submitter, identity: Identity) -> OptimizationDocument:
     """Cancel an optimization; nothing happens to one that has ended."""
     job = state_of(request).database.jobs.cancel(identity)
     if job is None:
@@ -105,7 +116,7 @@ def cancel(request: Request, _: Submitter, identity: str) -> OptimizationDocumen
     responses=file_answers("application/octet-stream", "application/zip"),
     openapi_extra=FILE_PARAMETERS,
 )
-def model(request: Request, _: Reader, identity: str) -> Response:
+def model(request: Request, _: Reader, identity: Identity) -> Response:
     """Download the optimised model: an ONNX file, or a zip archive when it has external data."""
     job = _job(request, identity)
     file = _result(job, JobRole.RESULT)
@@ -119,7 +130,7 @@ def model(request: Request, _: Reader, identity: str) -> Response:
     responses=file_answers("application/json"),
     openapi_extra=FILE_PARAMETERS,
 )
-def report(request: Request, _: Reader, identity: str) -> Response:
+def report(request: Request, _: Reader, identity: Identity) -> Response:
     """Read the report."""
     return download(request, _result(_job(request, identity), JobRole.REPORT), "application/json")
 
@@ -130,7 +141,7 @@ def report(request: Request, _: Reader, identity: str) -> Response:
     responses=EVENT_ANSWERS,
     openapi_extra=EVENT_PARAMETERS,
 )
-async def events(request: Request, _: Reader, identity: str) -> Response:
+async def events(request: Request, _: Reader, identity: Identity) -> Response:
     """Follow an optimization as server-sent events; ``Last-Event-ID`` resumes."""
     job = await run_in_threadpool(_job, request, identity)
     last = request.headers.get("last-event-id", "0")

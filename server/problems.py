@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import cast
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from server.problem_types import ProblemType
+from substitution_db.engine import DatabaseFullError
 from superopt.errors import MissingServiceError
 
 MEDIA_TYPE = "application/problem+json"
@@ -45,12 +48,15 @@ class Problem(Exception):  # noqa: N818 - what it carries is the answer
         return JSONResponse(document, self.type.status, self.headers, MEDIA_TYPE)
 
 
-def install(app: FastAPI) -> None:
-    """Makes every failure of the application a problem document."""
+def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Makes every failure of the application, which has those routers, a problem document."""
+    routes = (route for router in routers for route in router.routes)
+    app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(MissingServiceError, _database)
+    app.add_exception_handler(OSError, _disk)
     app.add_exception_handler(Exception, internal)
 
 
@@ -85,9 +91,22 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     type_ = _BY_STATUS.get(error.status_code, ProblemType.BAD_REQUEST)
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         type_ = ProblemType.INTERNAL
-    return Problem(
-        type_, f"{request.method} {request.url.path}: {error.detail}", headers=error.headers
-    ).response(request)
+    headers = dict(error.headers or {})
+    if type_ is ProblemType.METHOD:
+        headers["Allow"] = ", ".join(_allowed(request))
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    return Problem(type_, detail, headers=headers).response(request)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that the address of the request takes; an address of its own goes before one that has
+    parameters.
+    """
+    routes = cast("list[APIRoute]", request.app.state.routes)
+    matching = [route for route in routes if route.path_regex.match(request.url.path)]
+    fewest = min((len(route.param_convertors) for route in matching), default=0)
+    found = (route.methods or () for route in matching if len(route.param_convertors) == fewest)
+    return sorted(set[str]().union(*found))
 
 
 def _validation(request: Request, error: Exception) -> JSONResponse:
@@ -98,8 +117,22 @@ def _validation(request: Request, error: Exception) -> JSONResponse:
 
 def _database(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s: %s", request.method, request.url.path, error)
+    if isinstance(error, DatabaseFullError):
+        return _full(request)
     detail = "the database does not answer; try again later"
     return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
+
+
+def _disk(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _log.error("%s %s: %s", request.method, request.url.path, error)
+        return _full(request)
+    return internal(request, error)
+
+
+def _full(request: Request) -> JSONResponse:
+    detail = "the disk of the service is full; try again later"
+    return Problem(ProblemType.DISK_FULL, detail, headers={"Retry-After": "60"}).response(request)
 
 
 def internal(request: Request, error: Exception) -> JSONResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 
 from server.child import Died, Done, Failed, Limits, Stopped, run_in_child
 from server.cursors import cursor_of, place_of
@@ -38,7 +38,14 @@ def list_substitutions(
     operator: Annotated[str | None, Query(max_length=64)] = None,
     q: Annotated[str | None, Query(max_length=200, description="A text in the equation.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
+    cursor: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            description="`next` of the page before.",
+            json_schema_extra={"format": "substitutions-cursor"},
+        ),
+    ] = None,
 ) -> SubstitutionPage:
     """List rules, smallest first."""
     chosen = RuleFilter(status=status, operator=operator, text=q)
@@ -55,7 +62,13 @@ def list_substitutions(
 
 
 @router.get("/{identity}", responses=failures(ProblemType.NOT_FOUND, ProblemType.PARAMETERS))
-def read(request: Request, _: Reader, identity: str) -> SubstitutionDocument:
+def read(
+    request: Request,
+    _: Reader,
+    identity: Annotated[
+        str, Path(description="The id of a rule.", json_schema_extra={"format": "substitution"})
+    ],
+) -> SubstitutionDocument:
     """Read a rule with its proof."""
     rule = state_of(request).database.rules.get(identity)
     if rule is None:

@@ -1,0 +1,69 @@
+"""A service on a socket of this machine, for tests that talk to it as others do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from server.app import create_app
+from server.problem_types import ProblemType
+from server.settings import Settings
+from server.state import shared_state
+from substitution_db import Candidate, Database, open_database
+from substitution_db.currency import current
+from substitution_db.discovery import verify_pending
+from substitution_db.jobs import NewJob
+from substitution_db.records import JobFile, JobRole
+from superopt.equations import parse_equation
+
+RULES = ("relu(relu(x)) => relu(x)", "add(x, y) <=> add(y, x)", "transpose(transpose(x)) => x")
+
+
+@contextmanager
+def serving(settings: Settings, database: Database) -> Iterator[str]:
+    """The address of the service, which ends with the block."""
+    app = create_app(settings, database)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", server_header=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            shared_state(app).stopping.set()
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def furnished(directory: Path) -> Iterator[Database]:
+    """A database with three rules, one of them proved and in force."""
+    with open_database(f"sqlite:///{directory}/service.db", library=directory / "none") as database:
+        database.rules.add_candidates([Candidate(parse_equation(RULES[0]), "test")])
+        verify_pending(database)
+        database.rules.add_candidates(Candidate(parse_equation(text), "test") for text in RULES[1:])
+        database.library.publish(current(), "test")
+        yield database
+
+
+def add_jobs(database: Database, model: bytes) -> tuple[str, ...]:
+    """The ids of optimizations of a model: one that succeeded, one that failed, one that waits."""
+    queue = database.queue("test")
+    blob, report = database.blobs.put_bytes(model), database.blobs.put_bytes(b'{"schema": 1}')
+    files = [JobFile(JobRole.MODEL, "model.onnx", blob.sha256, blob.bytes)]
+    results = [
+        JobFile(JobRole.RESULT, "net-optimized.onnx", blob.sha256, blob.bytes),
+        JobFile(JobRole.REPORT, "net-report.json", report.sha256, report.bytes),
+    ]
+    made = tuple(database.jobs.submit(NewJob("net.onnx", files)).id for _ in range(3))
+    first, second = queue.claim(), queue.claim()
+    assert first is not None
+    assert second is not None
+    queue.succeed(first, results)
+    queue.fail(second, ProblemType.JOB_TIME.document("it may take 1 seconds"))
+    return made
