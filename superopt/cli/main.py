@@ -31,6 +31,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "zoo_commands": ("zoo",),
     "library_commands": ("library",),
     "profile_command": ("profile",),
+    "submit_command": ("submit",),
     "service_commands": ("serve", "worker", "keys", "db"),
 }
 """Which module has which commands: a command loads only its own module, and so only the rooms it needs."""

@@ -96,7 +96,7 @@ def optimize(
         alpha=alpha,
         seed=seed,
         threads=threads,
-        dims=_dimensions(dim or []),
+        dims=parse_dimensions(dim or []),
         inputs=inputs,
         tolerance=tolerance,
         keep=tuple(keep or ()),
@@ -178,7 +178,8 @@ def _bytes(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _dimensions(texts: list[str]) -> dict[str, int]:
+def parse_dimensions(texts: list[str]) -> dict[str, int]:
+    """The sizes of dynamic dimensions; raises InvalidOptionError for what is not NAME=SIZE."""
     sizes: dict[str, int] = {}
     for text in texts:
         name, _, size = text.rpartition("=")

@@ -4,7 +4,7 @@ from superopt.onnx_io.folding import fold
 from superopt.onnx_io.lifting import LiftedModel, lift
 from superopt.onnx_io.lowering import build_model, lower
 from superopt.onnx_io.saving import LoweredModel
-from superopt.onnx_io.source import ModelSource, SourceModel, load_model
+from superopt.onnx_io.source import ModelSource, SourceModel, external_locations, load_model
 
 __all__ = [
     "LiftedModel",
@@ -12,6 +12,7 @@ __all__ = [
     "ModelSource",
     "SourceModel",
     "build_model",
+    "external_locations",
     "fold",
     "lift",
     "load_model",

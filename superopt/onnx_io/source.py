@@ -121,6 +121,13 @@ def load_model(source: ModelSource) -> SourceModel:
     return _checked(_parsed(content, str(path)), content, path.absolute().parent, str(path), in_file=path)
 
 
+def external_locations(path: Path) -> tuple[str, ...]:
+    """The files, relative to the model at ``path``, that hold its tensors; raises InvalidModelError."""
+    source = load_model(path)
+    outside = filter(is_external, tensors_in_model(source.proto))
+    return tuple(dict.fromkeys(external_place(tensor, source.name).location for tensor in outside))
+
+
 def _read(path: Path) -> bytes:
     try:
         if path.is_dir():

@@ -1,0 +1,159 @@
+"""superopt submit: the main job, done by a service."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from superopt import api
+from superopt.cli.optimize_commands import parse_dimensions
+from superopt.cli.output import JsonOption, Output
+from superopt.cli.progress import described
+from superopt.client import Client, Event, Optimization, OptimizationEndedError
+from superopt.client.errors import error_of
+from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
+
+API_KEY = "SUPEROPT_API_KEY"
+SERVER = "SUPEROPT_SERVER"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("submit")(submit)
+
+
+def submit(
+    model: Annotated[Path, typer.Argument(help="The ONNX model; its external data is found beside it.")],
+    server: Annotated[str, typer.Option(envvar=SERVER, help="The service, as in http://127.0.0.1:8080.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; an archive (.zip) with external data."),
+    ] = None,
+    cluster: Annotated[Path | None, typer.Option(help="Plan for the devices of a cluster.")] = None,
+    objective: Annotated[str | None, typer.Option(help="What to minimise.")] = None,
+    target: Annotated[str | None, typer.Option(help="A device or cost profile of the service.")] = None,
+    search: Annotated[str | None, typer.Option(help="The search strategy.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds for everything once it has started.")] = None,
+    max_candidates: Annotated[int | None, typer.Option(help="End the search after so many.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Explore graphs up to this many times the best cost.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of the runtime.")] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+    ] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
+    exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write a report: .json for machines, .html for people; may be given twice."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help=f"The API key; better as ${API_KEY}, which no process list shows.")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Only submit, and say the id.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a service optimize a model: it is sent, followed, and the result written. Ctrl-C cancels it.
+
+    Options that are left out have the service's defaults.
+    """
+    output = Output(as_json)
+    reports = report or []
+    if no_wait and (out is not None or reports):
+        raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
+    for path in reports:
+        api.require_report_path(path)
+    if out is not None:
+        api.require_directory(out)
+    given: Mapping[str, object] = {
+        "objective": objective,
+        "target": target,
+        "search": search,
+        "budget": budget,
+        "max_candidates": max_candidates,
+        "alpha": alpha,
+        "seed": seed,
+        "threads": threads,
+        "dim": parse_dimensions(dim) if dim else None,
+        "tolerance": tolerance,
+        "keep": keep,
+        "exclude_rule": exclude_rule,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    with Client(server, key=key or os.environ.get(API_KEY)) as client:
+        job = client.submit(model, cluster=cluster, options=options)
+        sys.stderr.write(f"optimization {job.id}: {job.state}\n")
+        if no_wait:
+            output.document({"id": job.id, "state": job.state, "report": None})
+            output.line(job.id)
+            return
+        ended = _followed(client, job)
+        result = client.report(ended.id)
+        if out is not None:
+            client.download_model(ended.id, out)
+        for path in reports:
+            api.write_report(result, path)
+    output.document({"id": ended.id, "state": ended.state, "report": result})
+    _summarise(ended, result, output)
+    written = [*([out] if out else []), *reports]
+    if written:
+        output.line(f"\nwritten: {', '.join(map(str, written))}")
+
+
+def _followed(client: Client, job: Optimization) -> Optimization:
+    """The optimization when it has succeeded; raises for any other end. An interrupt cancels it."""
+    try:
+        with described() as show:
+            ended = client.wait(job.id, on_event=_shown(show))
+    except KeyboardInterrupt:
+        state = client.cancel(job.id).state
+        sys.stderr.write(f"optimization {job.id}: {state}\n")
+        raise
+    if ended.succeeded:
+        return ended
+    raise _failure(ended)
+
+
+def _shown(show: Callable[[str], None]) -> Callable[[Event], None]:
+    def on_event(event: Event) -> None:
+        content = event.content
+        if event.kind == "state":
+            show(str(content.get("state")))
+            return
+        costs = [content.get(name) for name in ("cost_before", "best_cost")]
+        known = [cost for cost in costs if isinstance(cost, int | float)]
+        text = f"{content.get('phase', 'running')}: {content.get('candidates', 0)} candidates"
+        show(text + (f", cost {known[0]:,.0f} -> {known[1]:,.0f}" if len(known) == len(costs) else ""))
+
+    return on_event
+
+
+def _failure(ended: Optimization) -> Exception:
+    """An optimization that ended without a result; bad input and missing devices have their exit codes."""
+    failure = OptimizationEndedError(ended.state, ended.problem)
+    exit_code = 1 if ended.problem is None else error_of(ended.problem).exit_code
+    kinds = {
+        InvalidInputError.exit_code: InvalidInputError,
+        MissingServiceError.exit_code: MissingServiceError,
+    }
+    return kinds[exit_code](str(failure)) if exit_code in kinds else failure
+
+
+def _summarise(ended: Optimization, report: Mapping[str, object], output: Output) -> None:
+    measured = report.get("measured")
+    pairs: dict[str, object] = {"optimization": ended.id}
+    if ended.reused_from is not None:
+        pairs["reused"] = f"the result of {ended.reused_from}: same model, options, library and device"
+    if isinstance(measured, dict):
+        m = cast("Mapping[str, float]", measured)
+        pairs["measured"] = f"{m['before']:,.0f} -> {m['after']:,.0f} {m['unit']}: {m['ratio']:.3f}x"
+    pairs["returned"] = f"{report.get('returned')}: {report.get('why')}"
+    output.pairs(pairs)

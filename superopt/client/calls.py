@@ -1,0 +1,237 @@
+"""Requests, what their answers mean, and when to try again: all that does not depend on how they are sent."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO, Generic, NoReturn, TypeVar, cast
+
+import httpx
+
+from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Problem, Substitution
+from superopt.client.errors import ServerBusyError, ServerUnreachableError, error_of
+from superopt.errors import InvalidOptionError
+from superopt.onnx_io import external_locations
+
+T = TypeVar("T")
+TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+PROVING = httpx.Timeout(180.0, connect=5.0)
+BREAKS = (httpx.TransportError, ServerBusyError)
+"""What may interrupt a stream that can be continued."""
+
+_AGAIN = frozenset((429, 502, 503, 504))
+_IN_FLIGHT = "/problems/idempotency-key-in-flight"
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a request is sent, and how long to wait before the next.
+
+    ``first_seconds``, then twice as long each time up to ``most_seconds``, somewhat at random; or what
+    ``Retry-After`` says, if that is at most ``patience_seconds``.
+    """
+
+    attempts: int = 6
+    first_seconds: float = 0.25
+    most_seconds: float = 8.0
+    patience_seconds: float = 60.0
+
+    def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
+        """Seconds to wait after the attempt (counted from 1); None to give up."""
+        if attempt >= self.attempts:
+            return None
+        if retry_after is not None and retry_after.isdigit():
+            return float(retry_after) if float(retry_after) <= self.patience_seconds else None
+        longest = min(self.most_seconds, self.first_seconds * 2 ** (attempt - 1))
+        return longest * random.uniform(0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is uploaded: opened anew for each attempt."""
+
+    model: Path
+    cluster: Path | None
+    options: JsonObject
+
+    def parts(self, files: ExitStack) -> list[tuple[str, tuple[str, BinaryIO | bytes]]]:
+        """The files of the request, those of external data by their locations; closed with ``files``.
+
+        Raises InvalidModelError for a model whose external data is not where it says.
+        """
+        parts: list[tuple[str, tuple[str, BinaryIO | bytes]]] = []
+        for name, shown, path in self._files():
+            parts.append((name, (shown, files.enter_context(_opened(path)))))
+        parts.append(("options", ("", json.dumps(dict(self.options)).encode())))
+        return parts
+
+    def _files(self) -> list[tuple[str, str, Path]]:
+        data = [("data", place, self.model.parent / place) for place in external_locations(self.model)]
+        cluster = [] if self.cluster is None else [("cluster", self.cluster.name, self.cluster)]
+        return [("model", self.model.name, self.model), *data, *cluster]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request, and what its answer is read as."""
+
+    method: str
+    path: str
+    read: Callable[[JsonObject], T]
+    parameters: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    json: JsonObject | None = None
+    upload: Submission | None = None
+    timeout: httpx.Timeout = TIMEOUT
+
+    def request(self, client: httpx.Client | httpx.AsyncClient, files: ExitStack) -> httpx.Request:
+        """The request, with files that are closed with ``files``."""
+        return client.build_request(
+            self.method,
+            self.path,
+            params=dict(self.parameters),
+            headers=dict(self.headers),
+            json=None if self.json is None else dict(self.json),
+            files=None if self.upload is None else self.upload.parts(files),
+            timeout=self.timeout,
+        )
+
+
+def submitting(upload: Submission, key: str) -> Call[Optimization]:
+    """Submits a model."""
+    headers = {"Idempotency-Key": key}
+    return Call("POST", "/v1/optimizations", Optimization.of, headers=headers, upload=upload)
+
+
+def getting(identity: str) -> Call[Optimization]:
+    """Reads an optimization."""
+    return Call("GET", f"/v1/optimizations/{identity}", Optimization.of)
+
+
+def cancelling(identity: str) -> Call[Optimization]:
+    """Cancels an optimization."""
+    return Call("DELETE", f"/v1/optimizations/{identity}", Optimization.of)
+
+
+def reporting(identity: str) -> Call[JsonObject]:
+    """Reads a report."""
+    return Call("GET", f"/v1/optimizations/{identity}/report", lambda report: report)
+
+
+def proving(equation: str) -> Call[Judgement]:
+    """Has an equation judged."""
+    body = {"equation": equation}
+    return Call("POST", "/v1/substitutions/prove", Judgement.of, json=body, timeout=PROVING)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list and, if there is more, the call for the next part."""
+
+    items: tuple[T, ...]
+    next: Call[Page[T]] | None
+
+
+def listing(state: str | None) -> Call[Page[Optimization]]:
+    """Lists optimizations, newest first."""
+    return _pages("/v1/optimizations", {"state": state}, Optimization.of)
+
+
+def browsing(status: str | None, operator: str | None, text: str | None) -> Call[Page[Substitution]]:
+    """Lists rules, smallest first."""
+    chosen = {"status": status, "operator": operator, "q": text}
+    return _pages("/v1/substitutions", chosen, Substitution.of)
+
+
+def _pages(path: str, chosen: Mapping[str, str | None], read: Callable[[JsonObject], T]) -> Call[Page[T]]:
+    given: dict[str, str | int] = {name: value for name, value in chosen.items() if value is not None}
+
+    def page(content: JsonObject) -> Page[T]:
+        items = tuple(map(read, cast("list[JsonObject]", content["items"])))
+        cursor = content["next"]
+        more = None if cursor is None else Call("GET", path, page, {**given, "cursor": str(cursor)})
+        return Page(items, more)
+
+    return Call("GET", path, page, {**given, "limit": 100})
+
+
+def is_temporary(response: httpx.Response) -> bool:
+    """Whether the same request may be answered otherwise soon."""
+    if response.status_code == HTTPStatus.CONFLICT:
+        return Problem.of_response(response.status_code, response.content).type == _IN_FLIGHT
+    return response.status_code in _AGAIN
+
+
+def answer(call: Call[T], response: httpx.Response) -> T:
+    """What a complete response says; raises the error that it is."""
+    raise_problem(response)
+    try:
+        return call.read(cast("JsonObject", response.json()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ServerUnreachableError(
+            f"{response.request.url} is no superopt service: its answer to {call.method} is another's"
+        ) from error
+
+
+def raise_problem(response: httpx.Response) -> None:
+    """Raises the error that a complete response is, if it is one."""
+    if not response.is_success:
+        raise error_of(Problem.of_response(response.status_code, response.content))
+
+
+def give_up(url: str, error: Exception) -> NoReturn:
+    """Raises what is left to say after the last attempt."""
+    if isinstance(error, ServerBusyError):
+        raise error
+    raise ServerUnreachableError(f"{url} cannot be reached: {error or type(error).__name__}") from error
+
+
+def checked_url(url: str) -> str:
+    """The address of a service; raises InvalidOptionError."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidOptionError(f"server: {url!r} is no address: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidOptionError(f"server: expected an address as http://HOST:PORT, got {url!r}")
+    return url.rstrip("/")
+
+
+class EventReader:
+    """Reads server-sent events line by line (WHATWG HTML); ``last`` is the id of the last one."""
+
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
+        self._fields: dict[str, str] = {}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What resumes behind the last event."""
+        return {"Accept": "text/event-stream", "Last-Event-ID": str(self.last)}
+
+    def read(self, line: str) -> Event | None:
+        """The event that the line ends, if it ends one."""
+        if line:
+            name, _, value = line.partition(":")
+            self._fields[name] = value.removeprefix(" ")
+            return None
+        fields, self._fields = self._fields, {}
+        if "id" not in fields or "data" not in fields:
+            return None
+        event = Event(
+            int(fields["id"]), fields.get("event", ""), cast("JsonObject", json.loads(fields["data"]))
+        )
+        self.last = event.id
+        return event
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidOptionError(f"{path}: cannot be read: {error.strerror}") from None

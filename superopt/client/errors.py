@@ -1,0 +1,104 @@
+"""What a client's calls raise; every failure that the service reports carries its problem document.
+
+SuperoptError
+├── MissingServiceError          exit 4
+│   ├── ServerUnreachableError   nothing answers at the address, or it breaks off again and again
+│   └── ServerBusyError          429, 502, 503, 504 or 507 even after waiting: try again later
+├── RequestError                 the service refuses or fails; ``problem`` says why
+│   ├── RejectedError            exit 2: what was sent cannot be used (400, 409, 411 to 416, 422)
+│   ├── NotAllowedError          exit 2: the API key is missing, unknown, or lacks a scope (401, 403)
+│   ├── NotFoundError            exit 2: there is no such optimization, rule or result (404, 410)
+│   └── ServerFailedError        exit 1: an error of the service (500)
+├── OptimizationEndedError       an optimization that ended without a result; ``problem`` says why
+└── DownloadDamagedError         what arrived is not what the service has, by its hash
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from superopt.errors import MissingServiceError, SuperoptError
+
+if TYPE_CHECKING:
+    from superopt.client.documents import Problem
+
+__all__ = [
+    "DownloadDamagedError",
+    "NotAllowedError",
+    "NotFoundError",
+    "OptimizationEndedError",
+    "RejectedError",
+    "RequestError",
+    "ServerBusyError",
+    "ServerFailedError",
+    "ServerUnreachableError",
+    "error_of",
+]
+
+
+class ServerUnreachableError(MissingServiceError):
+    """Nothing answers at the address, or connections break again and again."""
+
+
+class ServerBusyError(MissingServiceError):
+    """The service cannot take the request now, and could not after waiting."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class RequestError(SuperoptError):
+    """The service refuses a request, or fails."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class RejectedError(RequestError):
+    """What was sent cannot be used."""
+
+    exit_code = 2
+
+
+class NotAllowedError(RequestError):
+    """The API key is missing, unknown, or does not allow this."""
+
+    exit_code = 2
+
+
+class NotFoundError(RequestError):
+    """There is nothing of that name, or no longer."""
+
+    exit_code = 2
+
+
+class ServerFailedError(RequestError):
+    """An error of the service."""
+
+
+class OptimizationEndedError(SuperoptError):
+    """An optimization that ended without a result."""
+
+    def __init__(self, state: str, problem: Problem | None) -> None:
+        super().__init__(f"the optimization {state}" + (f": {problem}" if problem else ""))
+        self.problem = problem
+
+
+class DownloadDamagedError(SuperoptError):
+    """What arrived is not what the service has."""
+
+
+_BY_STATUS: dict[int, type[RequestError | ServerBusyError]] = {
+    **dict.fromkeys((401, 403), NotAllowedError),
+    **dict.fromkeys((404, 410), NotFoundError),
+    **dict.fromkeys((429, 502, 503, 504, 507), ServerBusyError),
+}
+_SERVER_ERROR = 500
+
+
+def error_of(problem: Problem) -> RequestError | ServerBusyError:
+    """The exception for a problem document."""
+    other = RejectedError if problem.status < _SERVER_ERROR else ServerFailedError
+    return _BY_STATUS.get(problem.status, other)(problem)

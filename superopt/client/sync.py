@@ -1,0 +1,194 @@
+"""A client that blocks."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from superopt.client import calls
+from superopt.client.calls import Call, EventReader, Page, Retries, Submission
+from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Substitution
+from superopt.client.downloads import Download
+from superopt.files import atomic_path
+
+T = TypeVar("T")
+
+
+class Client:
+    """A superopt service at an address, such as ``http://127.0.0.1:8080``; close it, or use it in ``with``.
+
+    Every method raises ServerUnreachableError, ServerBusyError or a RequestError (``superopt.client.errors``)
+    after as many attempts as ``retries`` allows; an optimization is submitted once for all that.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        key: str | None = None,
+        retries: Retries | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._server = calls.checked_url(server)
+        self._retries = retries or Retries()
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=self._server, headers=headers, transport=transport)
+
+    def submit(
+        self,
+        model: str | Path,
+        *,
+        cluster: str | Path | None = None,
+        options: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Optimization:
+        """Submits a model with its external data; ``options`` as in ``OptimizationOptions`` of the service.
+
+        The same ``idempotency_key`` within a day gives the same optimization; by default each call has its
+        own.
+        """
+        upload = Submission(Path(model), None if cluster is None else Path(cluster), options or {})
+        return self._do(calls.submitting(upload, idempotency_key or uuid.uuid4().hex))
+
+    def get(self, identity: str) -> Optimization:
+        """Reads an optimization."""
+        return self._do(calls.getting(identity))
+
+    def list(self, *, state: str | None = None) -> Iterator[Optimization]:
+        """All optimizations, or those in a state, newest first; read page by page."""
+        return self._pages(calls.listing(state))
+
+    def cancel(self, identity: str) -> Optimization:
+        """Cancels an optimization; nothing happens to one that has ended."""
+        return self._do(calls.cancelling(identity))
+
+    def events(self, identity: str, *, after: int = 0) -> Iterator[Event]:
+        """What happened to an optimization behind the event ``after``, and happens, until it has ended."""
+        reader, failures = EventReader(after), 0
+        while True:
+            try:
+                for event in self._stream(identity, reader):
+                    failures = 0
+                    yield event
+                    if event.final:
+                        return
+                if self.get(identity).ended:
+                    return
+            except calls.BREAKS as error:
+                failures += 1
+                self._wait_or_raise(failures, error)
+
+    def wait(self, identity: str, *, on_event: Callable[[Event], None] = lambda _: None) -> Optimization:
+        """Follows an optimization until it has ended, however; connections that break are made again."""
+        for event in self.events(identity):
+            on_event(event)
+        return self.get(identity)
+
+    def report(self, identity: str) -> JsonObject:
+        """The report of an optimization that succeeded."""
+        return self._do(calls.reporting(identity))
+
+    def download_model(self, identity: str, path: str | Path) -> int:
+        """Writes the optimised model (an archive, when it has external data); returns its bytes.
+
+        The file appears whole or not at all; broken connections are continued where they broke.
+        """
+        return self._download(f"/v1/optimizations/{identity}/model", Path(path))
+
+    def download_report(self, identity: str, path: str | Path) -> int:
+        """Writes the report, as ``download_model`` does."""
+        return self._download(f"/v1/optimizations/{identity}/report", Path(path))
+
+    def substitutions(
+        self, *, status: str | None = None, operator: str | None = None, text: str | None = None
+    ) -> Iterator[Substitution]:
+        """The service's rules, smallest first; read page by page."""
+        return self._pages(calls.browsing(status, operator, text))
+
+    def prove(self, equation: str) -> Judgement:
+        """Has the service judge an equation."""
+        return self._do(calls.proving(equation))
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _do(self, call: Call[T]) -> T:
+        return calls.answer(call, self._sent(call))
+
+    def _sent(self, call: Call[T]) -> httpx.Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                with ExitStack() as files:
+                    response = self._http.send(call.request(self._http, files))
+            except httpx.TransportError as error:
+                self._wait_or_raise(attempt, error)
+                continue
+            pause = self._retries.pause(attempt, response.headers.get("Retry-After"))
+            if not calls.is_temporary(response) or pause is None:
+                return response
+            time.sleep(pause)
+
+    def _pages(self, call: Call[Page[T]]) -> Iterator[T]:
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = self._do(following)
+            yield from page.items
+            following = page.next
+
+    def _stream(self, identity: str, reader: EventReader) -> Iterator[Event]:
+        url = f"/v1/optimizations/{identity}/events"
+        with self._http.stream("GET", url, headers=reader.headers, timeout=calls.TIMEOUT) as response:
+            if not response.is_success:
+                response.read()
+                calls.raise_problem(response)
+            for line in response.iter_lines():
+                event = reader.read(line)
+                if event is not None:
+                    yield event
+
+    def _download(self, url: str, path: Path) -> int:
+        with atomic_path(path) as part, part.open("r+b") as file:
+            download, failures = Download(file), 0
+            while True:
+                before = download.bytes
+                try:
+                    self._fetch(url, download)
+                    break
+                except calls.BREAKS as error:
+                    failures = 1 if download.bytes > before else failures + 1
+                    self._wait_or_raise(failures, error)
+            download.finish()
+            return download.bytes
+
+    def _fetch(self, url: str, download: Download) -> None:
+        with self._http.stream("GET", url, headers=download.headers, timeout=calls.TIMEOUT) as response:
+            if not response.is_success:
+                response.read()
+                calls.raise_problem(response)
+            download.begin(response)
+            for chunk in response.iter_bytes():
+                download.write(chunk)
+
+    def _wait_or_raise(self, attempt: int, error: Exception) -> None:
+        pause = self._retries.pause(attempt)
+        if pause is None:
+            calls.give_up(self._server, error)
+        time.sleep(pause)
