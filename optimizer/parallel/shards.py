@@ -32,14 +32,14 @@ class Feed:
 class Segment:
     """What a device computes without waiting for another; ``graph`` has its feeds as inputs.
 
-    ``weights`` are parts of the model's weights: by label in the segment, the label in the model and the box.
+    ``weights`` are parts of what depends on the model's weights alone: the value and the box, by label here.
     ``made`` are the values that its outputs are parts (or terms) of, in order.
     """
 
     device: int
     graph: Graph
     feeds: tuple[Feed, ...]
-    weights: Mapping[str, tuple[str, Region]]
+    weights: Mapping[str, tuple[Value, Region]]
     made: tuple[Value, ...]
 
 
@@ -75,7 +75,7 @@ def programmed(graph: Graph, plan: Plan) -> Program:
     """The programs of all devices. Raises UnsupportedError and InvalidOptionError as ``execute`` does."""
     building = _Building(graph, plan)
     for node in graph.order:
-        if not isinstance(graph[node].operator, Input | Weight):
+        if not isinstance(graph[node].operator, Input) and node not in graph.weight_only:
             building.add(graph[node])
     return building.program()
 
@@ -90,7 +90,7 @@ class _Open:
     device: int
     editor: GraphEditor = field(default_factory=lambda: Graph.empty().edit())
     feeds: list[Feed] = field(default_factory=list[Feed])
-    weights: dict[str, tuple[str, Region]] = field(default_factory=dict[str, "tuple[str, Region]"])
+    weights: dict[str, tuple[Value, Region]] = field(default_factory=dict[str, "tuple[Value, Region]"])
     values: dict[_Key, Value] = field(default_factory=dict["_Key", Value])
     made: dict[Value, Value] = field(default_factory=dict[Value, Value])
     read: dict[Value, None] = field(default_factory=dict[Value, None])
@@ -182,8 +182,8 @@ class _Building:
             return segment.values[key]
         type_ = part_type(tensor_of(self._graph, value), region)
         label = f"{operator.name}_{value.node}_{value.port}_{len(segment.values)}"
-        if isinstance(operator, Weight):
-            segment.weights[label] = (operator.label, region)
+        if value.node in self._graph.weight_only:
+            segment.weights[label] = (value, region)
             own = segment.editor.add(Weight(label, type_)).value
         else:
             if local:

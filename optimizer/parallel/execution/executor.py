@@ -12,8 +12,9 @@ from optimizer.parallel.execution.machine import A, Machine
 from optimizer.parallel.placement import Placement
 from optimizer.parallel.tasks import divided, regions_of, shape_of, tensor_of
 from superopt.domains import Array
-from superopt.ir.graph import Graph, Input, Node, Value, Weight
+from superopt.ir.graph import Graph, Input, Node, Value
 from superopt.ir.plan import Plan
+from superopt.onnx_io.folding import Folder
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,30 @@ def execute(
 ) -> Execution:
     """Runs the graph under the plan, inputs and weights by their labels.
 
-    Operators without a machine mapping run whole on device 0. A tensor is brought into a placement once,
-    however many operators need it there. Raises UnsupportedError for dimensions that are not numbers and for
-    values that are no tensors, InvalidOptionError where a shape is not divisible as the plan says.
+    What depends on weights alone is computed beforehand; other operators without a machine mapping run whole
+    on device 0. A tensor is brought into a placement once, however many operators need it there. Raises
+    UnsupportedError for dimensions that are not numbers and for values that are no tensors,
+    InvalidOptionError where a shape is not divisible as the plan says.
     """
-    running = _Running(graph, plan, {**weights, **inputs}, machine)
+    running = _Running(graph, plan, weights, inputs, machine)
     for node in graph.order:
         running.run(graph[node])
     return Execution(tuple(running.output(value) for value in graph.outputs), dict(running.exchange.sent))
 
 
 class _Running(Generic[A]):
-    def __init__(self, graph: Graph, plan: Plan, given: Mapping[str, Array], machine: Machine[A]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        weights: Mapping[str, Array],
+        inputs: Mapping[str, Array],
+        machine: Machine[A],
+    ) -> None:
         self._graph = graph
         self._plan = plan
-        self._given = given
+        self._inputs = inputs
+        self._folder = Folder(graph, weights.__getitem__)
         self._machine = machine
         self._held: dict[Value, Held[A]] = {}
         self._brought: dict[tuple[Value, Placement], Held[A]] = {}
@@ -60,7 +70,7 @@ class _Running(Generic[A]):
 
     def run(self, node: Node) -> None:
         """Runs all tasks of an operator."""
-        if isinstance(node.operator, Input | Weight):
+        if self._is_given(node):
             return
         tasks = divided(self._graph, self._plan, node)
         operands = [self._bring(value, want) for value, want in zip(node.inputs, tasks.needs, strict=True)]
@@ -76,9 +86,8 @@ class _Running(Generic[A]):
 
     def output(self, value: Value) -> Array:
         """A value as a whole on the host, partial sums added up on the devices."""
-        operator = self._graph[value.node].operator
-        if isinstance(operator, Input | Weight):
-            return self._given[operator.label]
+        if self._is_given(self._graph[value.node]):
+            return self._given(value)
         held = self._held[value]
         if held.placement.partial > 1:
             held = self._bring(value, summed(held.placement))
@@ -89,6 +98,13 @@ class _Running(Generic[A]):
             return self._machine.get(pieces[0][1])
         return self._machine.get(self._machine.joined(pieces, held.shape))
 
+    def _is_given(self, node: Node) -> bool:
+        return isinstance(node.operator, Input) or node.id in self._graph.weight_only
+
+    def _given(self, value: Value) -> Array:
+        operator = self._graph[value.node].operator
+        return self._inputs[operator.label] if isinstance(operator, Input) else self._folder.value(value)
+
     def _bring(self, value: Value, want: Placement) -> Held[A]:
         key = (value, want)
         if key not in self._brought:
@@ -96,11 +112,10 @@ class _Running(Generic[A]):
         return self._brought[key]
 
     def _delivered(self, value: Value, want: Placement) -> Held[A]:
-        operator = self._graph[value.node].operator
         type_ = tensor_of(self._graph, value)
         shape = shape_of(type_)
-        if isinstance(operator, Input | Weight):
-            array = self._given[operator.label]
+        if self._is_given(self._graph[value.node]):
+            array = self._given(value)
             return Held(
                 want,
                 shape,

@@ -21,8 +21,9 @@ from optimizer.parallel.shards import Delivery, Program, Segment
 from optimizer.parallel.tasks import regions_of, shape_of
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.ir.graph import Input, Value
+from superopt.ir.graph import Graph, Input, Value
 from superopt.onnx_io import LiftedModel, build_model
+from superopt.onnx_io.folding import Folder
 
 MANIFEST = "manifest.json"
 
@@ -83,11 +84,12 @@ class Entry(TypedDict, total=False):
 
 
 class OutputEntry(TypedDict):
-    """Where an output of the model lies in the end; None where it is an input."""
+    """Where an output of the model lies in the end. One that nothing computes is an input, or a file."""
 
     tensor: str
     shape: list[int]
     placement: PlacementEntry | None
+    file: str | None
 
 
 class Manifest(TypedDict):
@@ -99,9 +101,10 @@ class Manifest(TypedDict):
     outputs: list[OutputEntry]
 
 
-def save_program(program: Program, lifted: LiftedModel, directory: Path) -> None:
+def save_program(program: Program, lifted: LiftedModel, graph: Graph, directory: Path) -> None:
     """Writes the segments' models and the manifest into a new directory, complete or not at all.
 
+    The program is that of ``graph``, a rewriting of the lifted one.
     Raises InvalidOptionError where the directory exists already or cannot be written.
     """
     target = directory.absolute()
@@ -110,7 +113,7 @@ def save_program(program: Program, lifted: LiftedModel, directory: Path) -> None
     try:
         part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
         try:
-            _write(program, lifted, part)
+            _write(program, lifted, graph, part)
             part.chmod(0o755)
             part.replace(target)
         finally:
@@ -141,8 +144,9 @@ def run_program(directory: Path, inputs: Mapping[str, Array]) -> Execution:
     return Execution(outputs, dict(running.exchange.sent))
 
 
-def _write(program: Program, lifted: LiftedModel, directory: Path) -> None:
+def _write(program: Program, lifted: LiftedModel, graph: Graph, directory: Path) -> None:
     names = _Names(lifted)
+    folder = Folder(graph, lifted.weight)
     counts: dict[int, int] = {}
     entries: list[Entry] = []
     for entry in program.entries:
@@ -152,9 +156,8 @@ def _write(program: Program, lifted: LiftedModel, directory: Path) -> None:
         number = counts[entry.device] = counts.get(entry.device, -1) + 1
         path = f"device-{entry.device:03}/segment-{number:03}.onnx"
         (directory / path).parent.mkdir(exist_ok=True)
-        (directory / path).write_bytes(_model(entry, lifted))
+        (directory / path).write_bytes(_model(entry, lifted, folder))
         entries.append({"run": _segment(entry, path, names)})
-    graph = lifted.graph
     inputs = [graph[node].operator for node in graph.inputs]
     manifest: Manifest = {
         "schema": 1,
@@ -165,11 +168,20 @@ def _write(program: Program, lifted: LiftedModel, directory: Path) -> None:
                 "tensor": names[output.value],
                 "shape": list(output.shape),
                 "placement": None if output.placement is None else _entry(output.placement),
+                "file": _stored(output.value, number, graph, folder, directory),
             }
-            for output in program.outputs
+            for number, output in enumerate(program.outputs)
         ],
     }
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
+def _stored(value: Value, number: int, graph: Graph, folder: Folder, directory: Path) -> str | None:
+    """The file of an output that depends on weights alone; None for others."""
+    if value.node not in graph.weight_only:
+        return None
+    np.save(directory / f"output-{number:03}.npy", folder.value(value))
+    return f"output-{number:03}.npy"
 
 
 class _Names:
@@ -182,10 +194,10 @@ class _Names:
         return self._names.get(value, f"superopt/tensor_{value.node}_{value.port}")
 
 
-def _model(segment: Segment, lifted: LiftedModel) -> bytes:
+def _model(segment: Segment, lifted: LiftedModel, folder: Folder) -> bytes:
     def content(label: str) -> Array:
-        stored, region = segment.weights[label]
-        return np.ascontiguousarray(box_of(np.asarray(lifted.weight(stored)), region))
+        value, region = segment.weights[label]
+        return np.ascontiguousarray(box_of(folder.value(value), region))
 
     return build_model(segment.graph, content, source=lifted.source)
 
@@ -272,6 +284,8 @@ class _Running:
 
     def output(self, entry: OutputEntry) -> Array:
         name = entry["tensor"]
+        if entry["file"] is not None:
+            return np.load(self._directory / entry["file"])
         if entry["placement"] is None:
             return self._inputs[name]
         place = _placement(entry["placement"])

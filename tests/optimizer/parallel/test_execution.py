@@ -10,14 +10,11 @@ import sys
 import numpy as np
 import pytest
 
-from optimizer.parallel.communication import communication, moved_bytes, summed
+from optimizer.parallel.cluster import parse_cluster
 from optimizer.parallel.execution import Execution, HostMachine, JaxMachine, Machine, execute
 from optimizer.parallel.execution.machine import A
-from optimizer.parallel.placement import Placement, needed, produced
-from optimizer.parallel.tasks import splits_of
-from superopt.ir.graph import Graph, Input, Value, Weight
-from superopt.ir.plan import Parallelism, Plan
-from superopt.ir.types import TensorType
+from optimizer.parallel.simulator import ParallelObjective, simulate
+from superopt.ir.plan import Plan
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
 
 PLANS = 300
@@ -25,37 +22,15 @@ IN_JAX = 3
 """JAX compiles every operator at every shape; this module, run with the word jax, checks all of them."""
 
 
-def foretold_bytes(graph: Graph, plan: Plan) -> int:
-    """What the communications between placements add up to, each (tensor, placement) once."""
-    wanted: set[tuple[Value, Placement]] = set()
-    for node in graph:
-        if isinstance(node.operator, Input | Weight):
-            continue
-        how = plan.parallel.get(node.id) or Parallelism((1,) * len(splits_of(graph, node).dimensions), (0,))
-        wanted.update(
-            (value, needed(splits_of(graph, node), how, slot)) for slot, value in enumerate(node.inputs)
-        )
-    values = {value for value, _ in wanted}.union(graph.outputs)
-    have = {value: _produced(graph, plan, value) for value in values}
-    wanted.update(
-        (value, summed(place)) for value in graph.outputs if (place := have[value]) and place.partial > 1
-    )
-    total = 0
-    for value, want in wanted:
-        place, type_ = have[value], graph.type_of(value)
-        if place is not None and isinstance(type_, TensorType):
-            sizes = tuple(size for size in type_.shape if isinstance(size, int))
-            total += moved_bytes(communication(place, want, sizes, type_.element.bytes_per_element))
-    return total
-
-
-def _produced(graph: Graph, plan: Plan, value: Value) -> Placement | None:
-    node = graph[value.node]
-    if isinstance(node.operator, Input | Weight):
-        return None
-    splits = splits_of(graph, node)
-    how = plan.parallel.get(node.id) or Parallelism((1,) * len(splits.dimensions), (0,))
-    return produced(splits, how, value.port)
+CLUSTER = parse_cluster(
+    f"""
+name: one box
+nodes:
+  - {{count: 1, devices: {DEVICES}, device: {{flops: 1 TFLOP/s, memory_bandwidth: 100 GB/s}},
+     memory: 8 GiB, link: {{bandwidth: 10 GB/s, latency: 1 us}}}}
+""",
+    "a test",
+)
 
 
 def check(number: int, machine: Machine[A]) -> Execution:
@@ -63,12 +38,13 @@ def check(number: int, machine: Machine[A]) -> Execution:
     draw = random.Random(number)
     graph = random_graph(draw)
     arrays = random_arrays(graph)
-    whole = execute(graph, Plan(), {}, arrays, HostMachine())
+    whole = execute(graph, Plan(), arrays, arrays, HostMachine())
     plan = random_plan(draw, graph)
-    parallel = execute(graph, plan, {}, arrays, machine)
+    parallel = execute(graph, plan, arrays, arrays, machine)
     for expected, got in zip(whole.outputs, parallel.outputs, strict=True):
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5, err_msg=f"plan {number}")
-    assert parallel.moved_bytes == foretold_bytes(graph, plan), f"plan {number}"
+    foretold = simulate(graph, plan, CLUSTER, ParallelObjective.LATENCY)
+    assert parallel.moved_bytes == foretold.communication_bytes, f"plan {number}"
     assert whole.moved_bytes == 0
     return parallel
 

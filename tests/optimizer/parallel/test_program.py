@@ -17,10 +17,12 @@ from optimizer.parallel.execution.program import run_program, save_program
 from optimizer.parallel.shards import programmed
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.ir.graph import Input
+from superopt.ir.graph import Graph, Input, Weight
 from superopt.ir.plan import Plan
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model, lower
 from superopt.onnx_io.annotations import validate_annotations
+from superopt.ops.activation import Relu
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
 
 MODELS = 12
@@ -42,7 +44,7 @@ def test_programs_of_devices_compute_what_the_model_computes(tmp_path: Path) -> 
     segments = 0
     for number, (lifted, plan, inputs, _) in enumerate(_models()):
         program = programmed(lifted.graph, plan)
-        save_program(program, lifted, tmp_path / str(number))
+        save_program(program, lifted, lifted.graph, tmp_path / str(number))
         result = run_program(tmp_path / str(number), inputs)
         whole = LoadedModel(lower(lifted, lifted.graph, Plan()).to_bytes(), threads=1).run(inputs)
         for expected, got in zip(whole, result.outputs, strict=True):
@@ -70,12 +72,24 @@ def test_annotations_of_a_plan_are_valid_and_change_nothing_that_is_computed() -
             np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
 
 
+def test_outputs_that_nothing_computes_are_there(tmp_path: Path) -> None:
+    editor = Graph.empty().edit()
+    source = editor.add(Input("x", TensorType(ElementType.FLOAT, (2,))))
+    weight = editor.add(Weight("w", TensorType(ElementType.FLOAT, (2,))))
+    editor.set_outputs((source.value, editor.add(Relu(), weight.values).value))
+    content = {"x": np.array([1, 2], np.float32), "w": np.array([-1, 3], np.float32)}
+    lifted = lift(load_model(build_model(editor.build(), content)))
+    save_program(programmed(lifted.graph, Plan()), lifted, lifted.graph, tmp_path / "program")
+    outputs = run_program(tmp_path / "program", {"x": content["x"]}).outputs
+    assert [output.tolist() for output in outputs] == [[1, 2], [0, 3]]
+
+
 def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
     lifted, plan, inputs, _ = next(_models())
     with pytest.raises(InvalidOptionError, match="expected a directory that does not exist"):
-        save_program(programmed(lifted.graph, plan), lifted, tmp_path)
+        save_program(programmed(lifted.graph, plan), lifted, lifted.graph, tmp_path)
     with pytest.raises(InvalidFileError, match="no manifest of a program"):
         run_program(tmp_path, inputs)
-    save_program(programmed(lifted.graph, plan), lifted, tmp_path / "program")
+    save_program(programmed(lifted.graph, plan), lifted, lifted.graph, tmp_path / "program")
     with pytest.raises(InvalidOptionError, match="missing: x"):
         run_program(tmp_path / "program", {})
