@@ -32,7 +32,7 @@ def submit(
     server: Annotated[str, typer.Option(envvar=SERVER, help="The service, as in http://127.0.0.1:8080.")],
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file to write; an archive (.zip) with external data."),
+        typer.Option("--output", "-o", help="The file to write; external data goes beside it."),
     ] = None,
     cluster: Annotated[Path | None, typer.Option(help="Plan for the devices of a cluster.")] = None,
     objective: Annotated[str | None, typer.Option(help="What to minimise.")] = None,
@@ -98,7 +98,7 @@ def submit(
         ended = _followed(client, job)
         result = client.report(ended.id)
         if out is not None:
-            client.download_model(ended.id, out)
+            client.save_model(ended.id, out)
         for path in reports:
             api.write_report(result, path)
     output.document({"id": ended.id, "state": ended.state, "report": result})

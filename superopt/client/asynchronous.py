@@ -13,6 +13,7 @@ import anyio
 import httpx
 
 from superopt.client import calls
+from superopt.client.archives import temporary_beside, unpack
 from superopt.client.calls import Call, EventReader, Page, Retries, Submission
 from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Substitution
 from superopt.client.downloads import Download
@@ -99,6 +100,17 @@ class AsyncClient:
         The file appears whole or not at all; broken connections are continued where they broke.
         """
         return await self._download(f"/v1/optimizations/{identity}/model", Path(path))
+
+    async def save_model(self, identity: str, path: str | Path) -> tuple[Path, ...]:
+        """Writes the optimised model to ``path``, its external data (if any) beside it; returns the files."""
+        target = Path(path)
+        result = (await self.get(identity)).file("result")
+        if result is None or not result.name.endswith(".zip"):
+            await self.download_model(identity, target)
+            return (target,)
+        with temporary_beside(target) as archive:
+            await self.download_model(identity, archive)
+            return unpack(archive, target)
 
     async def download_report(self, identity: str, path: str | Path) -> int:
         """Writes the report, as ``download_model`` does."""

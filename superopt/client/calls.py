@@ -19,8 +19,10 @@ from superopt.errors import InvalidOptionError
 from superopt.onnx_io import external_locations
 
 T = TypeVar("T")
-TIMEOUT = httpx.Timeout(60.0, connect=5.0)
-PROVING = httpx.Timeout(180.0, connect=5.0)
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 60.0
+_PROOF_SECONDS = 180.0
+TIMEOUT = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
 BREAKS = (httpx.TransportError, ServerBusyError)
 """What may interrupt a stream that can be continued."""
 
@@ -87,7 +89,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     json: JsonObject | None = None
     upload: Submission | None = None
-    timeout: httpx.Timeout = TIMEOUT
+    seconds: float = _ANSWER_SECONDS
 
     def request(self, client: httpx.Client | httpx.AsyncClient, files: ExitStack) -> httpx.Request:
         """The request, with files that are closed with ``files``."""
@@ -98,7 +100,7 @@ class Call(Generic[T]):
             headers=dict(self.headers),
             json=None if self.json is None else dict(self.json),
             files=None if self.upload is None else self.upload.parts(files),
-            timeout=self.timeout,
+            timeout=httpx.Timeout(self.seconds, connect=_CONNECT_SECONDS),
         )
 
 
@@ -126,7 +128,7 @@ def reporting(identity: str) -> Call[JsonObject]:
 def proving(equation: str) -> Call[Judgement]:
     """Has an equation judged."""
     body = {"equation": equation}
-    return Call("POST", "/v1/substitutions/prove", Judgement.of, json=body, timeout=PROVING)
+    return Call("POST", "/v1/substitutions/prove", Judgement.of, json=body, seconds=_PROOF_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 import httpx
 
 from superopt.client import calls
+from superopt.client.archives import temporary_beside, unpack
 from superopt.client.calls import Call, EventReader, Page, Retries, Submission
 from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Substitution
 from superopt.client.downloads import Download
@@ -101,6 +102,17 @@ class Client:
         The file appears whole or not at all; broken connections are continued where they broke.
         """
         return self._download(f"/v1/optimizations/{identity}/model", Path(path))
+
+    def save_model(self, identity: str, path: str | Path) -> tuple[Path, ...]:
+        """Writes the optimised model to ``path``, its external data (if any) beside it; returns the files."""
+        target = Path(path)
+        result = self.get(identity).file("result")
+        if result is None or not result.name.endswith(".zip"):
+            self.download_model(identity, target)
+            return (target,)
+        with temporary_beside(target) as archive:
+            self.download_model(identity, archive)
+            return unpack(archive, target)
 
     def download_report(self, identity: str, path: str | Path) -> int:
         """Writes the report, as ``download_model`` does."""
