@@ -10,11 +10,13 @@ import numpy.typing as npt
 
 from generator.classes import ClassTable, TreesId, TypeId
 from generator.joins import Indices, distinct_rows
-from generator.preset import InputType, Instance, Stage
+from generator.preset import Instance, Stage, with_role
 from generator.split_trees import AxisFlow, SplitTree, axis_flows, carried, size_of
 from superopt.errors import IllTypedError
-from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator
+from superopt.ops.bound import bound
+from superopt.ops.parallel import ParallelOperator
+from superopt.ops.sharding import is_divided
 
 Types = tuple[TypeId, ...]
 
@@ -50,13 +52,16 @@ class Applications:
         found: TypeId | None = None
         if role is not None:
             try:
-                (result,) = operator.infer(*(TensorType(ElementType.FLOAT, t.shape) for t in types))
-                shape = tuple(d for d in result.shape if isinstance(d, int))
-                found = self._table.type_id(InputType(role, shape))
+                (result,) = operator.infer(*(t.tensor for t in types))
+                found = self._table.type_id(with_role(role, result))
             except IllTypedError:
                 pass
         self._outputs[key] = found
         return found
+
+    def bound(self, operator: Operator, arguments: Types) -> Operator:
+        """The operator, with the types of its arguments where these are divided."""
+        return bound(operator, tuple([self._table.types[argument].tensor for argument in arguments]))
 
     def operator(self, number: int, type_: TypeId, trees: TreesId) -> Operator | None:
         """The operator of an instance; a half cuts where its argument was joined, None where it was not."""
@@ -111,6 +116,10 @@ class Applications:
     def _flows_of(self, operator: Operator, arguments: Types) -> tuple[AxisFlow, ...]:
         flows = self._flows.get((operator, arguments))
         if flows is None:
-            flows = axis_flows(operator, [self._table.types[a].shape for a in arguments])
+            types = [self._table.types[a].tensor for a in arguments]
+            if is_divided(types) or isinstance(operator, ParallelOperator):
+                flows = (AxisFlow(),) * len(operator.infer(*types)[0].array_shape)
+            else:
+                flows = axis_flows(operator, [self._table.types[a].shape for a in arguments])
             self._flows[operator, arguments] = flows
         return flows

@@ -24,8 +24,8 @@ Uses: TypeAlias = "npt.NDArray[np.int16]"
 """What derivations use, as bits: attributes that a rule leaves closed, by name; conditions."""
 
 OPEN = 0
-CLOSED = (1 << 8) - 1
-UNDER_CONDITIONS = 1 << 8
+CLOSED = (1 << 9) - 1
+UNDER_CONDITIONS = 1 << 9
 CONDITIONAL = CLOSED | UNDER_CONDITIONS
 
 

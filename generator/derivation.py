@@ -216,7 +216,7 @@ class Theory:
         if not a.operator:
             return
         self._forward.add(a, b)
-        if b.operator and a.variables <= b.variables:
+        if b.operator and a.variables <= b.variables and _open_names(a) <= _open_names(b):
             self._backward.add(b, a)
         if b.size < a.size:
             self._backward.add(a, b)
@@ -319,6 +319,12 @@ def tree_size(*terms: Term) -> int:
 
 def _key(node: Node) -> tuple[str, str, Attributes, tuple[int, ...]]:
     return (node.operator, node.name, node.attributes, tuple([child.number for child in node.inputs]))
+
+
+def _open_names(node: Node) -> frozenset[str]:
+    """The attribute variables of a term."""
+    own = (value.name for _, value in node.attributes if isinstance(value, AttributeVariable))
+    return frozenset(own).union(*map(_open_names, node.inputs))
 
 
 def _subnodes(node: Node) -> Iterable[Node]:

@@ -35,6 +35,7 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "axis": (0, 1, 2, 3),
     "activation": ("none", "relu", "sigmoid"),
     "includes_padding": (0, 1),
+    "degree": (2, 3, 4),
 }
 """Attributes that are generalised, with the values at which a generalised equation is tested."""
 

@@ -145,9 +145,10 @@ class Levels:
             for place, types, output in self._pairs(number, block.type):
                 operator = instance.operator
                 assert operator is not None
+                given = self._applications.bound(operator, types)
                 for level in range(block.level + 1):
                     for drivers, partners, kept in self._partners(number, block, place, types, level, size):
-                        yield Piece(number, operator, types, output, place, drivers, partners, kept)
+                        yield Piece(number, given, types, output, place, drivers, partners, kept)
 
     def _drivers(self, type_: TypeId, level: int, size: int) -> Indices:
         """The classes of a type and level; of the largest ones before the last level those alone that use
@@ -214,7 +215,8 @@ class Levels:
             output = self._applications.output(number, (block.type,), operator)
             if output is not None:
                 drivers = rows if whole else rows[trees == tree]
-                yield Piece(number, operator, (block.type,), output, 0, drivers, classes[drivers][:, None])
+                given = self._applications.bound(operator, (block.type,))
+                yield Piece(number, given, (block.type,), output, 0, drivers, classes[drivers][:, None])
 
     def _partners(
         self, number: int, block: Block, place: int, types: Types, level: int, size: int
@@ -322,7 +324,8 @@ class Levels:
             if size == self._stage.max_ops:
                 chosen = chosen[self.canonical(columns.inputs[chosen])]
             if len(chosen):
-                yield Piece(block.number, operator, block.arguments, output, -1, np.empty(0, np.intp), chosen)
+                given = self._applications.bound(operator, block.arguments)
+                yield Piece(block.number, given, block.arguments, output, -1, np.empty(0, np.intp), chosen)
 
     def canonical(self, inputs: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
         """Whether the inputs of each type are used from the first on: other terms are renamings."""

@@ -22,6 +22,7 @@ from typing import cast
 
 from superopt.errors import IllTypedError, InvalidFileError, InvalidOptionError
 from superopt.ir.terms import Application, AttributeTerm
+from superopt.ir.types import Division, ElementType, ShardedType, TensorType
 from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.ops.terms import application
@@ -41,15 +42,39 @@ _KEYS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class InputType:
     """What a tensor is for (its ``role``: data, kernel, vector, ...) and the shape it is enumerated at.
 
-    Roles keep the enumeration to what occurs in networks; they are not part of what a candidate claims.
+    Roles keep the enumeration to what occurs in networks; they are not part of what a candidate claims. Of a
+    divided tensor ``shape`` is that of its array, replicas first, and ``divisions`` are those of its axes.
     """
 
     role: str
     shape: tuple[int, ...]
+    divisions: tuple[Division, ...] = ()
+    replicas: int = 1
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type without the role."""
+        if not self.divisions:
+            return TensorType(ElementType.FLOAT, self.shape)
+        shape = self.shape[1:] if self.replicas > 1 else self.shape
+        return ShardedType(ElementType.FLOAT, shape, self.divisions, self.replicas)
+
+    def __repr__(self) -> str:
+        """Fingerprints depend on it."""
+        divided = f", {self.divisions}, {self.replicas}" if self.divisions else ""
+        return f"InputType(role={self.role!r}, shape={self.shape!r}{divided})"
+
+
+def with_role(role: str, type_: TensorType) -> InputType:
+    """The type of a result whose sizes are known."""
+    shape = tuple(size for size in type_.array_shape if isinstance(size, int))
+    if isinstance(type_, ShardedType):
+        return InputType(role, shape, type_.divisions, type_.replicas)
+    return InputType(role, shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ from superopt.ir.terms import (
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.attributes import substituted
+from superopt.ops.bound import bound
+from superopt.ops.sharding import is_divided
 from superopt.rewriting import Typing, holds, infer_terms, type_equation
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -81,10 +83,13 @@ class Sampler:
         return general.together is not None and len(_free(general.together)) < len(_free(general.apart))
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
-        """The shape of a term for variables of these shapes; None where that depends on a cut."""
+        """The shape of a term for variables of these shapes; None where that depends on a cut, or where it is
+        divided: variables are in one piece."""
         try:
             typing = infer_terms((term,), {n: TensorType(ElementType.FLOAT, s) for n, s in shapes.items()})
         except IllTypedError:
+            return None
+        if is_divided((typing.types[term],)):
             return None
         sizes = tuple(d for d in typing.types[term].shape if isinstance(d, int))
         return sizes if len(sizes) == typing.types[term].rank else None
@@ -222,7 +227,8 @@ class Sampler:
                 values[term] = self._values.variable(term.name, shape, sample, carried)
                 continue
             inputs = tuple([values[child] for child in term.inputs])
-            value = self._values.applied(typing.operators[term], inputs, carried)
+            operator = bound(typing.operators[term], tuple([typing.types[child] for child in term.inputs]))
+            value = self._values.applied(operator, inputs, carried)
             if value is None:
                 return None
             values[term] = value

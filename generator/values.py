@@ -131,6 +131,7 @@ class Values:
             known = tuple(t for t in kind if t >= 0)
             operator = self._applications.operator(number, known[0], trees)
             assert operator is not None
+            operator = self._applications.bound(operator, known)
             yield number, known, operator, order[bounds[index] : bounds[index + 1]]
 
     def of_terms(self, operator: Operator, types: tuple[TypeId, ...], arguments: Indices) -> SmallArray:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from superopt.ir.dimensions import product
-from superopt.ir.types import TensorType
+from superopt.ir.types import ShardedType, TensorType
 
 _CONSTANTS: Mapping[str, tuple[object, ...]] = {
     "stride": ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)),
@@ -18,6 +18,7 @@ _CONSTANTS: Mapping[str, tuple[object, ...]] = {
     "includes_padding": (0, 1),
     "approximate": ("none", "tanh"),
     "size": (1, 2, 3, 5),
+    "degree": (2, 2, 3, 4),
 }
 _NUMBERS = (1, 2, 3, Fraction(1, 2), Fraction(3, 4), Fraction(1, 3), Fraction(5, 4))
 _SIGNED = frozenset(("alpha", "beta", "bias", "exponent", "value"))
@@ -29,6 +30,9 @@ def plausible_values(attribute: str, inputs: Sequence[TensorType]) -> tuple[obje
     rank = inputs[0].rank if inputs else 0
     if attribute == "axis":
         return tuple(range(-rank, rank))
+    if attribute == "degree" and inputs and isinstance(inputs[0], ShardedType):
+        known = (inputs[0].replicas, *(n for d in inputs[0].divisions for n in (d.degree, d.batches)))
+        return tuple(dict.fromkeys((*(degree for degree in known if degree > 1), 2)))
     if attribute == "perm":
         return tuple(itertools.islice(itertools.permutations(range(rank)), 24)) + ((),) * (rank > 1)
     if attribute == "shape":

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+import numpy as np
+
+from superopt.domains import PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import is_positive
 from superopt.ir.terms import (
@@ -24,11 +28,14 @@ from superopt.ir.terms import (
     subterms,
 )
 from superopt.ir.types import TensorType
+from superopt.ops.sharding import is_divided
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import holds
+from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.congruence import Congruence
 from verifier.instances import Instance
+from verifier.seeds import seed_of
 from verifier.solver import Step
 from verifier.stated import attributes_are_stated, groups_are_stated, windows_are_stated
 
@@ -101,9 +108,25 @@ class ChainChecker:
                 return None
             if not self._is_stated(axiom, step, types):
                 return None
+            if not self._symbols and is_divided(typing.types.values()) and not self._agrees(grounded, typing):
+                return None
         except IllTypedError:
             return None
         return grounded, typing
+
+    def _agrees(self, grounded: Equation, typing: Typing) -> bool:
+        """Whether both sides have the same residues: axioms about tensors in one piece were not validated for
+        divided ones."""
+        domain, generator = PrimeFieldDomain(), np.random.default_rng(seed_of(grounded, 17))
+        arrays = {
+            name: domain.random(generator, 2, cast("tuple[int, ...]", type_.array_shape))
+            for name, type_ in self._instance.types.items()
+        }
+        with np.errstate(all="ignore"):
+            values = evaluate_terms((*grounded.left, *grounded.right), typing, domain, arrays)
+        half = len(grounded.left)
+        pairs = zip(values[:half], values[half:], strict=True)
+        return all(np.array_equal(left.residue, right.residue) for left, right in pairs)
 
     def _is_stated(self, axiom: Equation, step: Step, types: Mapping[str, TensorType]) -> bool:
         """Whether the rule itself states what the step needs and instances cannot show."""

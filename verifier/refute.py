@@ -209,7 +209,7 @@ def _output(equation: Equation, index: int) -> str:
 
 
 def _shape(type_: TensorType) -> tuple[int, ...]:
-    return cast("tuple[int, ...]", type_.shape)
+    return cast("tuple[int, ...]", type_.array_shape)
 
 
 def _has_many_cases(equation: Equation) -> bool:

@@ -32,6 +32,7 @@ from superopt.ops.base import OPERATORS, attributes_of
 from superopt.ops.terms import application
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
+from verifier.divided import demanding, divided_forms
 from verifier.ranks import MISSING, RANKS, UNKNOWN, fitting_ranks
 from verifier.requirements import impose, solve_rounded
 
@@ -90,6 +91,7 @@ class SchemeSearch:
         )
         self._order = self._orders[0]
         self._names = variables(*self._terms)
+        self._demanding = demanding(equation)
         self._tries = 0
         self._counter = itertools.count()
 
@@ -277,9 +279,11 @@ class SchemeSearch:
 
     def _fresh_type(self, name: str, rank: int) -> TensorType:
         ones = [self._random.random() < 0.06 for _ in range(rank)]
-        return TensorType(
+        whole = TensorType(
             ElementType.FLOAT, tuple(1 if one else symbol(f"{name}.{axis}") for axis, one in enumerate(ones))
         )
+        forms = tuple(divided_forms(whole, self._demanding.get(name, frozenset())))
+        return self._random.choice(forms) if forms else whole
 
     def _complete(self, state: _State) -> Scheme | None:
         """Both sides typed together.

@@ -25,7 +25,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 
-_NUMBERS = frozenset(("alpha", "beta", "bias", "epsilon", "exponent", "value"))
+_NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))
 
 
 def sort_of(attribute: str) -> str:

@@ -108,7 +108,7 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
     context = z3.Context()
     domain = SymbolicDomain(context)
     arrays = {
-        name: domain.variables(name, cast("tuple[int, ...]", type_.shape))
+        name: domain.variables(name, cast("tuple[int, ...]", type_.array_shape))
         for name, type_ in instance.types.items()
     }
     try:

@@ -76,6 +76,11 @@ class TensorType:
         return product(self.shape)
 
     @property
+    def array_shape(self) -> tuple[Dimension, ...]:
+        """The shape of the array that holds the value."""
+        return self.shape
+
+    @property
     def is_sized(self) -> bool:
         """Whether every size is a positive number: no symbol, no empty tensor."""
         return all(isinstance(size, int) and size > 0 for size in self.shape)
@@ -99,6 +104,51 @@ class TensorType:
     def __str__(self) -> str:
         name = _SHORT_NAMES.get(self.element, self.element.lower())
         return f"{name}[{', '.join(str(dimension) for dimension in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How an axis is divided: among ``degree`` places, and there over ``batches`` turns."""
+
+    degree: int = 1
+    batches: int = 1
+
+    @property
+    def parts(self) -> int:
+        """How many parts there are in all."""
+        return self.degree * self.batches
+
+    def __str__(self) -> str:
+        return str(self.degree) + (f" in {self.batches} turns" if self.batches > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedType(TensorType):
+    """A tensor that lies in equal parts along its axes, and in replicas (Unity, section 3.1).
+
+    ``shape`` is that of the whole. Replicas need not be equal: those of a partial result are terms of a sum.
+    """
+
+    divisions: tuple[Division, ...]
+    replicas: int = 1
+
+    @property
+    def array_shape(self) -> tuple[Dimension, ...]:
+        """The shape of the array that holds the value: an axis of replicas first where there are several."""
+        return (self.replicas, *self.shape) if self.replicas > 1 else self.shape
+
+    def substitute(self, assignment: Assignment) -> TensorType:
+        """The type with symbols replaced by what the assignment says."""
+        shape = tuple(substitute(d, assignment) for d in self.shape)
+        return ShardedType(self.element, shape, self.divisions, self.replicas)
+
+    def __str__(self) -> str:
+        sizes = (
+            str(size) if division.parts == 1 else f"{size} / {division}"
+            for size, division in zip(self.shape, self.divisions, strict=True)
+        )
+        name = _SHORT_NAMES.get(self.element, self.element.lower())
+        return f"{name}[{', '.join(sizes)}]" + (f" x {self.replicas}" if self.replicas > 1 else "")
 
 
 @dataclass(frozen=True, slots=True)

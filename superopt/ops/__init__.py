@@ -7,9 +7,11 @@ from superopt.ops import (
     elementwise,
     matrix,
     normalization,
+    parallel,
     pooling,
     reduction,
     shape,
+    upsampling,
 )
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import (
@@ -41,7 +43,9 @@ __all__ = [
     "normalise_attribute",
     "normalization",
     "operator_from_attributes",
+    "parallel",
     "pooling",
     "reduction",
     "shape",
+    "upsampling",
 ]

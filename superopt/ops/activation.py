@@ -187,7 +187,7 @@ class Softmax(UnaryElementwise):
     element_wise: ClassVar[bool] = False
     axis: int = -1
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """t -> t."""
         (only,) = tensors(self.name, 1, types)
         require_float(self.name, only)

@@ -29,7 +29,7 @@ class ChannelOperator(Operator):
     axis: int
     vectors: ClassVar[int] = 1
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, vector, ...) -> t; vectors are as long as the axis."""
         data, *vectors = tensors(self.name, 1 + self.vectors, types)
         same_element(self.name, data, *vectors)
@@ -104,7 +104,7 @@ class BatchNormVector(Operator):
 
     inputs: ClassVar[int]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([c], ...) -> [c]."""
         vectors = tensors(self.name, self.inputs, types)
         same_element(self.name, *vectors)

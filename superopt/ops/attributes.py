@@ -101,6 +101,7 @@ ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
     "activation": AttributeKind("a word", lambda value: isinstance(value, str)),
     "approximate": AttributeKind("none or tanh", lambda value: value in ("none", "tanh")),
     "axis": AttributeKind("an integer", _is_integer),
+    "degree": AttributeKind("an integer of at least 2", lambda value: isinstance(value, int) and value > 1),
     "includes_padding": AttributeKind("0 or 1", lambda value: value in (0, 1)),
     "padding": AttributeKind(f"{', '.join(PADDING_WORDS)} or four sizes (t, l, b, r)", _is_padding),
     "perm": AttributeKind("a tuple of axes", _tuple_of(_is_integer)),

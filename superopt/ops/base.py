@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 from superopt.domains import Domain
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension, sum_of
-from superopt.ir.types import TensorType, UnknownType, ValueType
+from superopt.ir.types import ShardedType, TensorType, UnknownType, ValueType
 from superopt.ops.attributes import checked_attribute, normalise_attribute
+from superopt.ops.sharding import evaluate_divided, infer_divided, is_divided
 from superopt.ops.splits import Splits, axis_by_axis, undivided
 
 if TYPE_CHECKING:
@@ -59,14 +60,29 @@ class Operator(ABC):
     commutative: ClassVar[bool] = False
     overflows: ClassVar[bool] = False
 
-    @abstractmethod
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """Output types for input types; raises IllTypedError (DimensionMismatchError where two dimensions
-        differ, so that unification can solve for symbols)."""
+        """Output types for input types, divided tensors among them; raises IllTypedError
+        (DimensionMismatchError where two dimensions differ, so that unification can solve for symbols)."""
+        for type_ in types:
+            if type(type_) is ShardedType:
+                return infer_divided(self, types)
+        return self.infer_whole(*types)
+
+    @abstractmethod
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """``infer`` for tensors that are not divided."""
 
     @abstractmethod
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Output arrays for input arrays, over any domain; arrays have a leading stack axis."""
+
+    def evaluate_typed(
+        self, types: tuple[TensorType, ...], domain: Domain[A], arrays: tuple[A, ...]
+    ) -> tuple[A, ...]:
+        """``evaluate`` for inputs of these types, divided tensors among them."""
+        if is_divided(types):
+            return evaluate_divided(self, types, domain, arrays)
+        return self.evaluate(domain, *arrays)
 
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
         """One operation per output element, and all tensors moved once, unless a subclass knows better."""

@@ -64,7 +64,7 @@ class Conv(Operator):
         equal_dimensions(f"{self.name}, channels", channels, per_group)
         return 1
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([n, c, h, w], [o, c / g, kh, kw]) -> [n, o, h', w']."""
         data, weight = tensors(self.name, 2, types)
         activation_from_text(self.activation)
@@ -132,7 +132,7 @@ class Enlarge(Operator):
     name: ClassVar[str] = "enlarge"
     kernel: tuple[int, int]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[o, c, kh, kw] -> [o, c, KH, KW]; the difference of the sizes is even."""
         (weight,) = tensors(self.name, 1, types)
         require_rank(self.name, weight, 4)
@@ -162,7 +162,7 @@ class AveragePoolKernel(Operator):
     kernel: tuple[int, int]
     channels: Dimension
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> [channels, 1, kh, kw]."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, (self.channels, 1, *self.kernel)),)
@@ -191,7 +191,7 @@ class IdentityKernel(Operator):
     kernel: tuple[int, int]
     channels: Dimension
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> [channels, channels, kh, kw] for odd sizes."""
         tensors(self.name, 0, types)
         if self.kernel[0] % 2 == 0 or self.kernel[1] % 2 == 0:
@@ -221,7 +221,7 @@ class BandKernel(Operator):
     alpha: Fraction | int
     channels: Dimension
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> [channels, channels, 1, 1]."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, (self.channels, self.channels, 1, 1)),)
@@ -243,7 +243,7 @@ class KernelResponse(Operator):
 
     name: ClassVar[str] = "kernel_response"
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([o, c / g, kh, kw], [c]) -> [o]."""
         weight, vector = tensors(self.name, 2, types)
         require_rank(f"{self.name}, first input", weight, 4)

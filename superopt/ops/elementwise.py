@@ -27,7 +27,7 @@ class BinaryElementwise(Operator):
 
     element_wise: ClassVar[bool] = True
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, t) -> t."""
         left, right = tensors(self.name, 2, types)
         same_element(self.name, left, right)
@@ -40,7 +40,7 @@ class UnaryElementwise(Operator):
 
     element_wise: ClassVar[bool] = True
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """t -> t."""
         (only,) = tensors(self.name, 1, types)
         require_float(self.name, only)
@@ -96,9 +96,9 @@ class Divide(BinaryElementwise):
     name: ClassVar[str] = "div"
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Div", since=7)
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, t) -> t for floating point t: integer division truncates, which is not this operator."""
-        result = BinaryElementwise.infer(self, *types)
+        result = BinaryElementwise.infer_whole(self, *types)
         require_float(self.name, *result)
         return result
 
@@ -116,7 +116,7 @@ class Scale(Operator):
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
     element_wise: ClassVar[bool] = True
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, scalar) -> t."""
         tensor, factor = tensors(self.name, 2, types)
         require_rank(f"{self.name}, second input", factor, 0)
@@ -137,7 +137,7 @@ class Identity(Operator):
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Identity")
     element_wise: ClassVar[bool] = True
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """t -> t."""
         return tensors(self.name, 1, types)
 

@@ -35,7 +35,7 @@ class Matmul(Operator):
     name: ClassVar[str] = "matmul"
     onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=9)
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([..., m, k], [..., k, n]) -> [..., m, n]."""
         left, right = tensors(self.name, 2, types)
         same_element(self.name, left, right)
@@ -96,7 +96,7 @@ class Transpose(Operator):
             raise IllTypedError(f"{self.name}: perm={self.perm} is no permutation of {rank} axes")
         return self.perm
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Permuted shape."""
         (only,) = tensors(self.name, 1, types)
         return (only.with_shape(tuple(only.shape[axis] for axis in self.permutation(only.rank))),)
@@ -121,7 +121,7 @@ class IdentityMatrix(Operator):
     implicit: ClassVar[tuple[str, ...]] = ("size",)
     size: Dimension
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> [size, size]."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, (self.size, self.size)),)

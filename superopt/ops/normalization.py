@@ -45,7 +45,7 @@ class LocalResponseNormalization(UnaryElementwise):
     beta: Fraction | int = Fraction(3, 4)
     bias: Fraction | int = 1
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[n, c, h, w] -> [n, c, h, w]."""
         (data,) = tensors(self.name, 1, types)
         require_rank(self.name, data, 4)
@@ -79,7 +79,7 @@ class RowNormalization(Operator):
     vectors: ClassVar[int]
     epsilon: Fraction | int
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([..., n], [n], ...) -> [..., n]."""
         data, *vectors = tensors(self.name, 1 + self.vectors, types)
         require_float(self.name, data)

@@ -36,7 +36,7 @@ class Opaque(Operator):
     index: int
     reason: str
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Unknown to superopt: the lifted node carries the types that ONNX inferred."""
         raise UnsupportedError(f"{self.op_type}: types of an opaque node are given, not inferred")
 

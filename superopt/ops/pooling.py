@@ -33,7 +33,7 @@ class Pool(Operator):
     stride: tuple[int, int]
     padding: Padding
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[n, c, h, w] -> [n, c, h', w']; no window may lie in the padding alone."""
         (data,) = tensors(self.name, 1, types)
         require_rank(self.name, data, 4)
@@ -116,7 +116,7 @@ class GlobalAveragePool(Operator):
     name: ClassVar[str] = "global_avgpool"
     onnx: ClassVar[OnnxForm | None] = OnnxForm("GlobalAveragePool")
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[n, c, h, w] -> [n, c, 1, 1]."""
         (data,) = tensors(self.name, 1, types)
         require_rank(self.name, data, 4)

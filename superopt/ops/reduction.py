@@ -44,7 +44,7 @@ class Reduction(Operator):
 
     axis: int
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[..., n, ...] -> [..., 1, ...] for floating point tensors."""
         (only,) = tensors(self.name, 1, types)
         require_float(self.name, only)

@@ -38,7 +38,7 @@ class Concat(Operator):
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Concat", attributes=(("axis", "axis"),), since=4)
     axis: int
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Equal shapes but for the axis, along which sizes add up."""
         parts = all_tensors(self.name, types)
         if not parts:
@@ -74,7 +74,7 @@ class Split(Operator):
     axis: int
     sizes: tuple[Dimension, ...]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """One output per size; the sizes add up to the dimension."""
         (whole,) = tensors(self.name, 1, types)
         axis = axis_of(self.name, self.axis, whole.rank)
@@ -108,7 +108,7 @@ class Half(Operator):
     size: Dimension
     port: ClassVar[int]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """The dimension becomes ``size``, or what is left of it."""
         (whole,) = tensors(self.name, 1, types)
         axis = axis_of(self.name, self.axis, whole.rank)
@@ -162,7 +162,7 @@ class Reshape(Operator):
     name: ClassVar[str] = "reshape"
     shape: tuple[Dimension, ...]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """The number of elements stays."""
         (only,) = tensors(self.name, 1, types)
         result = only.with_shape(self.shape)
@@ -191,7 +191,7 @@ class Broadcast(Operator):
     implicit: ClassVar[tuple[str, ...]] = ("shape",)
     shape: tuple[Dimension, ...]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Every dimension is 1 or equals the aligned one of the target."""
         (only,) = tensors(self.name, 1, types)
         if only.rank > len(self.shape):
@@ -229,7 +229,7 @@ class Ones(Operator):
     implicit: ClassVar[tuple[str, ...]] = ("shape",)
     shape: tuple[Dimension, ...]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> shape."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, self.shape),)
@@ -258,7 +258,7 @@ class Full(Operator):
     value: Fraction | int
     shape: tuple[Dimension, ...]
 
-    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> shape."""
         tensors(self.name, 0, types)
         return (TensorType(ElementType.FLOAT, self.shape),)

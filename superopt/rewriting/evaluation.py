@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from superopt.domains import Domain
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Term, Variable, subterms
+from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 from superopt.rewriting.typing import Typing
@@ -29,7 +30,8 @@ def evaluate_terms(
             values[term] = arrays[term.name]
         else:
             operator = typing.operators[term]
-            (values[term],) = operator.evaluate(domain, *(values[child] for child in term.inputs))
+            types = tuple([typing.types[child] for child in term.inputs])
+            (values[term],) = operator.evaluate_typed(types, domain, tuple([values[i] for i in term.inputs]))
     return tuple(values[term] for term in terms)
 
 
@@ -44,7 +46,9 @@ def evaluate_graph(graph: Graph, domain: Domain[A], arrays: Mapping[NodeId, A]) 
         if node_id in arrays or not isinstance(node.operator, Operator) or isinstance(node.operator, Opaque):
             continue
         if all(value in values for value in node.inputs):
-            results = node.operator.evaluate(domain, *(values[value] for value in node.inputs))
+            types = tuple(cast("TensorType", graph.type_of(value)) for value in node.inputs)
+            inputs = tuple(values[value] for value in node.inputs)
+            results = node.operator.evaluate_typed(types, domain, inputs)
             values.update(zip(node.values, results, strict=True))
     missing = [value.node for value in graph.outputs if value not in values]
     if missing:

@@ -23,6 +23,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.base import OPERATORS
+from superopt.ops.parallel import ParallelOperator
 from superopt.rewriting.conditions import names_in, why_undecidable
 
 
@@ -164,7 +165,13 @@ def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:
         return (
             f"the target uses the attribute {', '.join(open_attributes)}, which the source does not determine"
         )
+    if _divides(target) and not _divides(source):
+        return "the target divides tensors, which is for a plan to do"
     return None
+
+
+def _divides(terms: Iterable[Term]) -> bool:
+    return any(issubclass(OPERATORS[term.operator], ParallelOperator) for term in applications(*terms))
 
 
 def _shape(terms: tuple[Term, ...]) -> tuple[object, ...]:

@@ -7,13 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import TypeVar
 
 import pytest
 
+from superopt.domains import Domain
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, TensorType
+from superopt.ir.types import Division, ShardedType
 from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
 from superopt.ops.attributes import ATTRIBUTE_KINDS
+from superopt.ops.parallel import ParallelOperator
+
+A = TypeVar("A")
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (),
@@ -39,6 +45,7 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "beta": (Fraction(1, 2), 1),
     "bias": (1, 2),
     "channels": (3, 1, 4),
+    "degree": (2,),
     "dilation": ((1, 1), (2, 1)),
     "epsilon": (Fraction(1, 100000), Fraction(1, 3)),
     "exponent": (2, -1, Fraction(1, 2), Fraction(-3, 4)),
@@ -56,20 +63,32 @@ PER_OPERATOR = 24
 PER_ARITY = 12
 
 
+WHOLE = tuple(TensorType(ElementType.FLOAT, shape) for shape in SHAPES)
+DIVIDED = (
+    ShardedType(ElementType.FLOAT, (4, 3), (Division(2), Division())),
+    ShardedType(ElementType.FLOAT, (3, 4), (Division(), Division(2)), 2),
+    ShardedType(ElementType.FLOAT, (4, 3), (Division(1, 2), Division())),
+)
+
+
 @dataclass(frozen=True)
 class Example:
-    """An operator with the shapes of operands that it accepts."""
+    """An operator with types of operands that it accepts."""
 
     operator: Operator
-    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[TensorType, ...]
 
     @property
-    def types(self) -> tuple[TensorType, ...]:
-        return tuple(TensorType(ElementType.FLOAT, shape) for shape in self.shapes)
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(_number(d) for d in type_.array_shape) for type_ in self.types)
 
     @property
     def result(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(_number(d) for d in type_.shape) for type_ in self.operator.infer(*self.types))
+        types = self.operator.infer(*self.types)
+        return tuple(tuple(_number(d) for d in type_.array_shape) for type_ in types)
+
+    def evaluated(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        return self.operator.evaluate_typed(self.types, domain, arrays)
 
 
 def _number(dimension: object) -> int:
@@ -90,12 +109,13 @@ def _attribute_choices(name: str) -> Iterator[dict[str, object]]:
 def examples(name: str) -> tuple[Example, ...]:
     """Examples of the operator, spread over its attribute values and its shapes."""
     found: list[Example] = []
+    known = (*WHOLE, *DIVIDED) if issubclass(OPERATORS[name], ParallelOperator) else WHOLE
     for arity in range(4):
-        operands = list(itertools.product(SHAPES, repeat=arity))
+        operands = list(itertools.product(known, repeat=arity))
         accepted: list[Example] = []
         for attributes in _attribute_choices(name):
             operator = operator_from_attributes(name, attributes)
-            fitting = (Example(operator, shapes) for shapes in operands if _accepts(operator, shapes))
+            fitting = (Example(operator, types) for types in operands if _accepts(operator, types))
             accepted.extend(itertools.islice(fitting, 3))
             if len(accepted) > 400:
                 break
@@ -103,9 +123,9 @@ def examples(name: str) -> tuple[Example, ...]:
     return tuple(found[:PER_OPERATOR])
 
 
-def _accepts(operator: Operator, shapes: tuple[tuple[int, ...], ...]) -> bool:
+def _accepts(operator: Operator, types: tuple[TensorType, ...]) -> bool:
     try:
-        operator.infer(*(TensorType(ElementType.FLOAT, shape) for shape in shapes))
+        operator.infer(*types)
     except IllTypedError:
         return False
     return True

@@ -31,7 +31,7 @@ def test_floats_have_the_inferred_shapes(name: str) -> None:
     generator = np.random.default_rng(0)
     for example in examples(name):
         arrays = [generator.uniform(0.5, 2, (2, *shape)) for shape in example.shapes]
-        results = example.operator.evaluate(domain, *arrays)
+        results = example.evaluated(domain, *arrays)
         assert tuple(domain.shape(array) for array in results) == example.result
         assert all(array.shape[0] in (1, 2) for array in results)
         assert all(np.isfinite(array).all() for array in results)
@@ -43,9 +43,9 @@ def test_the_prime_field_has_the_inferred_shapes_and_is_deterministic(name: str)
     for example in examples(name):
         generator = np.random.default_rng(1)
         arrays = [domain.random(generator, 3, shape) for shape in example.shapes]
-        results = example.operator.evaluate(domain, *arrays)
+        results = example.evaluated(domain, *arrays)
         assert tuple(domain.shape(array) for array in results) == example.result
-        for first, second in zip(results, example.operator.evaluate(domain, *arrays), strict=True):
+        for first, second in zip(results, example.evaluated(domain, *arrays), strict=True):
             assert (first.residue == second.residue).all()
             assert ((first.residue >= 0) & (first.residue < MODULUS)).all()
 
@@ -57,11 +57,11 @@ def test_floats_and_the_prime_field_agree_with_exact_numbers(name: str) -> None:
     for example in examples(name)[::2]:
         arrays = [exact.random(generator, 1, shape) for shape in example.shapes]
         try:
-            results = example.operator.evaluate(exact, *arrays)
+            results = example.evaluated(exact, *arrays)
         except UnsupportedError:
             continue
-        in_floats = example.operator.evaluate(floats, *(array.astype(np.float64) for array in arrays))
-        in_field = example.operator.evaluate(field, *(_in_field(array) for array in arrays))
+        in_floats = example.evaluated(floats, *(array.astype(np.float64) for array in arrays))
+        in_field = example.evaluated(field, *(_in_field(array) for array in arrays))
         assert tuple(exact.shape(array) for array in results) == example.result
         for precise, rounded, residues in zip(results, in_floats, in_field, strict=True):
             np.testing.assert_allclose(rounded, precise.astype(np.float64), rtol=1e-9, atol=1e-9)
@@ -84,11 +84,11 @@ def test_symbolic_reals_have_the_inferred_shapes_and_the_exact_values(name: str)
         context = z3.Context()
         domain = SymbolicDomain(context)
         symbols = [domain.variables(f"x{i}", shape) for i, shape in enumerate(example.shapes)]
-        results = example.operator.evaluate(domain, *symbols)
+        results = example.evaluated(domain, *symbols)
         assert tuple(domain.shape(array) for array in results) == example.result
         numbers = [exact.random(generator, 1, shape) for shape in example.shapes]
         try:
-            expected = example.operator.evaluate(exact, *numbers)
+            expected = example.evaluated(exact, *numbers)
         except UnsupportedError:
             continue
         known = [

@@ -211,5 +211,6 @@ def _spread(left: Degrees, right: Degrees) -> Array:
 def _aligned(left: Degrees, right: Degrees) -> tuple[tuple[Degrees, tuple[int, ...]], ...]:
     rank = max(left.places.ndim, right.places.ndim)
     return tuple(
-        (array, (1, *(1,) * (rank - array.places.ndim), *array.places.shape[1:])) for array in (left, right)
+        (array, (len(array.places), *(1,) * (rank - array.places.ndim), *array.places.shape[1:]))
+        for array in (left, right)
     )

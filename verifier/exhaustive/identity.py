@@ -198,7 +198,7 @@ class IdentityTest:
     def _measured(self, case: Case, *, exponential: bool) -> _Profile:
         domain = DegreeDomain(exponential=exponential)
         inputs = [domain.variable(_shape(type_)) for type_ in case.types]
-        pairs = self.program.evaluated(domain, case.operators, inputs)
+        pairs = self.program.evaluated(domain, case, inputs)
         degree = max(domain.error_degree(left, right) for left, right in pairs)
         with_exponents = exponential and domain.has_exp
         stack = evaluations(degree, ordered=domain.has_order, exponential=with_exponents)
@@ -210,7 +210,7 @@ class IdentityTest:
     ) -> bool:
         domain = ResidueDomain(ordered=profile.ordered, exponential=exponential and profile.has_exp)
         inputs = [domain.random(generator, profile.stack, _shape(type_)) for type_ in case.types]
-        pairs = self.program.evaluated(domain, case.operators, inputs)
+        pairs = self.program.evaluated(domain, case, inputs)
         return any(
             not _equal(left, right, _shape(type_))
             for (left, right), type_ in zip(pairs, case.outputs, strict=True)
@@ -221,7 +221,7 @@ class IdentityTest:
         domain = FloatDomain(np.float64)
         inputs = [np.round(2 * generator.normal(size=(16, *_shape(type_))), 3) for type_ in case.types]
         with np.errstate(all="ignore"):
-            pairs = self.program.evaluated(domain, case.operators, inputs)
+            pairs = self.program.evaluated(domain, case, inputs)
         for index, (left, right) in enumerate(pairs):
             output = f"output {index}: " if len(pairs) > 1 else ""
             if left.shape[1:] != right.shape[1:]:
@@ -252,7 +252,7 @@ def _with_attributes(operator: Operator, changed: Mapping[str, object]) -> Opera
 
 
 def _shape(type_: TensorType) -> tuple[int, ...]:
-    return cast("tuple[int, ...]", type_.shape)
+    return cast("tuple[int, ...]", type_.array_shape)
 
 
 __all__ = ["BLOCK", "IdentityTest", "Tested"]

@@ -69,6 +69,8 @@ class Bound:
                 return ("none", "tanh")
             case "size":
                 return self.sizes
+            case "degree":
+                return self.sizes[1:]
             case "beta" if operator == "lrn":
                 return (Fraction(3, 4), Fraction(1, 2))
             case _:

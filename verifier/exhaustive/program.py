@@ -12,7 +12,9 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable, subterms
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
+from superopt.ops.parallel import ParallelOperator
 from superopt.rewriting.typing import Typing
+from verifier.divided import demanding
 from verifier.instances import Instance
 
 A = TypeVar("A")
@@ -80,6 +82,16 @@ class Program:
         return tuple((places[left], places[right]) for left, right in pairs)
 
     @cached_property
+    def is_divided(self) -> bool:
+        """Whether some tensor is divided."""
+        return any(issubclass(OPERATORS[step.term.operator], ParallelOperator) for step in self.steps)
+
+    @cached_property
+    def demanding(self) -> Mapping[str, frozenset[str]]:
+        """The inputs that stand for divided tensors."""
+        return demanding(self.equation)
+
+    @cached_property
     def has_implicit(self) -> bool:
         """Whether types determine some attribute."""
         return any(step.implicit for step in self.steps)
@@ -106,13 +118,13 @@ class Program:
             found.append(operator.infer(*(found[i] for i in step.inputs))[0])
         return found
 
-    def evaluated(
-        self, domain: Domain[A], operators: Sequence[Operator], inputs: Sequence[A]
-    ) -> tuple[tuple[A, A], ...]:
+    def evaluated(self, domain: Domain[A], case: Case, inputs: Sequence[A]) -> tuple[tuple[A, A], ...]:
         """The values of each left and right side."""
         values = list(inputs)
-        for step, operator in zip(self.steps, operators, strict=True):
-            values.append(operator.evaluate(domain, *(values[i] for i in step.inputs))[0])
+        types = self.inferred(case.types, case.operators) if self.is_divided else ()
+        for step, operator in zip(self.steps, case.operators, strict=True):
+            known = tuple([types[i] for i in step.inputs]) if types else ()
+            values.append(operator.evaluate_typed(known, domain, tuple([values[i] for i in step.inputs]))[0])
         return tuple((values[left], values[right]) for left, right in self.outputs)
 
     def implicit_values(self, case: Case) -> tuple[Implicit, ...]:

@@ -23,6 +23,7 @@ from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
 from superopt.rewriting.conditions import holds
+from verifier.divided import divided_forms
 from verifier.exhaustive.parameters import Bound
 from verifier.exhaustive.program import Case, Implicit, Program, Step
 
@@ -122,11 +123,17 @@ class TypingSearch:
 
     def _ranked(self, places: Iterable[int], state: _State) -> Iterator[_State]:
         missing = [place for place in dict.fromkeys(places) if state.types[place] is None]
-        for ranks in itertools.product(*(self._ranks(self.program.names[place]) for place in missing)):
+        for types in itertools.product(*(self._all_fresh(self.program.names[place]) for place in missing)):
             ranked = state
-            for place, rank in zip(missing, ranks, strict=True):
-                ranked = ranked.with_input(place, self._fresh(self.program.names[place], rank))
+            for place, type_ in zip(missing, types, strict=True):
+                ranked = ranked.with_input(place, type_)
             yield ranked
+
+    def _all_fresh(self, name: str) -> list[TensorType]:
+        """Types of an input of all ranks; divided where the equation asks for that."""
+        operators = self.program.demanding.get(name)
+        whole = [self._fresh(name, rank) for rank in self._ranks(name)]
+        return [form for type_ in whole for form in divided_forms(type_, operators)] if operators else whole
 
     def _ranks(self, name: str) -> Sequence[int]:
         known = self.ranks.get(name)

@@ -1,0 +1,234 @@
+"""The six operators that change how a tensor is divided, and no value: Unity's parallelization operators.
+
+Types say what they do (Unity, section 3.3, figure 8): ``partition`` and ``combine`` multiply and divide the
+degree of an axis, ``replicate`` and ``reduce`` that of replicas. ``reduce`` sums replicas, so that it undoes
+no ``replicate``. ``pipeline`` and ``batch`` divide an axis in time instead of space: an operator between them
+works on one part after another, for which it needs no replicas of what it needs whole.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+from superopt.domains import Domain
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.types import Division, ElementType, TensorType, ValueType
+from superopt.ops.base import Operator, Work, axis_of, moved_bytes, register, tensors
+from superopt.ops.sharding import divided, divisions_of, replicas_of
+
+A = TypeVar("A")
+
+
+class ParallelOperator(Operator):
+    """One tensor to the same elements, divided otherwise; ``degree`` is the number of parts or copies."""
+
+    degree: int
+
+    @abstractmethod
+    def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
+        """Divisions of all axes and the number of replicas, from those of the input; raises IllTypedError."""
+
+    @abstractmethod
+    def backward(self) -> ParallelOperator:
+        """The operator that gradients take in place of this one."""
+
+    def moved_elements(self, type_: TensorType) -> Dimension:
+        """The number of elements that are sent in all for an input of that type, each place keeping what it
+        has; 0 where nothing leaves its place."""
+        del type_
+        return 0
+
+    def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """The same shape, divided otherwise."""
+        (only,) = tensors(self.name, 1, types)
+        if self.degree < 2:
+            raise IllTypedError(f"{self.name}: expected a degree of at least 2, got {self.degree}")
+        divisions, replicas = self.divided(list(divisions_of(only)), replicas_of(only))
+        return (divided(self.name, only, divisions, replicas),)
+
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """The same as ``infer``."""
+        return self.infer(*types)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """``evaluate_typed`` for an array that is not divided."""
+        (array,) = arrays
+        type_ = TensorType(ElementType.FLOAT, domain.shape(array))
+        return self.evaluate_typed((type_,), domain, arrays)
+
+    def evaluate_typed(
+        self, types: tuple[TensorType, ...], domain: Domain[A], arrays: tuple[A, ...]
+    ) -> tuple[A, ...]:
+        """The same array; its replicas are more, or summed."""
+        before, (after,) = replicas_of(types[0]), map(replicas_of, self.infer(*types))
+        if before == after:
+            return arrays
+        (array,) = arrays
+        shape = domain.shape(array)[1:] if before > 1 else domain.shape(array)
+        kept, rest = min(before, after), ((after,) if after > 1 else ())
+        if after > before:
+            one = domain.reshape(array, (before, 1, *shape))
+            copied = domain.broadcast(one, (before, after // before, *shape))
+            return (domain.reshape(copied, (*rest, *shape)),)
+        terms = domain.reshape(array, (kept, before // kept, *shape))
+        return (domain.reshape(domain.sum(terms, 1), (*rest, *shape)),)
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """An operation for each element that is moved."""
+        return Work(self.moved_elements(inputs[0]) + 1, moved_bytes(inputs, outputs))
+
+
+class AxisOperator(ParallelOperator):
+    """One that changes the division of one axis."""
+
+    axis: int
+
+    def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
+        """The axis divided otherwise."""
+        axis = axis_of(self.name, self.axis, len(divisions))
+        divisions[axis] = self.of_axis(divisions[axis])
+        return divisions, replicas
+
+    @abstractmethod
+    def of_axis(self, division: Division) -> Division:
+        """The division of the axis; raises IllTypedError."""
+
+    def quotient(self, number: int) -> int:
+        """The number by the degree; raises IllTypedError unless that is whole."""
+        if number % self.degree:
+            raise IllTypedError(
+                f"{self.name}: an axis in {number} parts cannot be one in {self.degree} fewer"
+            )
+        return number // self.degree
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Partition(AxisOperator):
+    """An axis divided among ``degree`` places (times those among which it is already)."""
+
+    name: ClassVar[str] = "partition"
+    axis: int
+    degree: int
+
+    def of_axis(self, division: Division) -> Division:
+        """More parts."""
+        return replace(division, degree=division.degree * self.degree)
+
+    def backward(self) -> ParallelOperator:
+        """The gradient of a part is a part of the gradient."""
+        return Combine(self.axis, self.degree)
+
+    def moved_elements(self, type_: TensorType) -> Dimension:
+        """All parts but the one that stays."""
+        return _all_but_one(type_, self.degree)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Combine(AxisOperator):
+    """``degree`` neighbouring parts of an axis put together."""
+
+    name: ClassVar[str] = "combine"
+    axis: int
+    degree: int
+
+    def of_axis(self, division: Division) -> Division:
+        """Fewer parts."""
+        return replace(division, degree=self.quotient(division.degree))
+
+    def backward(self) -> ParallelOperator:
+        """The gradient is divided as the tensor was."""
+        return Partition(self.axis, self.degree)
+
+    def moved_elements(self, type_: TensorType) -> Dimension:
+        """All parts but the one that is there."""
+        return _all_but_one(type_, self.degree)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Replicate(ParallelOperator):
+    """``degree`` copies of every replica."""
+
+    name: ClassVar[str] = "replicate"
+    degree: int
+
+    def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
+        """More replicas."""
+        return divisions, replicas * self.degree
+
+    def backward(self) -> ParallelOperator:
+        """Gradients of copies are summed: parameter synchronisation."""
+        return Reduce(self.degree)
+
+    def moved_elements(self, type_: TensorType) -> Dimension:
+        """All copies but the one that is there."""
+        return type_.elements * replicas_of(type_) * (self.degree - 1)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Reduce(ParallelOperator):
+    """Sums of ``degree`` neighbouring replicas each."""
+
+    name: ClassVar[str] = "reduce"
+    degree: int
+
+    def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
+        """Fewer replicas."""
+        if replicas % self.degree:
+            raise IllTypedError(f"{self.name}: {replicas} replicas are not sums of {self.degree} each")
+        return divisions, replicas // self.degree
+
+    def backward(self) -> ParallelOperator:
+        """The gradient of a sum is that of each term."""
+        return Replicate(self.degree)
+
+    def moved_elements(self, type_: TensorType) -> Dimension:
+        """All terms but the ones to which the others are added."""
+        return type_.elements * (replicas_of(type_) // self.degree * (self.degree - 1))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Pipeline(AxisOperator):
+    """An axis in ``degree`` parts, one after another."""
+
+    name: ClassVar[str] = "pipeline"
+    axis: int
+    degree: int
+
+    def of_axis(self, division: Division) -> Division:
+        """More turns."""
+        return replace(division, batches=division.batches * self.degree)
+
+    def backward(self) -> ParallelOperator:
+        """Gradients come part by part too."""
+        return Batch(self.axis, self.degree)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Batch(AxisOperator):
+    """The ``degree`` parts of an axis, once all of them are there."""
+
+    name: ClassVar[str] = "batch"
+    axis: int
+    degree: int
+
+    def of_axis(self, division: Division) -> Division:
+        """Fewer turns."""
+        return replace(division, batches=self.quotient(division.batches))
+
+    def backward(self) -> ParallelOperator:
+        """The gradient is used part by part."""
+        return Pipeline(self.axis, self.degree)
+
+
+def _all_but_one(type_: TensorType, degree: int) -> Dimension:
+    return floor_divide(type_.elements * replicas_of(type_), degree) * (degree - 1)

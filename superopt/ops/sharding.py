@@ -1,0 +1,263 @@
+"""Operators on divided tensors: types and values of all their tasks, written once over ``splits``.
+
+A divided tensor (``ShardedType``) is held in parts along its axes, and in replicas. A task of an operator
+takes a part of each input, and what is divided where tells which: an input that follows a task dimension is
+divided along it as the dimension is, one that does not follow it has a replica for each of its parts. Where
+an output is a sum over a dimension, its replicas are the terms.
+
+The value of a divided tensor is an array of its whole shape, with an axis of replicas before it where there
+is more than one. Replicas are counted row-major: first those that all tensors of an operator share, then one
+for each part of each dimension that the tensor does not follow, in the order of the dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
+
+from superopt.domains import Array, Domain
+from superopt.domains.arrays import namespace, reshaped
+from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, symbol
+from superopt.ir.types import Division, ShardedType, TensorType, UnknownType, ValueType
+from superopt.ops.splits import SplitKind, Splits
+
+A = TypeVar("A")
+UNDIVIDED = Division()
+
+
+class Divisible(Protocol):
+    """What is asked of an operator here."""
+
+    name: ClassVar[str]
+
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]: ...
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]: ...
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits: ...
+
+    def task(self, outputs: tuple[TensorType, ...]) -> Divisible: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How an operator on divided tensors falls into tasks.
+
+    ``divisions`` are those of its task dimensions; ``shared`` is the number of replicas that all its tensors
+    have besides those that the division asks for.
+    """
+
+    splits: Splits
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    divisions: tuple[Division, ...]
+    shared: int
+
+
+def is_divided(types: Iterable[ValueType]) -> bool:
+    """Whether one of the tensors is divided or has replicas."""
+    return ShardedType in map(type, types)
+
+
+def whole(type_: TensorType) -> TensorType:
+    """The type of the tensor in one piece."""
+    return TensorType(type_.element, type_.shape) if isinstance(type_, ShardedType) else type_
+
+
+def divisions_of(type_: TensorType) -> tuple[Division, ...]:
+    """How each axis is divided."""
+    return type_.divisions if isinstance(type_, ShardedType) else (UNDIVIDED,) * type_.rank
+
+
+def replicas_of(type_: TensorType) -> int:
+    """How many replicas there are."""
+    return type_.replicas if isinstance(type_, ShardedType) else 1
+
+
+def divided(where: str, type_: TensorType, divisions: Sequence[Division], replicas: int) -> TensorType:
+    """The type of a whole tensor, divided so; an ordinary one where nothing is.
+
+    Raises IllTypedError (DimensionMismatchError where a symbol can be solved for) unless all parts are equal.
+    """
+    for size, division in zip(type_.shape, divisions, strict=True):
+        require_divisible(where, size, division.parts)
+    if replicas == 1 and all(division == UNDIVIDED for division in divisions):
+        return whole(type_)
+    return ShardedType(type_.element, type_.shape, tuple(divisions), replicas)
+
+
+def require_divisible(where: str, size: Dimension, parts: int) -> None:
+    """Raises unless the size is a multiple of the number of parts, whatever its symbols stand for."""
+    if parts == 1:
+        return
+    if isinstance(size, int):
+        if size % parts:
+            raise IllTypedError(f"{where}: {size} does not divide into {parts} equal parts")
+    elif floor_divide(size, parts) * parts != size:
+        raise DimensionMismatchError(size, symbol(f"{_written(size)}:{parts}") * parts, where)
+
+
+def _written(size: SymbolicDimension) -> str:
+    return str(size).replace(" ", "")
+
+
+def infer_divided(operator: Divisible, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
+    """Output types of an operator of which an input is divided; raises IllTypedError where its tasks do not
+    find what they need."""
+    tasks = tasks_of(operator, types)
+    return tuple(
+        _output(operator, tasks, type_, axes)
+        for type_, axes in zip(tasks.outputs, tasks.splits.outputs, strict=True)
+    )
+
+
+def tasks_of(operator: Divisible, types: tuple[ValueType, ...]) -> Tasks:
+    """The tasks of an operator on inputs of these types; raises IllTypedError."""
+    tensors = tuple(type_ for type_ in types if not isinstance(type_, UnknownType))
+    if len(tensors) != len(types):
+        raise IllTypedError(f"{operator.name}: expected tensors of known rank")
+    inputs = tuple(map(whole, tensors))
+    outputs = operator.infer_whole(*inputs)
+    splits = operator.splits(inputs, outputs)
+    found = [UNDIVIDED] * len(splits.dimensions)
+    for type_, axes in zip(tensors, splits.inputs, strict=True):
+        for division, number in zip(divisions_of(type_), axes, strict=True):
+            if division == UNDIVIDED:
+                continue
+            if number is None:
+                raise IllTypedError(f"{operator.name}: an axis that is needed whole is divided")
+            found[number] = division
+    for type_, axes in zip(tensors, splits.inputs, strict=True):
+        for division, number in zip(divisions_of(type_), axes, strict=True):
+            if number is not None and division != found[number]:
+                raise IllTypedError(f"{operator.name}: axes are divided by {division} and {found[number]}")
+    for dimension, division in zip(splits.dimensions, found, strict=True):
+        require_divisible(operator.name, dimension.size, division.parts)
+    shared = {
+        _shared(operator, replicas_of(type_), _missing(found, axes))
+        for type_, axes in zip(tensors, splits.inputs, strict=True)
+    }
+    if len(shared) != 1:
+        raise IllTypedError(f"{operator.name}: the inputs have replicas for different tasks")
+    return Tasks(splits, inputs, outputs, tuple(found), shared.pop())
+
+
+def _shared(operator: Divisible, replicas: int, needed: int) -> int:
+    if replicas % needed:
+        raise IllTypedError(f"{operator.name}: {replicas} replicas are not {needed} for each task")
+    return replicas // needed
+
+
+def _missing(divisions: Sequence[Division], axes: Sequence[int | None]) -> int:
+    return math.prod(division.degree for n, division in enumerate(divisions) if n not in axes)
+
+
+def _output(operator: Divisible, tasks: Tasks, type_: TensorType, axes: tuple[int | None, ...]) -> TensorType:
+    for number, division in enumerate(tasks.divisions):
+        if number in axes or division == UNDIVIDED:
+            continue
+        if tasks.splits.dimensions[number].kind is not SplitKind.REDUCTION or division.batches != 1:
+            raise IllTypedError(f"{operator.name}: what is made along a divided dimension is no sum")
+    divisions = [UNDIVIDED if number is None else tasks.divisions[number] for number in axes]
+    return divided(operator.name, type_, divisions, tasks.shared * _missing(tasks.divisions, axes))
+
+
+def evaluate_divided(
+    operator: Divisible, types: tuple[TensorType, ...], domain: Domain[A], arrays: tuple[A, ...]
+) -> tuple[A, ...]:
+    """The outputs of an operator of which an input is divided: all tasks in one call, along the stack."""
+    tasks = tasks_of(operator, types)
+    stack = max(_stack(domain, array) for array in arrays)
+    parts = [
+        domain.rearrange(lambda a, n=number: _gathered(tasks, a, n, stack), array)
+        for number, array in enumerate(arrays)
+    ]
+    shards = tuple(
+        type_.with_shape(_shard_shape(tasks, type_, axes))
+        for type_, axes in zip(tasks.outputs, tasks.splits.outputs, strict=True)
+    )
+    results = operator.task(shards).evaluate(domain, *parts)
+    return tuple(
+        domain.rearrange(lambda a, p=port: _assembled(tasks, a, p), result)
+        for port, result in enumerate(results)
+    )
+
+
+def _stack(domain: Domain[A], array: A) -> int:
+    """The length of the stack axis."""
+    found = [1]
+
+    def noted(a: Array) -> Array:
+        found.append(int(a.shape[0]))
+        return a
+
+    domain.rearrange(noted, array)
+    return found[-1]
+
+
+def _gathered(tasks: Tasks, array: Array, number: int, stack: int) -> Array:
+    """[stack, (replicas), shape] -> [stack * tasks, shape of a shard]: what each task reads of an input."""
+    axes, shape = tasks.splits.inputs[number], _sizes(tasks.inputs[number])
+    xp, count = namespace(array), len(tasks.divisions)
+    missing = [n for n in range(count) if n not in axes]
+    if array.shape[0] != stack:
+        array = xp.broadcast_to(array, (stack, *array.shape[1:]))
+    cut: list[int] = [stack, tasks.shared]
+    spread: list[int] = [stack, tasks.shared]
+    places: dict[int, int] = {}
+    for n in missing:
+        division = tasks.divisions[n]
+        cut += [division.degree, 1]
+        places[n] = len(spread)
+        spread += [division.degree, division.batches]
+    rest: list[int] = []
+    for axis, size in zip(axes, shape, strict=True):
+        parts = 1 if axis is None else tasks.divisions[axis].parts
+        if axis is not None:
+            places[axis] = len(spread)
+            cut.append(parts)
+            spread.append(parts)
+        rest.append(len(spread))
+        cut.append(size // parts)
+        spread.append(size // parts)
+    opened = xp.broadcast_to(reshaped(array, tuple(cut)), tuple(spread))
+    order = [0, 1]
+    for n in range(count):
+        order += [places[n], places[n] + 1] if n in missing else [places[n]]
+    moved = xp.permute_dims(opened, (*order, *rest))
+    total = stack * tasks.shared * math.prod(division.parts for division in tasks.divisions)
+    return reshaped(moved, (total, *(spread[place] for place in rest)))
+
+
+def _assembled(tasks: Tasks, array: Array, port: int) -> Array:
+    """[stack * tasks, shape of a shard] -> [stack, (replicas), shape]: an output from what tasks made."""
+    axes, shape = tasks.splits.outputs[port], _sizes(tasks.outputs[port])
+    parts = [division.parts for division in tasks.divisions]
+    stack = int(array.shape[0]) // (tasks.shared * math.prod(parts))
+    shard = _shard_shape(tasks, tasks.outputs[port], axes)
+    opened = reshaped(array, (stack, tasks.shared, *parts, *shard))
+    summed = [2 + n for n in range(len(parts)) if n not in axes]
+    first = 2 + len(parts)
+    order: list[int] = [0, 1, *summed]
+    for place, axis in enumerate(axes):
+        order += [first + place] if axis is None else [2 + axis, first + place]
+    moved = namespace(array).permute_dims(opened, tuple(order))
+    replicas = tasks.shared * _missing(tasks.divisions, axes)
+    return reshaped(moved, (stack, *((replicas,) if replicas > 1 else ()), *shape))
+
+
+def _shard_shape(tasks: Tasks, type_: TensorType, axes: tuple[int | None, ...]) -> tuple[int, ...]:
+    return tuple(
+        size if axis is None else size // tasks.divisions[axis].parts
+        for size, axis in zip(_sizes(type_), axes, strict=True)
+    )
+
+
+def _sizes(type_: TensorType) -> tuple[int, ...]:
+    sizes = tuple(size for size in type_.shape if isinstance(size, int))
+    if len(sizes) != type_.rank:
+        raise IllTypedError(f"expected known sizes, got {type_}")
+    return sizes
