@@ -1,0 +1,114 @@
+"""Servers and workers as processes that can be killed: forks of one that has imported everything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import threading
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+import server.task
+from server.app import create_app
+from server.settings import Settings
+from server.upload import Upload
+from server.worker import Worker, run_worker
+from substitution_db import Database, open_database
+from substitution_db.currency import current
+from tests.crash.edges import Edge, arm
+
+current()  # so that no fork has to read the axioms
+WORK = "tests.crash.work:quick"
+ROOT = Path(__file__).parents[2]
+NO_LIBRARY = Path("/dev/null")
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["__main__", __name__])
+
+
+def settings(**changes: object) -> Settings:
+    """Settings under which a dead worker is replaced soon."""
+    usual = {
+        "poll_seconds": 0.02,
+        "lease_seconds": 0.5,
+        "heartbeat_seconds": 0.1,
+        "cancel_seconds": 5.0,
+        "min_free_bytes": 0,
+        "max_job_attempts": 20,
+    }
+    return Settings(**{**usual, **changes})  # type: ignore[arg-type]
+
+
+def start_worker(url: str, changed: Settings, edge: Edge | None = None) -> BaseProcess:
+    """A worker, which dies at the edge."""
+    return _started(_work, url, changed, edge)
+
+
+def start_server(url: str, changed: Settings, port: int, edge: Edge | None = None) -> BaseProcess:
+    """An HTTP server on a port of this machine, which dies at the edge."""
+    return _started(_serve, url, changed, edge, port)
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def wait_for(client: httpx.Client) -> None:
+    """Returns when the server answers."""
+    while True:
+        try:
+            client.get("/livez")
+        except httpx.TransportError:
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _started(function: object, *arguments: object) -> BaseProcess:
+    process = _forks.Process(target=_prepared, args=(dict(os.environ), function, *arguments), daemon=False)
+    process.start()
+    return process
+
+
+def _prepared(environment: dict[str, str], function: object, *arguments: object) -> None:
+    """The forks' origin knows the environment of its first user only."""
+    os.environ.clear()
+    os.environ.update(environment, PYTHONPATH=str(ROOT), SUPEROPT_LIBRARY=str(NO_LIBRARY))
+    server.task.WORK = WORK
+    assert callable(function)
+    function(*arguments)
+
+
+def _work(url: str, changed: Settings, edge: Edge | None) -> None:
+    if edge is not None:
+        arm(edge)
+    run_worker(url, changed)
+
+
+def _serve(url: str, changed: Settings, edge: Edge | None, port: int) -> None:
+    Upload.inspect = lambda _: None  # type: ignore[method-assign,assignment] # models here are no models
+    if edge is not None:
+        arm(edge)
+    with open_database(url) as database:
+        app = create_app(changed, database)
+        uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical")).run()
+
+
+def rescue(database: Database, changed: Settings) -> None:
+    """Does what is left to do, in this process."""
+    stop = threading.Event()
+    worker = Worker(database, changed, stop)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        while any(not job.state.final for job in database.jobs.list()):
+            stop.wait(0.02)
+    finally:
+        stop.set()
+        thread.join()
