@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.cost.objective import rounded
 from optimizer.parallel.collectives import Collectives
 from optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step, moved_bytes
 from optimizer.parallel.placement import Placement
@@ -60,10 +61,10 @@ class _Phase:
         for cost in costs:
             for channel, load in cost.loads:
                 totals[channel] += load
-        self.loads = totals
+        self.loads = {channel: rounded(load) for channel, load in totals.items()}
         self.durations = np.array(
             [
-                cost.microseconds + max((totals[channel] - load for channel, load in cost.loads), default=0.0)
+                rounded(cost.microseconds + max(totals[channel] - load for channel, load in cost.loads))
                 for cost in costs
             ]
         )
@@ -78,7 +79,7 @@ class _Phase:
             for device in receivers_of(step):
                 receivers[device].append(number)
         self.channels = np.array(list(users), np.intp)
-        self.busy = np.array([totals[channel] for channel in users])
+        self.busy = np.array([self.loads[channel] for channel in users])
         self.users = _Segments.of(list(users.values()))
         self.receivers = np.array(list(receivers), np.intp)
         self.arrivals = _Segments.of(list(receivers.values()))

@@ -104,7 +104,11 @@ class _Memory:
             backward = self._schedule.positions[BACKWARD][microbatch]
             if self._trains and backward[number] >= 0:
                 stop = backward[number]
-                readers = [reader for _, found in unit.returns for reader in found]
+                readers = [
+                    use.reader
+                    for use in self._operations.uses[number]
+                    if use.slot in self._operations.all[use.reader].gradients
+                ]
                 first = min((backward[reader] for reader in readers), default=stop)
                 self._live(made, first, stop)
             else:

@@ -34,8 +34,8 @@ class TimelineEvent:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A plan on a cluster. ``microseconds`` is what the objective counts: for ``throughput`` the time for which
-    the busiest device or channel is busy, else the time until everything is done.
+    """A plan on a cluster. ``microseconds`` is what the objective counts: for ``throughput`` the time for
+    which the busiest device or channel is busy, else the time until everything is done.
     """
 
     plan: Plan
@@ -52,7 +52,7 @@ class Simulation:
         if not self.passes:
             return 0.0
         last = self.passes[-1]
-        return float(max(last.free.max(), last.channels.max(initial=0.0)))
+        return float(max(last.free_at.max(), last.channels.max(initial=0.0)))
 
     @cached_property
     def microseconds(self) -> float:
@@ -66,9 +66,9 @@ class Simulation:
         """By device: how long it computes."""
         times = np.zeros(len(self.prices.cluster))
         for unit in self.units:
-            times += unit.division.forward
+            times += unit.division.forward.each
             if self.objective is ParallelObjective.TRAINING:
-                times += unit.division.backward
+                times += unit.division.backward.each
         return times * self.schedule.microbatches
 
     @cached_property
@@ -97,7 +97,7 @@ class Simulation:
         trains = self.objective is ParallelObjective.TRAINING
         last = self.schedule.microbatches - 1
         for (direction, number, microbatch), done in zip(self.schedule.items, self.passes, strict=True):
-            unit, operation = self.units[number], self.operations.all[number]
+            unit, operation, end = self.units[number], self.operations.all[number], done.end
             name = f"{operation.operator.name} {operation.node}"
             exchanges: list[tuple[Exchange | None, Times, str]] = []
             if direction == BACKWARD:
@@ -106,19 +106,19 @@ class Simulation:
                     exchanges.append((exchange, ready, f"gradient of {name}"))
             events, channels = _transfers(exchanges, channels)
             yield from events
-            durations = unit.division.forward if direction == FORWARD else unit.division.backward
+            duration = unit.division.forward if direction == FORWARD else unit.division.backward
             for device in unit.division.how.devices:
-                if durations[device]:
-                    duration = float(durations[device])
-                    start = float(done.end[device]) - duration
+                length = float(duration.each[device])
+                if length:
+                    start = float(end[device]) - length
                     kind = "forward" if direction == FORWARD else "backward"
-                    yield TimelineEvent(device, name, kind, start, duration, is_communication=False)
+                    yield TimelineEvent(device, name, kind, start, length, is_communication=False)
             exchanges = []
             if direction == FORWARD:
-                exchanges = [(exchange, done.end, name) for _, exchange in unit.sends]
+                exchanges = [(exchange, end, name) for _, exchange in unit.sends]
             elif trains and microbatch == last:
                 exchanges = [
-                    (exchange, done.end if single else done.free, f"weights of {name}")
+                    (exchange, end if single else done.free_at, f"weights of {name}")
                     for exchange, single in unit.synchronised
                 ]
             events, channels = _transfers(exchanges, channels)

@@ -1,106 +1,107 @@
 """Timing a schedule: every device and every channel serves what was issued first.
 
 Devices run kernels as streams do, in the order of issue; a pass starts when its device has finished what was
-issued before and everything that it reads has arrived. Times are by device, in microseconds. Where a device
-has no part in something its time there means nothing and is never read.
+issued before and everything that it reads has arrived. Times are by device, in microseconds, and multiples of
+1/1024, so that sums do not depend on their order. Where a device has no part in something its time there
+means nothing and is never read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from optimizer.parallel.simulator.exchange import Times
 from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
-from optimizer.parallel.simulator.units import Division, Key, Unit
+from optimizer.parallel.simulator.units import Key, Unit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pass:
-    """A pass as it was timed: its end, when what it sends arrives where it is needed, and when devices and
-    channels are free afterwards. None of the arrays is changed any more."""
+class Pass(NamedTuple):
+    """A pass as it was timed. It ends at ``base + offset``; ``arrivals`` are when tensors that it sends are
+    where they are needed. Afterwards devices are free at ``free + free_offset``, channels at ``channels``.
+    None of the arrays is ever changed.
+    """
 
-    end: Times
-    arrivals: dict[Key, Times]
+    base: Times
+    offset: float
+    arrivals: Mapping[Key, Times]
     free: Times
+    free_offset: float
     channels: Times
+
+    @property
+    def end(self) -> Times:
+        """When it ends."""
+        return self.base + self.offset
+
+    @property
+    def free_at(self) -> Times:
+        """When devices are free afterwards."""
+        return self.free + self.free_offset
+
+
+_NOTHING: Mapping[Key, Times] = MappingProxyType({})
 
 
 def timed(
     units: Sequence[Unit], schedule: Schedule, passes: list[Pass], devices: int, channels: int
 ) -> list[Pass]:
     """All passes of the schedule, the first of which are given."""
-    if not passes and schedule.items:
-        passes.append(_forward(units, schedule, passes, 0, np.zeros(devices), np.zeros(channels)))
-    for place in range(len(passes), len(schedule.items)):
-        before = passes[-1]
-        run = _forward if schedule.items[place][0] == FORWARD else _backward
-        passes.append(run(units, schedule, passes, place, before.free, before.channels))
-    return passes
-
-
-def _forward(
-    units: Sequence[Unit],
-    schedule: Schedule,
-    passes: Sequence[Pass],
-    place: int,
-    free: Times,
-    channels: Times,
-) -> Pass:
-    _, number, microbatch = schedule.items[place]
-    unit = units[number]
-    row = schedule.positions[FORWARD][microbatch]
-    arrived = [passes[row[source]].arrivals[key] for source, key in unit.arrivals]
-    end, free = _run(unit.division, unit.division.forward, arrived, free)
-    arrivals: dict[Key, Times] = {}
-    for key, exchange in unit.sends:
-        if exchange is None:
-            arrivals[key] = end
+    free, free_offset, busy = np.zeros(devices), 0.0, np.zeros(channels)
+    if passes:
+        free, free_offset, busy = passes[-1].free, passes[-1].free_offset, passes[-1].channels
+    last = schedule.microbatches - 1
+    for direction, number, microbatch in schedule.items[len(passes) :]:
+        unit = units[number]
+        division = unit.division
+        arrived: list[Times] = []
+        if direction == FORWARD:
+            duration = division.forward
+            if unit.arrivals:
+                row = schedule.positions[FORWARD][microbatch]
+                arrived = [passes[row[source]].arrivals[key] for source, key in unit.arrivals]
         else:
-            arrivals[key], channels = exchange.run(end, channels)
-    return Pass(end, arrivals, free, channels)
-
-
-def _backward(
-    units: Sequence[Unit],
-    schedule: Schedule,
-    passes: Sequence[Pass],
-    place: int,
-    free: Times,
-    channels: Times,
-) -> Pass:
-    _, number, microbatch = schedule.items[place]
-    unit = units[number]
-    forwards = passes[schedule.positions[FORWARD][microbatch][number]]
-    arrived = [forwards.arrivals[key] for key in unit.settled]
-    for exchange, readers in unit.returns:
-        ready = gradients_ready(passes, schedule, microbatch, readers)
-        if exchange is not None:
-            ready, channels = exchange.run(ready, channels)
-        arrived.append(ready)
-    end, free = _run(unit.division, unit.division.backward, arrived, free)
-    if microbatch == schedule.microbatches - 1:
-        for exchange, is_only in unit.synchronised:
-            _, channels = exchange.run(end if is_only else free, channels)
-    return Pass(end, {}, free, channels)
-
-
-def _run(division: Division, durations: Times, arrived: Sequence[Times], free: Times) -> tuple[Times, Times]:
-    """When a pass ends, and when devices are free then; one that takes no time waits for no device."""
-    if not division.takes_time:
-        if not arrived:
-            return np.zeros_like(free), free
-        end = arrived[0]
-        for times in arrived[1:]:
-            end = np.maximum(end, times)
-        return end, free
-    end = free
-    for times in arrived:
-        end = np.maximum(end, times)
-    end = end + durations
-    return end, end if division.everywhere else np.where(division.works, end, free)
+            duration = division.backward
+            if unit.settled:
+                forwards = passes[schedule.positions[FORWARD][microbatch][number]]
+                arrived = [forwards.arrivals[key] for key in unit.settled]
+            for exchange, readers in unit.returns:
+                ready = gradients_ready(passes, schedule, microbatch, readers)
+                if exchange is not None:
+                    ready, busy = exchange.run(ready, busy)
+                arrived.append(ready)
+        if not division.takes_time:
+            base, offset = latest(arrived, free), 0.0
+        else:
+            base, offset = free, free_offset
+            if arrived:
+                base, offset = np.maximum(base + offset, latest(arrived, free)), 0.0
+            if duration.common is not None:
+                offset += duration.common
+                free, free_offset = base, offset
+            else:
+                base, offset = base + offset + duration.each, 0.0
+                free, free_offset = np.where(division.works, base, free + free_offset), 0.0
+        arrivals = _NOTHING
+        if direction == FORWARD:
+            if unit.sends:
+                end = base + offset
+                found: dict[Key, Times] = {}
+                for key, exchange in unit.sends:
+                    if exchange is None:
+                        found[key] = end
+                    else:
+                        found[key], busy = exchange.run(end, busy)
+                arrivals = found
+        elif microbatch == last:
+            for exchange, is_only in unit.synchronised:
+                ready = base + offset if is_only else free + free_offset
+                _, busy = exchange.run(ready, busy)
+        passes.append(Pass(base, offset, arrivals, free, free_offset, busy))
+    return passes
 
 
 def gradients_ready(
@@ -108,7 +109,15 @@ def gradients_ready(
 ) -> Times:
     """When the backward passes of all readers of a tensor are done."""
     row = schedule.positions[BACKWARD][microbatch]
-    ready = passes[row[readers[0]]].end
-    for reader in readers[1:]:
-        ready = np.maximum(ready, passes[row[reader]].end)
-    return ready
+    return latest([passes[row[reader]].end for reader in readers], None)
+
+
+def latest(times: Sequence[Times], like: Times | None) -> Times:
+    """The latest of some times, device by device; 0 where there are none, for as many devices as ``like``."""
+    if not times:
+        assert like is not None
+        return np.zeros_like(like)
+    found = times[0]
+    for other in times[1:]:
+        found = np.maximum(found, other)
+    return found

@@ -24,13 +24,26 @@ Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Duration:
+    """Microseconds by device, 0 where nothing is done; ``common`` where all devices take as long."""
+
+    each: Times
+    common: float | None
+
+    @staticmethod
+    def of(each: Times, works: NDArray[np.bool_]) -> Duration:
+        """Those times, of which ``works`` says where something is done."""
+        is_common = bool(works.all() and (each == each[0]).all())
+        return Duration(each, float(each[0]) if is_common else None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Division:
     """An operation divided so: the numbers of the placements of what it reads and makes, and of the gradients
     that its backward pass makes (of its inputs) and reads (of its outputs).
 
-    ``forward`` and ``backward`` are microseconds by device, 0 where nothing is done; ``works`` says where
-    something is, ``everywhere`` that it is on all devices; an operation that only renames its input does not
-    even that (``takes_time``). ``shapes`` are those of a microbatch's outputs.
+    ``works`` says where something is done; ``takes_time`` is false where a tensor is only renamed. ``shapes``
+    are those of a microbatch's outputs.
     """
 
     how: Parallelism
@@ -38,10 +51,9 @@ class Division:
     makes: tuple[int, ...]
     gives_back: tuple[int, ...]
     takes_back: tuple[int, ...]
-    forward: Times
-    backward: Times
+    forward: Duration
+    backward: Duration
     works: NDArray[np.bool_]
-    everywhere: bool
     takes_time: bool
     shapes: tuple[tuple[int, ...], ...]
 
@@ -50,9 +62,11 @@ class Division:
 class Unit:
     """One operation of a plan.
 
-    ``arrivals`` are the tensors that it waits for: the maker and the key of each. ``sends``: the exchange of
-    each key that somebody needs, None where nothing is sent. ``returns``: gradients that it waits for: the
-    exchange, and the readers whose backward passes make them. ``settled``: keys of what the graph returns.
+    ``arrivals`` are the tensors that it waits for: the maker and the key of each; not those that its devices
+    made themselves, since they run one thing after the other. ``sends``: the exchange of each key that
+    somebody waits for, None where nothing is sent. ``settled``: keys of what the graph returns and it waits
+    for. ``returns``: gradients that it waits for: the exchange, and the readers whose backward passes make
+    them.
     ``synchronised``: exchanges of gradients of weights whose last backward pass is this one, and whether this
     is the only one.
     """
@@ -60,8 +74,8 @@ class Unit:
     division: Division
     arrivals: tuple[tuple[int, Key], ...]
     sends: tuple[tuple[Key, Exchange | None], ...]
-    returns: tuple[tuple[Exchange | None, tuple[int, ...]], ...]
     settled: tuple[Key, ...]
+    returns: tuple[tuple[Exchange | None, tuple[int, ...]], ...]
     synchronised: tuple[tuple[Exchange, bool], ...]
 
     def is_like(self, other: Unit) -> bool:
@@ -115,34 +129,63 @@ class Assembly:
 
     def unit(self, divisions: list[Division], stages: tuple[int, ...], number: int) -> Unit:
         """The unit of an operation among all divisions."""
-        operations = self._operations
-        operation, own = operations.all[number], divisions[number]
-        wanted: dict[Key, None] = {}
-        returned: dict[Key, list[int]] = {}
-        for use in operations.uses[number]:
-            reader = divisions[use.reader]
-            wanted[use.port, reader.needs[use.slot]] = None
-            if self._trains and use.slot in operations.all[use.reader].gradients:
-                readers = returned.setdefault((use.port, reader.gives_back[use.slot]), [])
-                if use.reader not in readers:
-                    readers.append(use.reader)
-        settled = tuple((port, own.takes_back[port]) for port in operations.outputs[number])
-        wanted.update(dict.fromkeys(settled))
         return Unit(
-            own,
-            tuple(
-                (source[0], (source[1], own.needs[slot]))
-                for slot, source in enumerate(operation.sources)
-                if source is not None
-            ),
-            tuple((key, self._exchange(number, own, key[0], own.makes[key[0]], key[1])) for key in wanted),
-            tuple(
-                (self._exchange(number, own, port, given, own.takes_back[port]), tuple(readers))
-                for (port, given), readers in returned.items()
-            ),
-            settled,
+            divisions[number],
+            self._arrivals(divisions, number),
+            *self._sends(divisions, number),
+            self._returns(divisions, number) if self._trains else (),
             self._synchronised(divisions, stages, number) if self._trains else (),
         )
+
+    def _arrivals(self, divisions: list[Division], number: int) -> tuple[tuple[int, Key], ...]:
+        own = divisions[number]
+        found: list[tuple[int, Key]] = []
+        for slot, source in enumerate(self._operations.all[number].sources):
+            if source is not None:
+                maker, port = source
+                have, want = divisions[maker].makes[port], own.needs[slot]
+                waits = not (own.takes_time and divisions[maker].takes_time)
+                if waits or self._exchange(maker, divisions[maker], port, have, want) is not None:
+                    found.append((maker, (port, want)))
+        return tuple(found)
+
+    def _sends(
+        self, divisions: list[Division], number: int
+    ) -> tuple[tuple[tuple[Key, Exchange | None], ...], tuple[Key, ...]]:
+        """What is sent, and the keys of it that the graph returns."""
+        own = divisions[number]
+        wanted: dict[Key, bool] = {}
+        for use in self._operations.uses[number]:
+            reader = divisions[use.reader]
+            key = use.port, reader.needs[use.slot]
+            waits = not (own.takes_time and reader.takes_time)
+            wanted[key] = waits or wanted.get(key, False)
+        outputs = [(port, own.takes_back[port]) for port in self._operations.outputs[number]]
+        for key in outputs:
+            wanted[key] = wanted.get(key, False) or not own.takes_time
+        sends: dict[Key, Exchange | None] = {}
+        for key, waits in wanted.items():
+            exchange = self._exchange(number, own, key[0], own.makes[key[0]], key[1])
+            if waits or exchange is not None:
+                sends[key] = exchange
+        return tuple(sends.items()), tuple(key for key in outputs if key in sends)
+
+    def _returns(
+        self, divisions: list[Division], number: int
+    ) -> tuple[tuple[Exchange | None, tuple[int, ...]], ...]:
+        own = divisions[number]
+        returned: dict[Key, dict[int, None]] = {}
+        for use in self._operations.uses[number]:
+            if use.slot in self._operations.all[use.reader].gradients:
+                key = use.port, divisions[use.reader].gives_back[use.slot]
+                returned.setdefault(key, {})[use.reader] = None
+        found: list[tuple[Exchange | None, tuple[int, ...]]] = []
+        for (port, given), readers in returned.items():
+            exchange = self._exchange(number, own, port, given, own.takes_back[port])
+            waits = not (own.takes_time and all(divisions[reader].takes_time for reader in readers))
+            if waits or exchange is not None:
+                found.append((exchange, tuple(readers)))
+        return tuple(found)
 
     def readers_of_weights(self, number: int) -> set[int]:
         """The operations that read a weight that this one reads."""
@@ -220,10 +263,9 @@ class Assembly:
             tuple(map(number_of, makes)),
             tuple(number_of(gradient_made(place, how.copies)) for place in needs),
             tuple(number_of(summed(place)) for place in makes),
-            forward,
-            forward * operation.passes,
+            Duration.of(forward, works),
+            Duration.of(forward * operation.passes, works),
             works,
-            bool(works.all()),
             operation.operator.name not in FREE,
             tuple(
                 shape_of(type_)
