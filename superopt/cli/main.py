@@ -24,6 +24,7 @@ INTERRUPTED = 130
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "optimize_commands": ("optimize", "replay", "report"),
+    "submit_command": ("submit",),
     "model_commands": ("inspect", "check"),
     "rule_commands": ("prove", "gate"),
     "axiom_commands": ("axioms",),
@@ -31,7 +32,6 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "zoo_commands": ("zoo",),
     "library_commands": ("library",),
     "profile_command": ("profile",),
-    "submit_command": ("submit",),
     "service_commands": ("serve", "worker", "keys", "db"),
 }
 """Which module has which commands: a command loads only its own module, and so only the rooms it needs."""

@@ -23,8 +23,9 @@ SERVER = "SUPEROPT_SERVER"
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Adds the command; it has a name even when it is the only one."""
     app.command("submit")(submit)
+    app.callback(help=app.info.help)(lambda: None)
 
 
 def submit(
