@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from optimizer.parallel.search.mesh import Mesh
 from optimizer.parallel.search.subject import Operation, Subject
@@ -19,6 +20,17 @@ ALONE = -2
 
 Choice = tuple[int, ...]
 """For every axis of a mesh the number of a task dimension, COPIED or ALONE."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The choices of an operation; two are the same if they are one object."""
+
+    all: tuple[Choice, ...]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
 
 Licence = Callable[[Operation, int], bool]
 """Whether a task dimension of an operation may be divided."""

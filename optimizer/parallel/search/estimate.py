@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.search.choices import Choice, degrees_of
+from optimizer.parallel.search.choices import Choice, Choices, degrees_of
 from optimizer.parallel.search.elimination import Problem
 from optimizer.parallel.search.mesh import Mesh
 from optimizer.parallel.search.redistribution import (
+    TERM,
+    WHOLE,
     CollectivePrices,
     gradient_made,
     gradient_read,
@@ -24,6 +25,7 @@ from optimizer.parallel.search.redistribution import (
 )
 from optimizer.parallel.search.subject import Edge, Operation, Subject
 from optimizer.parallel.search.tables import Table, Tables
+from optimizer.parallel.task_costs import FREE
 from superopt.ir.types import TensorType
 
 Costs = NDArray[np.float64]
@@ -43,6 +45,37 @@ class Weighing:
 
 
 @dataclass
+class Known:
+    """What estimates on one mesh have in common: kinds of operations and of edges by number, and tables."""
+
+    kinds: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
+    choices: dict[tuple[Choice, ...], Choices] = field(default_factory=dict[tuple[Choice, ...], Choices])
+    edges: dict[tuple[int, Choices, Choices], Table] = field(
+        default_factory=dict[tuple[int, Choices, Choices], Table]
+    )
+    owns: dict[tuple[int, Choices, Weighing], Table] = field(
+        default_factory=dict[tuple[int, Choices, Weighing], Table]
+    )
+    parts: dict[tuple[int, Choices], tuple[Costs, Costs, Costs]] = field(
+        default_factory=dict[tuple[int, Choices], tuple[Costs, Costs, Costs]]
+    )
+    works: dict[tuple[int, tuple[int, ...]], float] = field(
+        default_factory=dict[tuple[int, tuple[int, ...]], float]
+    )
+
+    def kind(self, *key: object) -> int:
+        """The number of a kind."""
+        return self.kinds.setdefault(key, len(self.kinds))
+
+    def interned(self, choices: tuple[Choice, ...]) -> Choices:
+        """The one object for those choices."""
+        found = self.choices.get(choices)
+        if found is None:
+            found = self.choices[choices] = Choices(choices)
+        return found
+
+
+@dataclass
 class Estimator:
     """Tables of costs on one mesh. ``trains``: gradients flow back and weights are synchronised.
 
@@ -57,18 +90,37 @@ class Estimator:
     trains: bool
     weight_copies: float
     tables: Tables
-    _edges: dict[tuple[object, ...], Table] = field(default_factory=dict[tuple[object, ...], Table])
-    _works: dict[tuple[object, ...], float] = field(default_factory=dict[tuple[object, ...], float])
-    _parts: dict[tuple[object, ...], tuple[Costs, Costs, Costs]] = field(
-        default_factory=dict[tuple[object, ...], tuple[Costs, Costs, Costs]]
-    )
+    known: Known = field(default_factory=Known)
 
-    def problem(self, choices: Sequence[tuple[Choice, ...]], weighing: Weighing) -> Problem:
+    def __post_init__(self) -> None:
+        outputs = {value.node for value in self.subject.graph.outputs}
+        self.kinds = tuple(
+            self.known.kind(
+                operation.operator,
+                operation.inputs,
+                operation.outputs,
+                operation.splits,
+                operation.weights,
+                operation.passes,
+                operation.node in outputs,
+            )
+            for operation in self.subject.operations
+        )
+        self._edge_kinds = {
+            edge: self.known.kind(
+                self.kinds[edge.source],
+                edge.port,
+                self.kinds[edge.target],
+                edge.slot,
+                edge.returns,
+                edge.alike,
+            )
+            for edge in self.subject.edges
+        }
+
+    def problem(self, choices: Sequence[Choices], weighing: Weighing) -> Problem:
         """The problem of taking one choice per operation."""
-        own = [
-            self.tables.table(self._own(number, choices[number], weighing))
-            for number in range(len(self.subject.operations))
-        ]
+        own = [self.own(number, found, weighing) for number, found in enumerate(choices)]
         between: dict[tuple[int, int], Table] = {}
         for edge in self.subject.edges:
             table = self.edge(edge, choices[edge.source], choices[edge.target])
@@ -76,111 +128,90 @@ class Estimator:
             between[pair] = self.tables.added(between[pair], table) if pair in between else table
         return Problem(own, between)
 
-    def problem_of(self, number: int, options: tuple[Choice, ...], chosen: Sequence[Choice]) -> Costs:
+    def around(self, number: int, options: Choices, chosen: Sequence[Choice]) -> Costs:
         """[options]: costs of an operation and of the values that it reads and makes, all others given."""
-        total = self._own(number, options, Weighing())
+        total = self.own(number, options, Weighing()).costs
         for edge in self.subject.incoming[number]:
-            total = total + self.edge(edge, (chosen[edge.source],), options).costs[0]
+            before = self.known.interned((chosen[edge.source],))
+            total = total + self.edge(edge, before, options).costs[0]
         for edge in self.subject.outgoing[number]:
-            total = total + self.edge(edge, options, (chosen[edge.target],)).costs[:, 0]
+            after = self.known.interned((chosen[edge.target],))
+            total = total + self.edge(edge, options, after).costs[:, 0]
         return total
 
-    def memory(self, number: int, choices: tuple[Choice, ...]) -> Costs:
+    def memory(self, number: int, choices: Choices) -> Costs:
         """[choices]: bytes that a device keeps for the operation."""
         return self._own_parts(number, choices)[2]
 
-    def edge(self, edge: Edge, before: tuple[Choice, ...], after: tuple[Choice, ...]) -> Table:
+    def own(self, number: int, choices: Choices, weighing: Weighing) -> Table:
+        """[choices]: microseconds of work and of synchronisation, and the price of memory."""
+        key = (self.kinds[number], choices, weighing)
+        found = self.known.owns.get(key)
+        if found is None:
+            work, shared, memory = self._own_parts(number, choices)
+            costs = work + weighing.exposed * shared + weighing.memory * memory
+            found = self.known.owns[key] = self.tables.table(costs)
+        return found
+
+    def edge(self, edge: Edge, before: Choices, after: Choices) -> Table:
         """[choices of the source, choices of the target]: microseconds to bring the value, and its gradient
         back."""
-        source, target = self.subject.operations[edge.source], self.subject.operations[edge.target]
-        type_ = source.outputs[edge.port]
-        returns = self.trains and edge.returns
-        key = (
-            source.splits,
-            edge.port,
-            target.splits,
-            edge.slot,
-            type_,
-            returns,
-            edge.alike,
-            before,
-            after,
-        )
-        found = self._edges.get(key)
+        key = (self._edge_kinds[edge], before, after)
+        found = self.known.edges.get(key)
         if found is None:
-            size = tensor_bytes(type_)
+            source, target = self.subject.operations[edge.source], self.subject.operations[edge.target]
+            size = tensor_bytes(source.outputs[edge.port])
             costs = redistribution(
-                made(source, before, edge.port), read(target, after, edge.slot), size, self.prices
+                made(source, before.all, edge.port), read(target, after.all, edge.slot), size, self.prices
             )
-            if returns:
+            if self.trains and edge.returns:
                 back = redistribution(
-                    gradient_made(target, after, edge.slot),
-                    gradient_read(source, before, edge.port),
+                    gradient_made(target, after.all, edge.slot),
+                    gradient_read(source, before.all, edge.port),
                     size,
                     self.prices,
                 )
                 costs = costs + back.T
-            found = self._edges[key] = self.tables.table(costs / edge.alike)
+            found = self.known.edges[key] = self.tables.table(costs / edge.alike)
         return found
 
-    def _own(self, number: int, choices: tuple[Choice, ...], weighing: Weighing) -> Costs:
-        work, shared, memory = self._own_parts(number, choices)
-        return work + weighing.exposed * shared + weighing.memory * memory
-
-    def _own_parts(self, number: int, choices: tuple[Choice, ...]) -> tuple[Costs, Costs, Costs]:
-        """Work, synchronisation of weights (and of outputs that are partial sums), memory; [choices] each."""
-        operation = self.subject.operations[number]
-        is_last = any(value.node == operation.node for value in self.subject.graph.outputs)
-        key = (
-            operation.operator,
-            operation.inputs,
-            operation.outputs,
-            operation.splits,
-            operation.weights,
-            operation.passes,
-            is_last,
-            choices,
-        )
-        found = self._parts.get(key)
+    def _own_parts(self, number: int, choices: Choices) -> tuple[Costs, Costs, Costs]:
+        """Work, synchronisation of weights, memory; [choices] each. To the work belongs what it takes to add
+        up an output of the graph that is a partial sum."""
+        key = (self.kinds[number], choices)
+        found = self.known.parts.get(key)
         if found is not None:
             return found
-        work = np.array([self._work(operation, degrees_of(operation, c, self.mesh)) for c in choices])
+        operation = self.subject.operations[number]
+        is_output = any(value.node == operation.node for value in self.subject.graph.outputs)
+        kind = self.kinds[number]
+        work = np.array(
+            [self._work(kind, operation, degrees_of(operation, c, self.mesh)) for c in choices.all]
+        )
         shared = np.zeros(len(choices))
         memory = np.zeros(len(choices))
         for slot in operation.weights:
             type_ = operation.inputs[slot]
             size = tensor_bytes(type_)
             if self.trains and type_.element.is_float:
-                shared += synchronisation(operation, choices, slot, size, self.prices)
-            memory += self.weight_copies * size * part(read(operation, choices, slot), self.mesh.sizes)
+                shared += synchronisation(operation, choices.all, slot, size, self.prices)
+            memory += self.weight_copies * size * part(read(operation, choices.all, slot), self.mesh.sizes)
         for port, type_ in enumerate(operation.outputs):
-            states = made(operation, choices, port)
+            states = made(operation, choices.all, port)
             size = tensor_bytes(type_)
-            if self.trains:
+            if self.trains and operation.operator.name not in FREE:
                 memory += size * part(states, self.mesh.sizes)
-            if is_last:
-                wanted = np.where(states == -3, -1, states)
-                work = work + np.array(
-                    [
-                        redistribution(states[i : i + 1], wanted[i : i + 1], size, self.prices)[0, 0]
-                        for i in range(len(choices))
-                    ]
-                )
-        found = self._parts[key] = (work, shared, memory)
+            if is_output:
+                wanted = np.where(states == TERM, WHOLE, states)
+                work = work + np.diagonal(redistribution(states, wanted, size, self.prices))
+        found = self.known.parts[key] = (work, shared, memory)
         return found
 
-    def _work(self, operation: Operation, degrees: tuple[int, ...]) -> float:
-        key = (
-            operation.operator,
-            operation.inputs,
-            operation.outputs,
-            operation.weights,
-            operation.passes,
-            degrees,
-        )
-        found = self._works.get(key)
+    def _work(self, kind: int, operation: Operation, degrees: tuple[int, ...]) -> float:
+        key = (kind, degrees)
+        found = self.known.works.get(key)
         if found is None:
-            found = self._works[key] = self.compute(operation, degrees, self.mesh.devices)
+            found = self.known.works[key] = self.compute(operation, degrees, self.mesh.devices)
         return found
 
 
@@ -208,8 +239,3 @@ def _divided(type_: TensorType, axes: tuple[int | None, ...], degrees: tuple[int
         for size, axis in zip(type_.shape, axes, strict=True)
     ]
     return type_.with_shape(tuple(sizes))
-
-
-def tasks(degrees: tuple[int, ...]) -> int:
-    """How many tasks there are."""
-    return math.prod(degrees)

@@ -16,7 +16,9 @@ from optimizer.parallel.experts import Assignment, assignments
 from optimizer.parallel.search.branches import Block, blocks, shares_of
 from optimizer.parallel.search.choices import (
     ALONE,
+    COPIED,
     Choice,
+    Choices,
     Licence,
     choices_on,
     everything,
@@ -25,7 +27,7 @@ from optimizer.parallel.search.choices import (
 from optimizer.parallel.search.elimination import Problem, solve
 from optimizer.parallel.search.estimate import Estimator, Weighing
 from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.search.tables import Table
+from optimizer.parallel.search.tables import Costs
 
 EXPOSED = (1.0, 0.3, 0.0)
 """Shares of weight synchronisation that backward passes may leave uncovered."""
@@ -54,15 +56,14 @@ class Mapper:
     estimator: Estimator
     licence: Licence = everything
     expired: Callable[[], bool] = field(default=lambda: False)
-    _lists: dict[tuple[object, ...], tuple[Choice, ...]] = field(
-        default_factory=dict[tuple[object, ...], tuple[Choice, ...]]
-    )
+    _lists: dict[tuple[object, ...], Choices] = field(default_factory=dict[tuple[object, ...], Choices])
 
     def __post_init__(self) -> None:
         self._dimensions = useful_dimensions(self.subject, self.licence)
         self._blocks = blocks(self.subject)
         self._branched = frozenset(n for block in self._blocks for branch in block.branches for n in branch)
         self._widths = _widths(self._blocks)
+        self._shares: dict[tuple[Choices, int], Costs | None] = {}
         self._experts = [found for _, found in assignments(self.subject, self.estimator.mesh, self.licence)]
 
     def mappings(self, memory_limit: float) -> list[Mapping]:
@@ -125,81 +126,77 @@ class Mapper:
                     _collect(pool, self._solved(self._all_choices((first, second)), weighing)[1])
         return pool
 
-    def _all_choices(self, segments: Sequence[tuple[int, int]]) -> list[tuple[Choice, ...]]:
+    def _all_choices(self, segments: Sequence[tuple[int, int]]) -> list[Choices]:
         return [self._choices(n, tuple(segments)) for n in range(len(self.subject.operations))]
 
-    def _choices(self, number: int, segments: tuple[tuple[int, int], ...]) -> tuple[Choice, ...]:
-        operation = self.subject.operations[number]
-        dimensions = self._dimensions[number]
+    def _choices(self, number: int, segments: tuple[tuple[int, int], ...]) -> Choices:
         is_branch = number in self._branched
-        key = (operation.splits, dimensions, segments, is_branch)
+        key = (self.estimator.kinds[number], self._dimensions[number], segments, is_branch)
         found = self._lists.get(key)
         if found is None:
             mesh = self.estimator.mesh
-            labels = (*dimensions, ALONE) if is_branch else dimensions
-            made = choices_on(operation, labels, mesh, segments)
-            found = tuple(choice for choice in made if _is_share(choice)) or ((-1,) * len(mesh.sizes),)
-            self._lists[key] = found
+            labels = (*self._dimensions[number], ALONE) if is_branch else self._dimensions[number]
+            made = choices_on(self.subject.operations[number], labels, mesh, segments)
+            fitting = tuple(choice for choice in made if _is_share(choice)) or ((COPIED,) * len(mesh.sizes),)
+            found = self._lists[key] = self.estimator.known.interned(fitting)
         return found
 
-    def _solved(
-        self, choices: Sequence[tuple[Choice, ...]], weighing: Weighing
-    ) -> tuple[float, list[Choice]]:
+    def _solved(self, choices: Sequence[Choices], weighing: Weighing) -> tuple[float, list[Choice]]:
         problem = self._problem(choices, weighing)
         picked = solve(problem, self.estimator.tables)
-        return problem.total(picked), [found[i] for found, i in zip(choices, picked, strict=True)]
+        return problem.total(picked), [found.all[i] for found, i in zip(choices, picked, strict=True)]
 
-    def _problem(self, choices: Sequence[tuple[Choice, ...]], weighing: Weighing) -> Problem:
+    def _problem(self, choices: Sequence[Choices], weighing: Weighing) -> Problem:
         """The estimate, where branches that work alone share the time."""
         problem = self.estimator.problem(choices, weighing)
         for number in self._branched:
             shared = self._shared(number, choices[number])
             if shared is not None:
-                problem.own[number] = self.estimator.tables.table(problem.own[number].costs / shared.costs)
+                problem.own[number] = self.estimator.tables.table(problem.own[number].costs / shared)
         return problem
 
-    def _shared(self, number: int, choices: tuple[Choice, ...]) -> Table | None:
+    def _shared(self, number: int, choices: Choices) -> Costs | None:
         """By how many branches that run at the same time the costs are shared."""
-        if not any(ALONE in choice for choice in choices):
-            return None
-        sizes = self.estimator.mesh.sizes
-        counts: list[float] = []
-        for choice in choices:
-            parts = 1
-            for label, size in zip(choice, sizes, strict=True):
-                parts *= size if label == ALONE else 1
-            counts.append(float(min(parts, self._widths[number])))
-        return self.estimator.tables.table(np.array(counts))
+        width = self._widths[number]
+        key = (choices, width)
+        if key not in self._shares:
+            parts = [float(min(_parts(choice, self.estimator.mesh.sizes), width)) for choice in choices.all]
+            self._shares[key] = np.array(parts) if max(parts) > 1 else None
+        return self._shares[key]
 
     def _mixed(self, pool: list[dict[Choice, None]], weighing: Weighing) -> Mapping:
-        choices = [tuple(found)[:_POOL] for found in pool]
+        choices = [self.estimator.known.interned(tuple(found)[:_POOL]) for found in pool]
         total, chosen = self._solved(choices, weighing)
         return self.mapping("search", chosen, total)
 
     def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> Mapping:
         """The mapping of those choices."""
-        singles = [(choice,) for choice in chosen]
-        problem = self.estimator.problem(singles, Weighing())
-        work = [float(table.costs[0]) for table in problem.own]
-        shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, work)
+        singles = [self.estimator.known.interned((choice,)) for choice in chosen]
+        shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, self.costs(chosen))
         if estimate is None:
-            estimate = problem.total([0] * len(chosen))
+            estimate = self.estimator.problem(singles, Weighing()).total([0] * len(chosen))
         memory = 0.0
         for number, choice in enumerate(chosen):
             count = min(_parts(choice, self.estimator.mesh.sizes), self._widths.get(number, 1))
-            memory += float(self.estimator.memory(number, (choice,))[0]) / count
+            memory += float(self.estimator.memory(number, singles[number])[0]) / count
         assignment = Assignment(self.estimator.mesh, tuple(chosen), shares)
         return Mapping(name, assignment, estimate, memory)
+
+    def costs(self, chosen: Sequence[Choice]) -> list[float]:
+        """What each operation costs, without what is brought to it."""
+        known = self.estimator.known
+        tables = (self.estimator.own(n, known.interned((c,)), Weighing()) for n, c in enumerate(chosen))
+        return [float(table.costs[0]) for table in tables]
 
     def alternatives(self, number: int, chosen: Sequence[Choice], most: int) -> list[Choice]:
         """Other choices for an operation, those first that cost least where its neighbours stay."""
         segments = self.estimator.mesh.segments
-        found = dict.fromkeys(c for segment in segments for c in self._choices(number, (segment,)))
+        found = dict.fromkeys(c for segment in segments for c in self._choices(number, (segment,)).all)
         found.pop(chosen[number], None)
         options = tuple(choice for choice in found if ALONE not in choice)
         if not options:
             return []
-        costs = self.estimator.problem_of(number, options, chosen)
+        costs = self.estimator.around(number, self.estimator.known.interned(options), chosen)
         return [options[i] for i in np.argsort(costs, kind="stable")[:most]]
 
 

@@ -62,7 +62,9 @@ def submachines(cluster: Cluster) -> tuple[Mesh, ...]:
     groups = [numbers, *(kinds.values() if len(kinds) > 1 else ())]
     for group in groups:
         for count in _divisors(len(group)):
-            found.append(Mesh.of(cluster, group[:count]))
+            nodes = Counter(cluster.devices[number].node for number in group[:count])
+            if len(set(nodes.values())) == 1:
+                found.append(Mesh.of(cluster, group[:count]))
     return tuple(dict.fromkeys(sorted(found, key=lambda mesh: -len(mesh.devices))))
 
 

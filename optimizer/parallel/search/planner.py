@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from optimizer.parallel.experts import Assignment, assignments
 from optimizer.parallel.search.choices import Choice, Licence, everything
 from optimizer.parallel.search.cost_source import both_ways, forward
-from optimizer.parallel.search.estimate import Compute, Estimator, Weighing
+from optimizer.parallel.search.estimate import Compute, Estimator
 from optimizer.parallel.search.mapping import Mapper, Mapping
 from optimizer.parallel.search.mesh import Mesh, submachines
 from optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
@@ -21,14 +21,17 @@ from optimizer.parallel.search.tables import Tables
 from optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
 from optimizer.parallel.simulator.prices import Prices
 from optimizer.parallel.topology import Cluster
-from superopt.ir.graph import Graph
-from superopt.ir.plan import Plan
+from superopt.ir.graph import Graph, NodeId
+from superopt.ir.plan import Parallelism, Plan
 
 _WORSE_MACHINES = 2
 """Smaller machines are not tried after so many that were no better."""
 
 _KEPT_IN_TRAINING = 4
 """Tensors that a device keeps for each weight: itself, its gradient and two moments."""
+
+_HOPELESS = 1.5
+"""A pipeline that is so many times slower than the best plan is not tried with more microbatches."""
 
 _ALTERNATIVES = 4
 """Choices that refinement tries for each kind of operation."""
@@ -129,11 +132,19 @@ class Planner:
         began = time.process_time()
         subject = Subject.of(graph)
         seen: list[Candidate] = []
+        known: set[frozenset[tuple[NodeId, Parallelism]]] = set()
         for proposal in self._proposals(subject):
             if self._expired() and any(candidate.fits for candidate in seen):
                 break
-            seen.append(self.evaluated(subject, proposal))
+            key = frozenset(proposal.plan.parallel.items())
+            if key not in known:
+                known.add(key)
+                seen.append(self.evaluated(subject, proposal))
         best = min(seen, key=lambda candidate: candidate.rank)
+        if self.objective is not ParallelObjective.LATENCY:
+            piped = self._piped(subject, best)
+            seen.extend(piped)
+            best = min((best, *piped), key=lambda candidate: candidate.rank)
         refined = self._refined(subject, best)
         if refined is not best:
             seen.append(refined)
@@ -176,27 +187,39 @@ class Planner:
             if least < best or mesh == whole:
                 yield from _unique(subject, mappings)
             best = min(best, least)
-        if self.objective is not ParallelObjective.LATENCY:
-            yield from self._pipelines(subject, whole)
 
-    def _pipelines(self, subject: Subject, whole: Mesh) -> Iterator[Proposal]:
+    def _piped(self, subject: Subject, best: Candidate) -> list[Candidate]:
+        """Pipelines, with more microbatches and more stages as long as that may help."""
+        found: list[Candidate] = []
+        whole = Mesh.of(self.cluster)
+        worse = 0
         for count in stage_counts(whole):
             meshes = stage_meshes(whole, count)
-            if meshes is None or self._expired():
+            if meshes is None or self._expired() or worse > _WORSE_MACHINES:
                 continue
+            fastest: Candidate | None = None
             mapper = self._mapper(subject, meshes[0])
             mapping = mapper.mappings(self.memory_limit * count)[0]
             choices = mapping.assignment.choices
-            problem = mapper.estimator.problem([(choice,) for choice in choices], Weighing())
-            costs = [float(table.costs[0]) for table in problem.own]
+            costs = mapper.costs(choices)
             for plan in pipelines(subject, choices, costs, meshes):
                 name = f"{count} stages, {plan.microbatches} microbatches"
-                yield Proposal(name, Origin.PIPELINE, plan)
+                tried = self.evaluated(subject, Proposal(name, Origin.PIPELINE, plan))
+                found.append(tried)
+                if fastest is not None and tried.rank >= fastest.rank:
+                    break
+                fastest = tried
+                if tried.fits and tried.simulation.microseconds > _HOPELESS * best.simulation.microseconds:
+                    break
+            worse += fastest is None or fastest.rank > best.rank
+        return found
 
     def _mapper(self, subject: Subject, mesh: Mesh) -> Mapper:
         known = self._estimators.get(mesh)
         if known is None:
-            prices = self._prices.setdefault(mesh, collective_prices(mesh, self._shared.collectives))
+            prices = self._prices.setdefault(
+                mesh, collective_prices(mesh, self.cluster, self._shared.collectives)
+            )
             copies = _KEPT_IN_TRAINING if self._trains else 1
             estimator = Estimator(subject, mesh, prices, self._compute, self._trains, copies, self.tables)
         else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -12,13 +14,17 @@ from optimizer.parallel.collectives import Collectives
 from optimizer.parallel.communication import CollectiveKind
 from optimizer.parallel.search.mesh import Mesh
 from optimizer.parallel.search.redistribution import CollectivePrices
+from optimizer.parallel.topology import Cluster
 
 _MOST_WAYS = 4
+_LARGE = 1 << 40
+"""Bytes of which the latency is no matter."""
 
 
-def collective_prices(mesh: Mesh, collectives: Collectives) -> CollectivePrices:
+def collective_prices(mesh: Mesh, cluster: Cluster, collectives: Collectives) -> CollectivePrices:
     """The prices for every set of axes."""
     count = len(mesh.sizes)
+    totals = _by_class if _is_regular(cluster) else _by_channel
     start = {kind: np.full((_MOST_WAYS, 1 << count), np.inf) for kind in CollectiveKind}
     per_byte = {kind: np.zeros((_MOST_WAYS, 1 << count)) for kind in CollectiveKind}
     for kind in CollectiveKind:
@@ -33,29 +39,62 @@ def collective_prices(mesh: Mesh, collectives: Collectives) -> CollectivePrices:
             if kind is CollectiveKind.SEND:
                 continue
             scale = len(groups[0]) - 1 if kind is CollectiveKind.ALL_TO_ALL else 1
-            for way, (latency, rate) in enumerate(_ways(kind, groups, collectives)[:_MOST_WAYS]):
+            for way, (latency, rate) in enumerate(totals(kind, groups, cluster, collectives)[:_MOST_WAYS]):
                 start[kind][way, number] = latency
                 per_byte[kind][way, number] = rate * scale
     return CollectivePrices(mesh.sizes, start, per_byte)
 
 
-def _ways(
-    kind: CollectiveKind, groups: Sequence[tuple[int, ...]], collectives: Collectives
+def _by_channel(
+    kind: CollectiveKind, groups: Sequence[tuple[int, ...]], cluster: Cluster, collectives: Collectives
 ) -> list[tuple[float, float]]:
-    """For every algorithm microseconds of latency and microseconds per byte, all groups at the same time."""
+    """For every algorithm that all groups know: microseconds of latency, and microseconds per byte through
+    the busiest channel."""
+    del cluster
     found: list[tuple[float, float]] = []
-    per_group = [collectives.ways(kind, group) for group in groups]
-    for ways in zip(*per_group, strict=True):
+    per_group = [{way.algorithm: way for way in collectives.ways(kind, group)} for group in groups]
+    for algorithm in per_group[0]:
+        ways = [known[algorithm] for known in per_group if algorithm in known]
+        if len(ways) < len(groups):
+            continue
         loads: dict[int, float] = defaultdict(float)
-        alone = 0.0
         for way in ways:
-            alone = max(alone, sum(max(phase.loads.values(), default=0.0) for phase in way.phases))
             for phase in way.phases:
                 for channel, load in phase.loads.items():
                     loads[channel] += load
-        latency = max(sum(phase.latency for phase in way.phases) for way in ways)
-        found.append((latency, max(alone, max(loads.values(), default=0.0))))
+        alone = max(way.microseconds(0) for way in ways)
+        rate = max(way.microseconds(_LARGE) for way in ways) / _LARGE
+        found.append((alone, max(rate, max(loads.values(), default=0.0))))
     return found
+
+
+def _by_class(
+    kind: CollectiveKind, groups: Sequence[tuple[int, ...]], cluster: Cluster, collectives: Collectives
+) -> list[tuple[float, float]]:
+    """The same where all groups are alike, so that channels of one class share the load evenly."""
+    devices = sum(map(len, groups)) / len(cluster)
+    counts = Counter(_class(channel.name) for channel in cluster.channels)
+    found: list[tuple[float, float]] = []
+    for way in collectives.ways(kind, groups[0]):
+        loads: dict[str, float] = defaultdict(float)
+        for phase in way.phases:
+            for channel, load in phase.loads.items():
+                loads[_class(cluster.channels[channel].name)] += load
+        shared = (len(groups) * load / (counts[name] * devices) for name, load in loads.items())
+        alone = way.microseconds(_LARGE) / _LARGE
+        found.append((way.microseconds(0), max(alone, *shared) if loads else alone))
+    return found
+
+
+def _is_regular(cluster: Cluster) -> bool:
+    """Whether all devices and all nodes are alike."""
+    shapes = {(len(n.devices), n.link, n.network, n.sockets, n.bridge) for n in cluster.nodes}
+    return cluster.is_uniform and len(shapes) == 1
+
+
+@cache
+def _class(channel: str) -> str:
+    return re.sub(r"[0-9]+", "", channel)
 
 
 def _groups(mesh: Mesh, axes: Sequence[int]) -> list[tuple[int, ...]]:
