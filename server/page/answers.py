@@ -30,7 +30,7 @@ from superopt.errors import InvalidEquationError
 router = APIRouter(prefix="/page", include_in_schema=False)
 Reader = Annotated[str, Depends(require("read"))]
 
-SEARCHES = ("auto", "backtracking", "regional", "beam")
+SEARCHES = ("auto", "backtracking", "regions", "beam")
 """The strategies of the optimizer, which is not loaded here."""
 
 _SECONDS = 60.0

@@ -4,14 +4,21 @@ import { icon } from "./icons.js";
 import { json } from "./api.js";
 import { mark } from "./keys.js";
 import { failure } from "./parts.js";
+import { view as library } from "./views/library.js";
+import { view as missing } from "./views/missing.js";
+import { view as newRun } from "./views/new.js";
+import { view as prove } from "./views/prove.js";
+import { view as rule } from "./views/rule.js";
+import { view as run } from "./views/run.js";
+import { view as runs } from "./views/runs.js";
 
 const ROUTES = [
-  [/^\/$/, "new", () => import("./views/new.js")],
-  [/^\/optimizations$/, "runs", () => import("./views/runs.js")],
-  [/^\/optimizations\/([^/]+)$/, "runs", () => import("./views/run.js")],
-  [/^\/library$/, "library", () => import("./views/library.js")],
-  [/^\/library\/([^/]+)$/, "library", () => import("./views/rule.js")],
-  [/^\/prove$/, "prove", () => import("./views/prove.js")],
+  [/^\/$/, "new", newRun],
+  [/^\/optimizations$/, "runs", runs],
+  [/^\/optimizations\/([^/]+)$/, "runs", run],
+  [/^\/library$/, "library", library],
+  [/^\/library\/([^/]+)$/, "library", rule],
+  [/^\/prove$/, "prove", prove],
 ];
 
 const main = document.getElementById("main");
@@ -27,7 +34,7 @@ async function render(isMove) {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const [found, name, load] = match(location.pathname);
+  const [found, name, view] = match(location.pathname);
   for (const link of document.querySelectorAll("[data-nav]")) {
     if (link.dataset.nav === name) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
@@ -39,27 +46,34 @@ async function render(isMove) {
     title: (text) => { document.title = text ? `${text} · superopt` : "superopt"; },
   };
   try {
-    const { view } = await load();
-    if (signal.aborted) return;
     show(main, root);
     if (isMove) scrollTo(0, 0);
     const shown = view(context);
-    if (isMove) focusHeading(root);
+    if (isMove) keepFocus(root, signal);
     await shown;
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;
     show(main, root);
-    show(root, failure(error, () => render(false)));
+    show(root, h("h1", { class: "hidden" }, document.title), failure(error, () => render(false)));
   }
   if (isMove && !signal.aborted) announce(document.title);
 }
 
 function match(path) {
-  for (const [pattern, name, load] of ROUTES) {
+  for (const [pattern, name, view] of ROUTES) {
     const found = pattern.exec(path);
-    if (found) return [found, name, load];
+    if (found) return [found, name, view];
   }
-  return [null, "", () => import("./views/missing.js")];
+  return [null, "", missing];
+}
+
+/** The heading has the focus until people move it, also when it is replaced by what was loaded. */
+function keepFocus(root, signal) {
+  focusHeading(root);
+  const observer = new MutationObserver(() => { if (document.activeElement === document.body) focusHeading(root); });
+  observer.observe(root, { childList: true });
+  for (const event of ["keydown", "pointerdown"]) addEventListener(event, () => observer.disconnect(), { once: true, signal });
+  signal.addEventListener("abort", () => observer.disconnect(), { once: true });
 }
 
 function focusHeading(root) {

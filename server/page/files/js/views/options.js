@@ -16,7 +16,7 @@ const OBJECTIVES = {
 const SEARCHES = {
   auto: "Auto: what suits the size of the model",
   backtracking: "Backtracking: sees what is far apart",
-  regional: "Regional: small parts, for large models",
+  regions: "Regions: small parts, for large models",
   beam: "Beam: through what is costly on the way",
 };
 const BUDGETS = [[15, "15 s"], [60, "1 min"], [300, "5 min"], [1200, "20 min"]];

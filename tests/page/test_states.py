@@ -1,0 +1,190 @@
+"""The page for everyone and on bad days: keyboard, accessibility, colours, sizes, keys, no connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from optimizer.search import searches
+from server.page.answers import SEARCHES
+from server.problem_types import ProblemType
+from tests.page.conftest import Service
+
+VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove")
+
+
+def test_every_file_is_from_here_and_no_other_can_be_had(service: Service) -> None:
+    with httpx.Client(base_url=service.address) as http:
+        page, viewer = http.get("/"), http.get("/netron/index.html")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert not re.search(r'(src|href)="(?!/|#)', page.text)
+        assert not re.search(r'\son\w+="|style="|<style|<script>', page.text)
+        assert "script-src 'self';" in viewer.headers["content-security-policy"]
+        assert viewer.headers["x-frame-options"] == "SAMEORIGIN"
+        assert all(http.get(path).text == page.text for path in ("/optimizations/x", "/library/x", "/prove"))
+        for path in ("/page/files/%2e%2e/routes.py", "/page/files/index.html", "/netron/server.py"):
+            assert http.get(path).status_code == 404, path
+        assert http.get("/", headers={"If-None-Match": page.headers["etag"]}).status_code == 304
+        assert tuple(http.get("/page/choices").json()["searches"]) == SEARCHES == tuple(searches())
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_keeps_people_out(
+    page: Page, service: Service, colours: Literal["light", "dark"], finished: str
+) -> None:
+    page.emulate_media(color_scheme=colours)
+    rule = service.database.rules.list(limit=1)[0].id
+    for path in (*VIEWS, f"/library/{rule}", finished):
+        page.goto(path)
+        expect(page.locator("h1")).to_have_count(1)
+        expect(page.locator("main .loading")).to_have_count(0)
+        found = Axe().run(page)
+        assert found.violations_count == 0, (path, found.generate_report())
+
+
+@pytest.mark.parametrize("width", [390, 820, 1440])
+def test_no_view_is_wider_than_the_screen(page: Page, width: int, finished: str) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    for path in (*VIEWS, finished):
+        page.goto(path)
+        expect(page.locator("main .loading")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
+    page.goto("/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Drop a model, or choose files")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("radio", name="Latency")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("radio", name="Memory")).to_be_checked()
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Budget in seconds")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("A model is missing")
+    expect(page.get_by_label("Drop a model, or choose files")).to_be_focused()
+    library = page.get_by_role("link", name="Library")
+    library.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Library")).to_be_focused()
+    expect(library).to_have_attribute("aria-current", "page")
+
+
+def test_colours_follow_the_system_until_one_is_chosen(page: Page) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page.emulate_media(color_scheme="dark")
+    page.goto("/")
+    dark = page.evaluate(ground)
+    button = page.get_by_role("button", name="Colours: system")
+    button.click()
+    page.get_by_role("button", name="Colours: dark").click()
+    expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
+    light = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    assert page.evaluate(ground) == light
+
+
+def test_a_report_of_5000_nodes_opens_at_once(context: BrowserContext, page: Page, finished: str) -> None:
+    measured = context.new_cdp_session(page)
+    measured.send("Performance.enable")
+    page.goto(finished)
+    expect(page.locator("#details")).to_be_visible()
+    found = {one["name"]: one["value"] for one in measured.send("Performance.getMetrics")["metrics"]}
+    assert found["ScriptDuration"] < 1.0
+    assert page.evaluate("document.querySelectorAll('*').length") < 8000
+    page.get_by_text("The trace: 5,000 steps").click()
+    steps = page.get_by_role("region", name="The trace").get_by_role("row")
+    expect(steps).to_have_count(101)
+    page.get_by_role("button", name=re.compile("Show 100 rows of 4,900")).click()
+    expect(steps).to_have_count(201)
+
+
+def test_a_plan_is_shown_as_a_table_and_a_timeline(page: Page, finished: str) -> None:
+    page.goto(finished)
+    plan = page.locator("#plan")
+    plan.scroll_into_view_if_needed()
+    expect(plan.get_by_role("region", name="Operators").get_by_role("row").nth(1)).to_contain_text("0–7")
+    expect(plan.get_by_role("img", name=re.compile("Timeline of 16 lanes, 5,000 events"))).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def finished(service: Service, model: Path) -> str:
+    """The path of a finished run whose report is large."""
+    with service.working("work_functions:large"), httpx.Client(base_url=service.address, timeout=90) as http:
+        answer = http.post(
+            "/v1/optimizations",
+            files={"model": ("large.onnx", model.read_bytes())},
+            data={"options": '{"budget": 5, "max_candidates": 50}'},
+            headers={"Prefer": "wait=60"},
+        )
+    assert answer.json()["state"] == "succeeded", answer.text
+    return f"/optimizations/{answer.json()['id']}"
+
+
+def test_a_lost_connection_is_said_and_mended(context: BrowserContext, page: Page) -> None:
+    page.goto("/library")
+    expect(page.locator(".rules li")).to_have_count(2)
+    context.set_offline(True)
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_role("status").first).to_contain_text("You are offline")
+    context.set_offline(False)
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    expect(page.locator("#connection")).to_be_empty()
+
+
+def test_each_problem_is_shown_in_its_own_words(page: Page) -> None:
+    page.goto("/optimizations")
+    shown = page.get_by_role("alert")
+    for type_ in set(ProblemType) - {ProblemType.UNAUTHENTICATED}:  # that one asks for a key
+        page.route("**/v1/optimizations?*", answering(type_))
+        page.get_by_role("link", name="All", exact=True).click()
+        expect(shown).to_contain_text(type_.title)
+        expect(shown).to_contain_text(f"the detail of {type_.slug}")
+        page.unroute("**/v1/optimizations?*")
+    page.get_by_role("button", name="Try again").click()
+    expect(shown).to_have_count(0)
+
+
+def answering(type_: ProblemType) -> Callable[[Route], None]:
+    """Answers requests with a problem of that type."""
+    document = type_.document(f"the detail of {type_.slug}")
+    media_type = "application/problem+json"
+    return lambda route: route.fulfill(status=type_.status, json=document, content_type=media_type)
+
+
+def test_the_same_upload_is_sent_with_its_name_once(page: Page, submitted: Callable[..., str]) -> None:
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        submitted(budget="48")
+    assert re.fullmatch("[0-9a-f]{32}", sent.value.headers["idempotency-key"])
+
+
+def test_a_key_is_asked_for_and_kept_in_the_tab(page: Page, service: Service) -> None:
+    secret = service.database.keys.create("page").token
+    page.goto("/library")
+    dialog = page.get_by_role("dialog", name="API key")
+    dialog.get_by_label("Key").fill("wrong")
+    dialog.get_by_role("button", name="Use this key").click()
+    expect(dialog).to_contain_text("does not know this key")
+    dialog.get_by_label("Key").fill(secret)
+    page.keyboard.press("Enter")
+    expect(page.locator(".rules li")).to_have_count(2)
+    page.reload()
+    expect(page.locator(".rules li")).to_have_count(2)
+    page.get_by_role("button", name="API key").click()
+    page.get_by_role("button", name="Forget the key").click()
+    page.reload()
+    expect(dialog).to_be_visible()

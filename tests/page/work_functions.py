@@ -1,0 +1,67 @@
+"""Real functions that child processes run in tests of the page (see ``server.work.OptimizeFile``)."""
+
+# ruff: noqa: ARG001
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from superopt.api import optimize_file
+from superopt.errors import InvalidModelError
+
+Json = Mapping[str, object]
+Progress = Callable[[Json], None]
+
+
+def wait_until_cancelled(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Never ends by itself; its cost falls, but asks whether it should."""
+    best, began = 1000.0, time.monotonic()
+    while True:
+        best = max(100.0, best * 0.999)
+        seconds = time.monotonic() - began
+        costs = {"cost_before": 1000.0, "best_cost": best}
+        progress({"phase": "search", "seconds": seconds, "candidates": 7, **costs})
+        time.sleep(0.02)
+
+
+def refuse(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """Finds fault with the model."""
+    raise InvalidModelError("node /layer7/Conv: expected rank 4, got 2 <b>bold</b>")
+
+
+def large(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
+    """The real work, with a report as of 5,000 nodes and of a plan for 16 devices."""
+    return optimize_file(model_path, output_path, options, database_url, progress) | _many()
+
+
+def _many() -> dict[str, object]:
+    rule, equation = "f" * 16, "add(matmul(x, y), matmul(x, z)) => matmul(x, add(y, z))"
+    steps = [
+        {
+            "kind": "rule",
+            "rule": rule,
+            "equation": equation,
+            "site": [number, number + 1, number + 2],
+            "cost_before": 9e5 - number,
+            "cost_after": 9e5 - number - 1,
+        }
+        for number in range(5000)
+    ]
+    opaque = [{"node": f"/block{n}/Op", "op_type": "Custom", "why": "unknown"} for n in range(5000)]
+    events = [
+        {"device": f"gpu{n % 16}", "name": f"matmul_{n}", "kind": "compute", "start": n * 1.0, "end": n + 9.0}
+        for n in range(5000)
+    ]
+    operators = [
+        {"operator": f"/block{n}/MatMul", "degrees": [2, 4], "devices": list(range(8))} for n in range(5000)
+    ]
+    counts = {"nodes_before": 5000, "nodes_after": 4000}
+    return {
+        "trace": steps,
+        "model": {"name": "large", "sha256": "0" * 64, "opaque": opaque, **counts},
+        "parallel": {"cluster": "two-nodes", "step_us": 5009.0, "operators": operators, "timeline": events},
+    }
