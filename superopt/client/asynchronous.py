@@ -36,7 +36,9 @@ class AsyncClient:
         self._server = calls.checked_url(server)
         self._retries = retries or Retries()
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        self._http = httpx.AsyncClient(base_url=self._server, headers=headers, transport=transport)
+        self._http = httpx.AsyncClient(
+            base_url=self._server, headers=headers, transport=transport, limits=calls.LIMITS
+        )
 
     async def submit(
         self,

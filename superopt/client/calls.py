@@ -23,6 +23,9 @@ _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
 _PROOF_SECONDS = 180.0
 TIMEOUT = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+"""Connections as many as there are calls at once: each event stream holds one."""
+
 BREAKS = (httpx.TransportError, ServerBusyError)
 """What may interrupt a stream that can be continued."""
 

@@ -40,7 +40,9 @@ class Client:
         self._server = calls.checked_url(server)
         self._retries = retries or Retries()
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        self._http = httpx.Client(base_url=self._server, headers=headers, transport=transport)
+        self._http = httpx.Client(
+            base_url=self._server, headers=headers, transport=transport, limits=calls.LIMITS
+        )
 
     def submit(
         self,
