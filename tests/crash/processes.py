@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 
 import server.task
+from optimizer.cost.runtime import physical_cores
 from server.app import create_app
 from server.settings import Settings
 from server.upload import Upload
@@ -22,7 +23,8 @@ from substitution_db import Database, open_database
 from substitution_db.currency import current
 from tests.crash.edges import Edge, arm
 
-current()  # so that no fork has to read the axioms
+current()  # so that no fork has to read the axioms, or to load the runtime
+physical_cores()
 WORK = "tests.crash.work:quick"
 ROOT = Path(__file__).parents[2]
 NO_LIBRARY = Path("/dev/null")
