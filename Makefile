@@ -10,6 +10,7 @@ PORT    ?= 8080
 
 BIN   := .venv/bin
 ROOMS := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks)
+ONLINE := superopt axioms optimizer server substitution_db
 STAMP := .venv/installed-$(RUNTIME)
 LIBRARY := SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
 
@@ -41,11 +42,12 @@ demo: setup ## Optimize a real network and print what was gained
 test: check ## Check the code and run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-check: setup ## Lint, format, types (strict), floors
+check: setup ## Lint, format, types (strict), floors, what the service runs (bandit)
 	$(BIN)/ruff check --quiet $(ROOMS)
 	$(BIN)/ruff format --quiet --check $(ROOMS)
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(ONLINE)
 
 serve: setup ## Serve HTTP on HOST:PORT
 	$(BIN)/superopt serve --host $(HOST) --port $(PORT)

@@ -14,6 +14,9 @@ from superopt.onnx_io.protos import subgraphs
 if TYPE_CHECKING:
     from substitution_db.records import JsonObject
 
+_VALUES_PER_NODE = 4
+"""How many values a model of as many nodes as are allowed may declare."""
+
 
 def inspect(arguments: JsonObject) -> JsonObject:
     """Reads an upload as a job would: the model at the path ``model`` beside its external data, and the file
@@ -23,8 +26,13 @@ def inspect(arguments: JsonObject) -> JsonObject:
     """
     if arguments["cluster"] is not None:
         _check_cluster(Path(str(arguments["cluster"])))
-    nodes = _nodes(_model(Path(str(arguments["model"])), str(arguments["name"])))
+    nodes, values = _sizes(_model(Path(str(arguments["model"])), str(arguments["name"])))
     limit = int(str(arguments["max_model_nodes"]))
+    if values > _VALUES_PER_NODE * limit:
+        raise ModelTooLargeError(
+            f"the model has {values} inputs, outputs, initialisers and value infos, "
+            f"{_VALUES_PER_NODE * limit} are allowed"
+        )
     if nodes > limit:
         raise ModelTooLargeError(
             f"the model has {nodes} nodes (subgraphs and functions included), {limit} are allowed"
@@ -47,12 +55,18 @@ def _model(path: Path, name: str) -> SourceModel:
         raise InvalidModelError(str(error).replace(str(path), name)) from None
 
 
-def _nodes(model: SourceModel) -> int:
-    """The nodes of the model, its subgraphs and functions."""
-    rest = [*model.proto.graph.node, *(node for function in model.proto.functions for node in function.node)]
-    count = 0
-    while rest:
-        node = rest.pop()
-        count += 1
-        rest.extend(inner for graph in subgraphs(node) for inner in graph.node)
-    return count
+def _sizes(model: SourceModel) -> tuple[int, int]:
+    """How many nodes and how many declared values there are, in subgraphs and functions too."""
+    graphs = [model.proto.graph]
+    rest = [node for function in model.proto.functions for node in function.node]
+    nodes = values = 0
+    while graphs or rest:
+        if not rest:
+            graph = graphs.pop()
+            rest.extend(graph.node)
+            values += len(graph.input) + len(graph.output) + len(graph.initializer) + len(graph.value_info)
+            values += len(graph.sparse_initializer) + len(graph.quantization_annotation)
+            continue
+        nodes += 1
+        graphs.extend(subgraphs(rest.pop()))
+    return nodes, values

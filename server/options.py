@@ -20,7 +20,7 @@ Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 class OptimizationOptions(BaseModel):
     """The options of an optimization; what is left out has the default of ``superopt optimize``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     objective: Objective = "latency"
     target: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "cpu"

@@ -85,6 +85,8 @@ def _received(connection: socket.socket) -> Answered | Refused | None:
         return None
     if "result" in message:
         return Answered(cast("JsonObject", message["result"]))
+    if "trace" in message:
+        _log.error("%s", message["trace"])
     return Refused(cast("JsonObject", message["problem"]))
 
 

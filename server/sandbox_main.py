@@ -62,8 +62,8 @@ def _answer(function: Callable[[JsonObject], JsonObject], arguments: JsonObject)
     except (MemoryError, RecursionError) as error:
         return {"problem": ProblemType.COSTLY.document(f"reading it took too much: {type(error).__name__}")}
     except Exception as error:  # noqa: BLE001 - a model that breaks its reader is refused, not a failure here
-        traceback.print_exc()
-        return {"problem": ProblemType.JOB_MODEL.document(f"it breaks the reader: {type(error).__name__}")}
+        problem = ProblemType.JOB_MODEL.document(f"it breaks the reader: {type(error).__name__}")
+        return {"problem": problem, "trace": traceback.format_exc()[-_SENTENCE:]}
 
 
 def _confine(seconds: float, own_bytes: int) -> None:

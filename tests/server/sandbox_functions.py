@@ -1,0 +1,68 @@
+"""What a model could make its reader do."""
+
+# ruff: noqa: ARG001
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from superopt.errors import InvalidModelError
+
+Json = dict[str, object]
+
+
+def answer(arguments: Json) -> Json:
+    """Does what is asked."""
+    return {"given": arguments}
+
+
+def refuse(arguments: Json) -> Json:
+    """Says what is wrong."""
+    raise InvalidModelError(f"{arguments['name']} is no model")
+
+
+def loop(arguments: Json) -> Json:
+    """Never ends."""
+    while True:
+        arguments = dict(arguments)
+
+
+def sleep(arguments: Json) -> Json:
+    """Waits without using the processor."""
+    time.sleep(1000)
+    return arguments
+
+
+def take_memory(arguments: Json) -> Json:
+    """Takes what there is, outside of Python's own control."""
+    return {"length": len(bytearray(1 << 36))}
+
+
+def crash(arguments: Json) -> Json:
+    """Dies as a native library does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return arguments
+
+
+def recurse(arguments: Json) -> Json:
+    """Goes too deep."""
+    return recurse(arguments)
+
+
+def write(arguments: Json) -> Json:
+    """Writes a file."""
+    Path(str(arguments["path"])).write_text("x" * 1000)
+    return arguments
+
+
+def open_many(arguments: Json) -> Json:
+    """Opens files without end."""
+    return {"files": len([os.open("/dev/null", os.O_RDONLY) for _ in range(10_000)])}
+
+
+def have_a_bug(arguments: Json) -> Json:
+    """Fails as no code should."""
+    return {"x": arguments["nothing"]}
