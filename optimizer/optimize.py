@@ -212,7 +212,10 @@ class Journey:
         rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
         start = record.start = self._priced(canonical.graph)
-        result = record.result = self._search(start, rules, self._deadline - self._reserve(start))
+        deadline = self._deadline - self._reserve(start)
+        if isinstance(record.objective, Latency):
+            record.objective.deadline = deadline
+        result = record.result = self._search(start, rules, deadline)
         if result.stopped_by == "cancelled":
             return self.original("cancelled")
         if result.best.penalty:

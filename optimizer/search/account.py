@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.minimise import Shortened, minimised
-from optimizer.search.protocol import SearchResult, StoppedBy, Watch
+from optimizer.search.protocol import Progress, SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
 from optimizer.search.trace import TraceStep
 from superopt.rewriting import Match
@@ -41,6 +41,15 @@ class Account:
         self.best = part.best
         self.since_best = 0
         self._curve.extend((since + at, cost) for at, cost in part.curve[1:])
+
+    def part(self, patience: int | None, best_of: Callable[[Progress], float], share: float = 1.0) -> Watch:
+        """A watch for a part of this search, with its own patience and a share of the time that is left;
+        ``best_of`` says what the best cost of the whole is when the part is so far."""
+
+        def report(progress: Progress) -> None:
+            self._watch.tell(self.candidates + progress.candidates, self.start.total, best_of(progress))
+
+        return self._watch.part(self.candidates, patience, report, share)
 
     def tell(self) -> None:
         """Reports how far the search is, unless that was done a moment ago."""

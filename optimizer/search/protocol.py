@@ -111,11 +111,15 @@ class Watch:
             return "budget"
         return None
 
-    def part(self, candidates: int, patience: int | None, report: ProgressCallback) -> Watch:
-        """A watch for a part of the search that begins after so many candidates and has its own patience."""
-        limits = self.limits
+    def part(
+        self, candidates: int, patience: int | None, report: ProgressCallback, share: float = 1.0
+    ) -> Watch:
+        """A watch for a part of the search that begins after so many candidates, has its own patience and a
+        share of the time that is left."""
+        limits, now = self.limits, time.monotonic()
         left = None if limits.max_candidates is None else limits.max_candidates - candidates
-        own = replace(limits, max_candidates=left, patience=patience)
+        deadline = now + share * (limits.deadline - now) if share < 1 else limits.deadline
+        own = replace(limits, deadline=deadline, max_candidates=left, patience=patience)
         return Watch(own, self.cancel, report if self.report else None, self.report_interval)
 
     def may_go_on(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.account import Account, matches_by_rule
 from optimizer.search.backtracking import Backtracking
-from optimizer.search.protocol import Progress, Search, SearchResult, StoppedBy, Watch
+from optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
 from optimizer.search.recording import Recorded, Transplant
 from optimizer.search.regions import Region, Row, region_of
 from optimizer.search.rules import RuleSet
@@ -143,11 +143,7 @@ class _Run:
         """Searches one region, watched as the whole search is."""
         account = self._account
         cost = GraphCost.of(region.graph, self._start.objective, self._start.sizes, region.blocked)
-
-        def report(progress: Progress) -> None:
-            self._watch.tell(account.candidates + progress.candidates, self._start.total, account.best.total)
-
-        watch = self._watch.part(account.candidates, round_.patience, report)
+        watch = account.part(round_.patience, lambda _: account.best.total)
         result = self._inner.run(cost, self._rules.protecting(region.protected), watch)
         account.count(result.candidates)
         records = recorded(region.graph, result.trace, self._rules.substitutions)

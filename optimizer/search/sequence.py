@@ -9,17 +9,19 @@ from typing import Protocol, TypeAlias
 from optimizer.cost.graph_cost import GraphCost
 from optimizer.search.account import Account
 from optimizer.search.minimise import Shortened
-from optimizer.search.protocol import Progress, Search, SearchResult, StoppedBy, Watch
+from optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
 from optimizer.search.rules import RuleSet
 from optimizer.search.trace import TraceStep
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A strategy that goes on until ``patience`` candidates brought nothing; None means as long as it may."""
+    """A strategy that goes on until ``patience`` candidates brought nothing, or for a ``share`` of the time
+    that is left; without a patience as long as it may."""
 
     search: Search
     patience: int | None = None
+    share: float = 1.0
 
 
 Course: TypeAlias = Generator[Stage, SearchResult, None]
@@ -75,8 +77,4 @@ def _part(watch: Watch, stage: Stage, account: Account) -> Watch:
     limit = watch.limits.patience
     left = None if limit is None else limit - account.since_best
     patience = min((p for p in (left, stage.patience) if p is not None), default=None)
-
-    def report(progress: Progress) -> None:
-        watch.tell(account.candidates + progress.candidates, account.start.total, progress.best_cost)
-
-    return watch.part(account.candidates, patience, report)
+    return account.part(patience, lambda progress: progress.best_cost, stage.share)

@@ -13,6 +13,9 @@ from optimizer.search.sequence import Course, Sequence, Stage
 from superopt.errors import InvalidOptionError
 
 _MANY_NODES = 1500
+_SHARE_OF_WHOLE = 0.4
+"""Of the time there is, what a graph of many nodes is looked at as a whole."""
+
 _LEAST_LOOK = 20
 
 
@@ -23,6 +26,8 @@ def _auto(start: GraphCost) -> Course:
     Where backtracking leaves nothing within alpha, only a beam can find more: it gets as many candidates.
     """
     is_small = len(start.owner) <= _MANY_NODES
+    if not is_small:
+        yield Stage(Backtracking(), share=_SHARE_OF_WHOLE)
     while is_small:
         whole = yield Stage(Backtracking(), 3000)
         if whole.stopped_by != "exhausted":
@@ -33,8 +38,7 @@ def _auto(start: GraphCost) -> Course:
     yield Stage(Regional(Backtracking(), ROUNDS[:2]))
     yield Stage(Regional(Beam(), ROUNDS[:2]))
     yield Stage(Regional(Backtracking(), ROUNDS[2:]))
-    if is_small:
-        yield Stage(Backtracking())
+    yield Stage(Backtracking())
 
 
 def searches() -> Mapping[str, Search]:
