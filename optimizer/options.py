@@ -14,8 +14,11 @@ from superopt.errors import InvalidOptionError
 
 SEARCHES = tuple(searches())
 
-LATER_OBJECTIVES = ("throughput", "training")
-"""Objectives that need plans for several devices, which cannot be made yet."""
+CLUSTER_OBJECTIVES = ("latency", "throughput", "training")
+"""What a plan for several devices is judged by."""
+
+CLUSTER_SEARCHES = ("auto", "none")
+"""How a plan is found: by searching rewrites and plans, or plans alone."""
 
 _THREADS_PER_CORE = 4
 """More threads than this for each logical core only wait for each other."""
@@ -32,7 +35,8 @@ class Options:
     ``budget`` is the whole wall time in seconds, measuring and checking included. ``threads`` None means all
     physical cores. ``dims`` prices symbolic dimensions without fixing them. ``keep`` names ONNX nodes that
     stay as they are. ``patience`` ends a search after so many candidates without a better one. A graph may
-    need at most ``memory_limit`` bytes for weights and tensors.
+    need at most ``memory_limit`` bytes for weights and tensors. ``cluster`` is the name of the devices that
+    a plan is made for, None for one device.
 
     Raises InvalidOptionError for a value that makes no sense.
     """
@@ -52,15 +56,18 @@ class Options:
     keep: tuple[str, ...] = ()
     exclude_rules: tuple[str, ...] = ()
     memory_limit: int | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
-        if self.objective in LATER_OBJECTIVES:
+        objectives = OBJECTIVES if self.cluster is None else CLUSTER_OBJECTIVES
+        strategies = SEARCHES if self.cluster is None else CLUSTER_SEARCHES
+        if self.cluster is None and self.objective in CLUSTER_OBJECTIVES[1:]:
             raise InvalidOptionError(
-                f"objective: {self.objective} needs plans for several devices, which cannot be made yet; "
-                f"expected one of {', '.join(OBJECTIVES)}"
+                f"objective: {self.objective} is about several devices: name them with cluster, or choose "
+                f"one of {', '.join(OBJECTIVES)}"
             )
-        _require("objective", self.objective, self.objective in OBJECTIVES, f"one of {', '.join(OBJECTIVES)}")
-        _require("search", self.search, self.search in SEARCHES, f"one of {', '.join(SEARCHES)}")
+        _require("objective", self.objective, self.objective in objectives, f"one of {', '.join(objectives)}")
+        _require("search", self.search, self.search in strategies, f"one of {', '.join(strategies)}")
         _require("budget", self.budget, self.budget > 0, "seconds above 0")
         _require("alpha", self.alpha, self.alpha >= 1, "at least 1")
         most = _THREADS_PER_CORE * (os.cpu_count() or 1)
@@ -91,6 +98,7 @@ class Options:
             "keep": list(self.keep),
             "exclude_rules": list(self.exclude_rules),
             "memory_limit": self.memory_limit,
+            "cluster": self.cluster,
         }
 
 

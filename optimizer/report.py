@@ -182,6 +182,7 @@ class Report:
     why: str
     explanation: Explanation | None = None
     memory: MemorySummary | None = None
+    parallel: Mapping[str, object] | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -198,7 +199,7 @@ class Report:
                 *(_canonical_to_json(step, self.cost.before) for step in self.canonical),
                 *map(_step_to_json, self.trace),
             ],
-            "parallel": None,
+            "parallel": None if self.parallel is None else dict(self.parallel),
             "fusion": [list(group) for group in self.fusion],
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,

@@ -28,6 +28,10 @@ from optimizer.check import (
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.optimize import kept_nodes
+from optimizer.parallel.annotation import annotate
+from optimizer.parallel.cluster import load_cluster, named_cluster, parse_cluster
+from optimizer.parallel.journey import ClusterJourney, ClusterResult
+from optimizer.parallel.topology import Cluster
 from optimizer.runnable import runnable_original
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
@@ -38,7 +42,7 @@ from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Plan, Weight
-from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.targets import find_target
@@ -109,7 +113,7 @@ class Inspection:
 def optimize(
     model: ModelSource,
     *,
-    cluster: None = None,
+    cluster: str | Path | None = None,
     objective: str = "latency",
     target: str = "cpu",
     budget: float = 60.0,
@@ -123,13 +127,23 @@ def optimize(
 
     ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all, from
     the call to the written file;
-    ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` must be None:
-    plans are made for one device. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
+    ``dims`` prices dynamic dimensions; ``database`` is the URL of rules and costs. ``cluster`` is a
+    description's file or the name of a known machine: then a plan for all its devices is made, and predicted
+    to be best. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
     started = time.monotonic()
-    require_no_cluster(cluster)
-    options = Options(objective=objective, budget=budget, seed=seed, threads=threads, dims=dims or {})
-    return optimize_with(model, options, target=target, database=database, progress=progress, started=started)
+    machine = None if cluster is None else find_cluster(cluster)
+    options = Options(
+        objective=objective,
+        budget=budget,
+        seed=seed,
+        threads=threads,
+        dims=dims or {},
+        cluster=None if machine is None else machine.name,
+    )
+    return optimize_with(
+        model, options, target=target, database=database, progress=progress, started=started, cluster=machine
+    )
 
 
 def optimize_with(
@@ -141,10 +155,13 @@ def optimize_with(
     progress: ProgressCallback | None = None,
     started: float | None = None,
     library: int | None = None,
+    cluster: Cluster | None = None,
+    plan: Mapping[str, object] | None = None,
 ) -> Result:
     """``optimize`` with every option there is; the budget counts from ``started`` (monotonic clock).
 
-    ``library`` is the version of the library to use, if its proofs still stand; else that in force.
+    ``library`` is the version of the library to use, if its proofs still stand; else that in force. ``plan``
+    is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan.
     """
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
@@ -154,10 +171,33 @@ def optimize_with(
         device = find_target(target, opened)
         published = opened.library.read(current(), library)
         rules = _substitutions(published)
+        if cluster is not None:
+            journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
+            planned = journey.run()
+            return Result(_for_devices(lifted, planned, cluster), planned.report, published)
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began
         )
     return Result(lower(lifted, found.graph, found.plan), found.report, published)
+
+
+def _for_devices(lifted: LiftedModel, planned: ClusterResult, cluster: Cluster) -> LoweredModel:
+    """The model, annotated with its plan; just the model where there is none."""
+    lowered = lower(lifted, planned.graph, Plan())
+    if not planned.plan.parallel:
+        return lowered
+    names = [f"{cluster.name}/{device.number}" for device in cluster.devices]
+    return annotate(lowered, planned.graph, planned.plan, cluster.name, names)
+
+
+def find_cluster(cluster: str | Path) -> Cluster:
+    """A cluster by its file, or by the name of a known machine, perhaps with a number of nodes.
+
+    Raises InvalidFileError for a description with a mistake, InvalidOptionError for an unknown name.
+    """
+    path = Path(cluster)
+    is_file = path.is_file() or path.suffix.lower() in (".yaml", ".yml", ".json")
+    return load_cluster(path) if is_file else named_cluster(str(cluster))
 
 
 def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
@@ -250,18 +290,27 @@ def optimize_file(
 ) -> dict[str, object]:
     """The job of the service: optimises a file into a file, returns the report as JSON values.
 
-    ``options`` are those of the service (``server.options``), and ``library_version``, the number of the
-    library that the job began with; raises as ``optimize`` does.
+    ``options`` are those of the service (``server.options``), ``cluster``, the path of a description, and
+    ``library_version``, the number of the library that the job began with; raises as ``optimize`` does.
     """
     rest = dict(options)
     library = cast("int | None", rest.pop("library_version", None))
+    cluster = _described_cluster(cast("str | None", rest.pop("cluster", None)))
+    if cluster is not None:
+        rest["cluster"] = cluster.name
     target, chosen = options_from_json(rest)
 
     def tell(state: Progress) -> None:
         progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
 
     result = optimize_with(
-        model_path, chosen, target=target, database=database_url, progress=tell, library=library
+        model_path,
+        chosen,
+        target=target,
+        database=database_url,
+        progress=tell,
+        library=library,
+        cluster=cluster,
     )
     result.save(output_path)
     return result.to_json()
@@ -272,7 +321,6 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
     rest = dict(values)
     target = str(rest.pop("target", "cpu"))
     require_runtime(cast("str | None", rest.pop("runtime", None)))
-    require_no_cluster(rest.pop("cluster", None))
     renamed = {"dim": "dims", "exclude_rule": "exclude_rules"}
     arguments = {renamed.get(name, name): value for name, value in rest.items()}
     for name in ("keep", "exclude_rules"):
@@ -284,18 +332,17 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
         raise InvalidOptionError(f"options: {error}") from None
 
 
+def _described_cluster(path: str | None) -> Cluster | None:
+    """The cluster of a file that came from outside: it names no other files."""
+    return None if path is None else parse_cluster(Path(path).read_text(encoding="utf-8"), "cluster")
+
+
 def require_runtime(runtime: str | None) -> None:
     """Raises InvalidOptionError for operators that cannot be written; None is portable."""
     if runtime is not None and runtime not in RUNTIMES:
         raise InvalidOptionError(
             f"runtime: only standard ONNX operators can be written: expected portable, got {runtime!r}"
         )
-
-
-def require_no_cluster(cluster: object) -> None:
-    """Raises InvalidOptionError for a cluster description."""
-    if cluster is not None:
-        raise InvalidOptionError("cluster: plans for several devices cannot be made yet; leave it out")
 
 
 def read_report(path: Path) -> Mapping[str, object]:

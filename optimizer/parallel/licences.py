@@ -55,14 +55,20 @@ class Division:
 class Licences:
     """The rule for every task dimension that may be divided."""
 
-    def __init__(self, divisions: Iterable[Division]) -> None:
+    def __init__(self, divisions: Iterable[Division], otherwise: Licences | None = None) -> None:
+        self._otherwise = otherwise
+        self._divisions = tuple(divisions)
         self._known: Mapping[str, list[Division]] = defaultdict(list)
-        for division in divisions:
+        for division in self._divisions:
             self._known[division.operator].append(division)
         self._found: dict[tuple[object, ...], str | None] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._known.values()))
+
+    def and_otherwise(self, others: Licences) -> Licences:
+        """The same, and what others allow where these say nothing."""
+        return Licences(self._divisions, others)
 
     def rule(self, operation: Operation, dimension: int) -> str | None:
         """The id of a rule by which the dimension may be divided; None where there is none."""
@@ -92,7 +98,7 @@ class Licences:
             for division in self._known.get(name, ()):
                 if _covers(division, operation, dimension):
                     return division.rule
-        return None
+        return None if self._otherwise is None else self._otherwise.rule(operation, dimension)
 
 
 _NAMES = {"split": ("split", "split0", "split1")}

@@ -14,6 +14,7 @@ from optimizer.cost import OBJECTIVES
 from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 
@@ -29,7 +30,12 @@ def optimize(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
     out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    objective: Annotated[str, typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}.")] = "latency",
+    objective: Annotated[
+        str,
+        typer.Option(
+            help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also throughput or training."
+        ),
+    ] = "latency",
     target: Annotated[
         str,
         typer.Option(
@@ -62,7 +68,12 @@ def optimize(
     ] = None,
     exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
     cluster: Annotated[
-        Path | None, typer.Option(help="Plan for the devices of a cluster (not possible yet).")
+        str | None,
+        typer.Option(help="Plan for these devices: a description's file, or a known machine as dgx-h100:4."),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="With --cluster: evaluate the plan of this report instead of searching one."),
     ] = None,
     portable: Annotated[
         bool, typer.Option("--portable", help="Write standard ONNX operators only (the default).")
@@ -82,7 +93,9 @@ def optimize(
     del portable
     output = Output(as_json)
     api.require_runtime(runtime)
-    api.require_no_cluster(cluster)
+    machine = None if cluster is None else api.find_cluster(cluster)
+    if plan is not None and machine is None:
+        raise InvalidOptionError("plan: say with --cluster for which devices it is")
     reports = report or []
     for path in reports:
         api.require_report_path(path)
@@ -102,6 +115,7 @@ def optimize(
         keep=tuple(keep or ()),
         exclude_rules=tuple(exclude_rule or ()),
         memory_limit=None if memory_limit is None else _bytes(memory_limit),
+        cluster=None if machine is None else machine.name,
     )
     with described() as show:
 
@@ -118,6 +132,8 @@ def optimize(
             database=database,
             progress=tell,
             started=context.find_object(float),
+            cluster=machine,
+            plan=None if plan is None else api.read_report(plan),
         )
     if not dry_run:
         result.save(out)
@@ -218,6 +234,8 @@ def _print_summary(report: Report, output: Output) -> None:
     pairs["equivalence"] = _equivalence(report.equivalence)
     pairs["returned"] = f"{report.returned}: {report.why}"
     output.pairs(pairs)
+    if report.parallel is not None:
+        print_plan(report.parallel, output)
     applied = Counter((step.rule, step.equation) for step in report.trace)
     gained = dict.fromkeys(applied, 0.0)
     for step in report.trace:

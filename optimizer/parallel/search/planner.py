@@ -151,6 +151,21 @@ class Planner:
             best = refined
         return Planned(subject, best, tuple(seen), time.process_time() - began)
 
+    def experts(self, subject: Subject) -> tuple[Candidate, ...]:
+        """The plans of experts for the whole machine, evaluated."""
+        found = assignments(subject, Mesh.of(self.cluster), self.licence)
+        return tuple(
+            self.evaluated(subject, Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment))
+            for name, assignment in found
+        )
+
+    def thriftiest(self, subject: Subject) -> Candidate:
+        """The plan that is estimated to need least memory on a device."""
+        mappings = self._mapper(subject, Mesh.of(self.cluster)).mappings(0)
+        least = min(mappings, key=lambda mapping: mapping.memory)
+        plan = least.assignment.plan(subject)
+        return self.evaluated(subject, Proposal("least memory", Origin.MAPPING, plan, least.assignment))
+
     @property
     def memory_limit(self) -> int:
         """The bytes of the smallest device."""

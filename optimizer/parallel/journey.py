@@ -1,0 +1,324 @@
+"""The main job on a cluster: a lifted model and proved rules in; the best equal graph with its plan out.
+
+What comes back is decided by the simulator, not by running it: the cluster is not here. That the rewritten
+graph is equal is checked here all the same, by running both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from axioms import load_axioms
+from optimizer.canonical import CanonicalStep, canonicalise
+from optimizer.check import (
+    Equivalence,
+    Reference,
+    Sampling,
+    check_dims,
+    check_equivalence,
+    declared_ports,
+    load_inputs,
+    plan_inputs,
+)
+from optimizer.cost import physical_cores
+from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.options import Options
+from optimizer.parallel.licences import Licences, divisions_of, licensed
+from optimizer.parallel.plan_text import plan_from_json
+from optimizer.parallel.search.planner import Candidate, Origin, Planned, Planner, Proposal
+from optimizer.parallel.search.subject import Subject, plannable
+from optimizer.parallel.search.substitution import Rewritten, Substitutions
+from optimizer.parallel.section import limited_by, section
+from optimizer.parallel.simulator import ParallelObjective
+from optimizer.parallel.sufficiency import what_would_do
+from optimizer.parallel.topology import Cluster
+from optimizer.report import (
+    CostSummary,
+    EquivalenceSummary,
+    ModelSummary,
+    OpaqueNode,
+    Report,
+    RuleCounts,
+    SearchSummary,
+    recorded_trace,
+)
+from optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
+from optimizer.search import (
+    CancelToken,
+    Phase,
+    Progress,
+    ProgressCallback,
+    RuleSet,
+    TraceStep,
+    replay,
+)
+from optimizer.selection import kept_nodes, usable_rules
+from superopt.errors import InvalidModelError, SuperoptError, UnsupportedError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel
+from superopt.rewriting import Substitution
+
+_REWRITING_SHARE = 0.4
+_PLANNING_SHARE = 0.8
+"""Of the budget: until then graphs are rewritten, and planned; the rest is for checking."""
+
+_CHECKED_BYTES = 1 << 30
+"""Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
+
+
+@dataclass(frozen=True)
+class ClusterResult:
+    """What came out: a graph and its plan; the lifted graph itself where nothing is planned."""
+
+    graph: Graph
+    plan: Plan
+    report: Report
+
+
+@dataclass
+class ClusterJourney:
+    """One optimization for a cluster. ``given`` is a plan to be evaluated instead of searched, as JSON
+    values; its trace is applied first."""
+
+    lifted: LiftedModel
+    rules: Sequence[Substitution]
+    options: Options
+    cluster: Cluster
+    given: Mapping[str, object] | None = None
+    progress: ProgressCallback | None = None
+    cancel: CancelToken = field(default_factory=CancelToken)
+    started: float = field(default_factory=time.monotonic)
+
+    def run(self) -> ClusterResult:
+        """Rewrites, plans, checks. Raises InvalidModelError for a model whose sizes are not known,
+        InvalidOptionError and InvalidFileError for options and plans that do not fit it."""
+        options, lifted = self.options, self.lifted
+        check_dims(options.dims, tuple(lifted.symbols))
+        self._protected = kept_nodes(lifted, options.keep)
+        self._usable = tuple(usable_rules(self.rules, options, lifted.source.opset))
+        self._canonical = canonicalise(lifted, self._protected)
+        self._licences = self._licensed()
+        self._planner = Planner(
+            self.cluster,
+            ParallelObjective(options.objective),
+            self._licences.allow,
+            self._until(_PLANNING_SHARE),
+        )
+        self._tried = 0
+        self._nodes = 0
+        if self.given is not None:
+            return self._evaluated(self.given)
+        return self._searched()
+
+    def _licensed(self) -> Licences:
+        """By the rules of the library; where none says how an operator is divided, by the axioms."""
+        rules = licensed(self.rules)
+        axioms = [
+            division
+            for axiom in load_axioms().equations
+            for division in divisions_of(axiom, f"axiom:{axiom.name}")
+        ]
+        return rules.and_otherwise(Licences(axioms))
+
+    def _evaluated(self, given: Mapping[str, object]) -> ClusterResult:
+        """A given plan, after its trace."""
+        steps = recorded_trace(given) if "trace" in given else ()
+        graph = replay(self._canonical.graph, steps, self.rules)
+        subject = Subject.of(plannable(graph, self.options.dims))
+        plan = plan_from_json(given, subject, self.cluster)
+        chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
+        baselines = self._baselines(subject)
+        trace = tuple(
+            TraceStep(step.rule, "", step.backwards, step.site, step.choice, 0.0, 0.0) for step in steps
+        )
+        return self._finished(Rewritten(graph, trace, 0.0), subject, chosen, baselines)
+
+    def _searched(self) -> ClusterResult:
+        start = self._canonical.graph
+        self._tell("search", float("nan"), float("nan"))
+        plain = self._planner.plan(plannable(start, self.options.dims))
+        best, planned = Rewritten(start, (), plain.best.simulation.microseconds), plain
+        baselines = {c.proposal.name: c.simulation.microseconds for c in plain.experts if c.fits}
+        baselines |= self._one_device(plain.subject)
+        for found in self._rewritten(start):
+            if not found.trace:
+                continue
+            other = self._planner.plan(plannable(found.graph, self.options.dims))
+            if other.best.rank < planned.best.rank:
+                best, planned = found, other
+        self._tell("check", plain.best.simulation.microseconds, planned.best.simulation.microseconds)
+        if self.cancel.is_cancelled:
+            return self._original("cancelled", None)
+        if not planned.best.fits:
+            return self._original(self._too_small(plain), None)
+        return self._finished(best, planned.subject, planned.best, baselines, plain)
+
+    def _rewritten(self, start: Graph) -> list[Rewritten]:
+        """Graphs whose best plan is estimated to be faster."""
+        if self.options.search == "none" or weight_bytes(self.lifted) > _CHECKED_BYTES:
+            return []
+        until = self._until(_REWRITING_SHARE)
+
+        def expired() -> bool:
+            return time.monotonic() > until or self.cancel.is_cancelled
+
+        def cost(graph: Graph) -> float | None:
+            try:
+                return self._planner.estimate(plannable(graph, self.options.dims))
+            except SuperoptError:
+                return None
+
+        search = Substitutions(RuleSet(self._usable, self._protected), cost, expired)
+        found = search.run(start)
+        self._tried = search.tried
+        return found
+
+    def _finished(
+        self,
+        found: Rewritten,
+        subject: Subject,
+        chosen: Candidate,
+        baselines: Mapping[str, float],
+        plain: Planned | None = None,
+    ) -> ClusterResult:
+        """The plan with its graph, if that is equal; else the plan of the graph as it was given."""
+        steps = self._canonical.steps
+        equivalence: Equivalence | None = None
+        why = "the graph is as it was"
+        if found.trace or steps:
+            equivalence, why = self._checked(found.graph)
+            if equivalence is None or not equivalence.passed:
+                if not found.trace or plain is None:
+                    graph = self.lifted.graph
+                    replanned = self._planner.plan(plannable(graph, self.options.dims))
+                    found, subject, chosen, steps = Rewritten(graph, (), 0.0), *_of(replanned), ()
+                else:
+                    return self._finished(Rewritten(self._canonical.graph, (), 0.0), *_of(plain), baselines)
+        alone = baselines.get("one device")
+        speedup = "" if not alone else f", {alone / chosen.simulation.microseconds:.2f} times one device"
+        verdict = (
+            f"{why}; planned for {len(self.cluster)} devices and predicted to take "
+            f"{chosen.simulation.microseconds:,.0f} us{speedup}: simulated, not measured"
+        )
+        if not chosen.fits:
+            needs, has = limited_by(chosen.simulation, self.cluster)
+            verdict += f"; it does not fit: a device needs {_gib(needs)} and has {_gib(has)}"
+        report = self._report(verdict, found.trace, steps, equivalence)
+        before = alone or chosen.simulation.microseconds
+        report = replace(
+            report,
+            cost=CostSummary("us", self._source(), before, chosen.simulation.microseconds),
+            returned="optimized",
+            parallel=section(subject, chosen, baselines, self.cluster, self._licences),
+        )
+        return ClusterResult(found.graph, chosen.plan, report)
+
+    def _checked(self, graph: Graph) -> tuple[Equivalence | None, str]:
+        """Whether the rewritten graph is equal to the original, by running both here; and what to say."""
+        lifted, options = self.lifted, self.options
+        if weight_bytes(lifted) > _CHECKED_BYTES:
+            return None, "it is too large to be checked here"
+        try:
+            with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+                threads = options.threads or physical_cores()
+                loaded = LoadedModel(runnable_original(lifted, Path(directory)), threads)
+                given = (
+                    () if options.inputs is None else (load_inputs(options.inputs, declared_ports(lifted)),)
+                )
+                plan = plan_inputs(lifted, loaded.inputs, options.dims)
+                end = self.started + options.budget
+                sampling = Sampling(options.samples, options.seed, options.tolerance, given, end)
+                reference = Reference(loaded, plan, sampling)
+                if reference.first() is None:
+                    return None, "the original does not run on random inputs"
+                model, self._nodes = runnable_rewrite(lifted, graph, Plan(), Path(directory))
+                equivalence = check_equivalence(reference, LoadedModel(model, threads))
+        except (UnsupportedError, RuntimeRefusedError, InvalidModelError) as error:
+            return None, f"the rewritten model cannot be run here: {error}"
+        return equivalence, "equal" if equivalence.passed else f"not equal: {equivalence.why}"
+
+    def _too_small(self, planned: Planned) -> str:
+        tightest = min(planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
+        needs, has = limited_by(tightest.simulation, self.cluster)
+        enough = what_would_do(planned.subject, self._planner)
+        return (
+            f"the model does not fit on {self.cluster.name}: the plan that needs least memory needs "
+            f"{_gib(needs)} on a device that has {_gib(has)}; {enough}"
+        )
+
+    def _original(self, why: str, equivalence: Equivalence | None) -> ClusterResult:
+        return ClusterResult(self.lifted.graph, Plan(), self._report(why, (), (), equivalence))
+
+    def _report(
+        self,
+        why: str,
+        trace: tuple[TraceStep, ...],
+        steps: Sequence[CanonicalStep],
+        equivalence: Equivalence | None,
+    ) -> Report:
+        seconds = time.monotonic() - self.started
+        return Report(
+            model=self._model(),
+            options=self.options.to_json(),
+            rules=RuleCounts(
+                len({rule.rule_id for rule in self.rules}), 0, len({step.rule for step in trace})
+            ),
+            cost=CostSummary("us", self._source(), 0.0, 0.0),
+            measured=None,
+            equivalence=(
+                EquivalenceSummary.untouched(self.options.tolerance)
+                if equivalence is None
+                else EquivalenceSummary.of(equivalence)
+            ),
+            search=SearchSummary(self.options.search, round(seconds, 3), self._tried, 0.0, "exhausted"),
+            canonical=tuple(steps),
+            trace=trace,
+            fusion=(),
+            returned="original",
+            why=why,
+        )
+
+    def _model(self) -> ModelSummary:
+        lifted = self.lifted
+        before = len(lifted.source.as_given.proto.graph.node)
+        return ModelSummary(
+            name=Path(lifted.source.name).name,
+            sha256=hashlib.sha256(lifted.source.original).hexdigest(),
+            nodes_before=before,
+            nodes_after=self._nodes or before,
+            opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
+        )
+
+    def _baselines(self, subject: Subject) -> dict[str, float]:
+        experts = self._planner.experts(subject)
+        found = {c.proposal.name: c.simulation.microseconds for c in experts if c.fits}
+        return found | self._one_device(subject)
+
+    def _one_device(self, subject: Subject) -> dict[str, float]:
+        """All on the first device, whether it fits or not: what speed-ups are relative to."""
+        alone = self._planner.evaluated(subject, Proposal("one device", Origin.EXPERT, Plan()))
+        return {"one device": alone.simulation.microseconds}
+
+    def _source(self) -> str:
+        return "profile" if any(d.kind.profile is not None for d in self.cluster.devices) else "analytic"
+
+    def _until(self, share: float) -> float:
+        return self.started + share * self.options.budget
+
+    def _tell(self, phase: Phase, before: float, best: float) -> None:
+        if self.progress is not None:
+            self.progress(Progress(phase, time.monotonic() - self.started, self._tried, before, best))
+
+
+def _of(planned: Planned) -> tuple[Subject, Candidate]:
+    return planned.subject, planned.best
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"

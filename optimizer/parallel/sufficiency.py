@@ -1,0 +1,51 @@
+"""What would be enough for a model that does not fit on a cluster: more devices, or larger ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optimizer.parallel.search.planner import Planner
+from optimizer.parallel.search.subject import Subject
+from optimizer.parallel.topology import Cluster, Connection, Node
+
+_MOST_DEVICES = 1024
+_NETWORK = Connection(12.5e9, 12.5e9, 5.0)
+"""Between nodes of a cluster that has only one and says nothing of a network: 100 Gb/s."""
+
+
+def what_would_do(subject: Subject, planner: Planner) -> str:
+    """How many devices of the same kind would be enough, and what these would need to have, in a sentence."""
+    here = max(planner.thriftiest(subject).simulation.memory_bytes)
+    larger = f"{here / 2**30:.2f} GiB on each of its devices"
+    times = 2
+    while times * len(planner.cluster) <= _MOST_DEVICES:
+        more = repeated(planner.cluster, times)
+        found = Planner(more, planner.objective, planner.licence).thriftiest(subject)
+        if found.fits:
+            return f"{len(more)} such devices would be enough, or {larger}"
+        times *= 2
+    return f"more devices are not enough, as no plan divides it further; {larger} would be"
+
+
+def repeated(cluster: Cluster, times: int) -> Cluster:
+    """So many times the nodes of a cluster."""
+    count, nodes = len(cluster), len(cluster.nodes)
+    return Cluster(
+        cluster.name,
+        tuple(
+            replace(device, number=device.number + n * count, node=device.node + n * nodes)
+            for n in range(times)
+            for device in cluster.devices
+        ),
+        tuple(
+            Node(
+                tuple(device + n * count for device in node.devices),
+                node.link,
+                node.network or _NETWORK,
+                node.sockets,
+                node.bridge,
+            )
+            for n in range(times)
+            for node in cluster.nodes
+        ),
+    )

@@ -1,0 +1,70 @@
+"""How a plan for several devices is printed: what it is predicted to take, and how operators are divided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from superopt.cli.output import Output
+
+_MOST_ROWS = 24
+
+
+def print_plan(section: Mapping[str, object], output: Output) -> None:
+    """The parallel section of a report for people; operators that are divided alike are one row."""
+    cluster = cast("Mapping[str, object]", section["cluster"])
+    predicted = cast("Mapping[str, float]", section["predicted"])
+    memory = cast("Sequence[Mapping[str, int]]", section["memory"])
+    fullest = max(memory, key=lambda entry: entry["bytes"] / entry["limit"])
+    output.line()
+    output.pairs(
+        {
+            "cluster": f"{cluster['name']}: {cluster['devices']} devices in {cluster['nodes']} nodes",
+            "predicted": f"{predicted['total']:,.0f} us for {section['objective']}: "
+            f"{predicted['compute']:,.0f} computing on the busiest device, "
+            f"{predicted['communication']:,.0f} sending on the busiest channel",
+            "sent": f"{section['communication_bytes']:,} bytes",
+            "memory": f"{fullest['bytes'] / 2**30:.2f} of {fullest['limit'] / 2**30:.2f} GiB on device "
+            f"{fullest['device']}, the fullest",
+            "stages": f"{section['stages']}, microbatches: {section['microbatches']}",
+        }
+    )
+    total = predicted["total"]
+    baselines = cast("Sequence[Mapping[str, object]]", section["baselines"])
+    rows = [(str(entry["name"]), float(cast("float", entry["total"]))) for entry in baselines]
+    output.line()
+    output.table(
+        ("plan", "us", "times this plan"),
+        [("this plan", round(total), 1.0), *((name, round(us), round(us / total, 2)) for name, us in rows)],
+    )
+    output.line()
+    output.table(("operators", "operator", "divided", "devices", "stage"), _condensed(section))
+
+
+def _condensed(section: Mapping[str, object]) -> list[tuple[object, ...]]:
+    """One row for each way in which operators of one name are divided, the most frequent first."""
+    counts: Counter[tuple[str, str, str, int]] = Counter()
+    for entry in cast("Sequence[Mapping[str, object]]", section["operators"]):
+        degrees = cast("Sequence[int]", entry["degrees"])
+        kinds = cast("Sequence[str]", entry["kinds"])
+        parts = [f"{kind} {degree}" for kind, degree in zip(kinds, degrees, strict=True) if degree > 1]
+        if entry["copies"] != 1:
+            parts.append(f"{entry['copies']} copies")
+        divided = ", ".join(parts) or "whole"
+        devices = cast("Sequence[int]", entry["devices"])
+        counts[str(entry["operator"]), divided, _ranges(devices), int(cast("int", entry["stage"]))] += 1
+    rows = [(count, *key) for key, count in counts.most_common(_MOST_ROWS)]
+    hidden = sum(counts.values()) - sum(int(row[0]) for row in rows)
+    return [*rows, *([(hidden, "others", "", "", "")] if hidden else [])]
+
+
+def _ranges(devices: Sequence[int]) -> str:
+    """Numbers as ranges: 0-5, 8."""
+    found: list[list[int]] = []
+    for device in sorted(devices):
+        if found and device == found[-1][1] + 1:
+            found[-1][1] = device
+        else:
+            found.append([device, device])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
