@@ -5,6 +5,7 @@ capitals.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Literal, Self
 
@@ -25,7 +26,7 @@ def _most_of_memory() -> int:
 class Settings(BaseModel):
     """Limits and times of the service. Bytes and seconds, as the names say."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     max_upload_bytes: int = Field(default=8 * _GIBIBYTE, gt=0)
     """Largest request to ``POST /v1/optimizations``: the model, its external data and everything else."""
@@ -116,3 +117,17 @@ class Settings(BaseModel):
     def to_environment(self) -> dict[str, str]:
         """The environment variables that give these settings to another process."""
         return {PREFIX + name.upper(): str(value) for name, value in self.model_dump().items()}
+
+
+def settings_table() -> str:
+    """Every setting as a row of a table in Markdown (``docs/operations.md`` holds it)."""
+    rows = ["| variable | default | what |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "3/4 of memory" if field.default_factory is not None else f"`{field.default}`"
+        what = " ".join((field.description or "").replace("``", "`").split())
+        rows.append(f"| `{PREFIX}{name.upper()}` | {default} | {what} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_table() + "\n")
