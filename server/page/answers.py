@@ -75,13 +75,19 @@ def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
 
 
 @router.get("/optimizations/{identity}/graphs")
-def graphs(request: Request, _: Reader, identity: str) -> dict[str, object]:
-    """Both models without the contents of tensors (base64), and the names of nodes that differ."""
+def graphs(
+    request: Request, _: Reader, identity: str, most: Annotated[int | None, Query(ge=1, le=100_000)] = None
+) -> dict[str, object]:
+    """Both models without the contents of tensors (base64), and the names of nodes that differ; with ``most``
+    only so many nodes of each, around what differs.
+    """
     state = state_of(request)
     job = _finished(state, identity)
     files = {JobRole.MODEL: "before", JobRole.RESULT: "after"}
     with _placed(state, job, files) as directory:
-        found = _in_child(state, "server.page.work:write_outlines", directory)
+        found = _in_child(
+            state, "server.page.work:write_outlines", {"directory": str(directory), "most": most}
+        )
         models = {
             side: base64.b64encode((directory / f"{side}.onnx").read_bytes()).decode()
             for side in files.values()
@@ -95,7 +101,7 @@ def report_page(request: Request, _: Reader, identity: str) -> Response:
     state = state_of(request)
     job = _finished(state, identity)
     with _placed(state, job, {JobRole.REPORT: "report.json"}) as directory:
-        _in_child(state, "server.page.work:write_report_page", directory)
+        _in_child(state, "server.page.work:write_report_page", {"directory": str(directory)})
         content = (directory / "report.html").read_bytes()
     headers = {"Content-Disposition": 'attachment; filename="report.html"'}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
@@ -151,14 +157,12 @@ def _placed(state: State, job: Job, files: dict[JobRole, str]) -> Generator[Path
         blobs.remove_work([token])
 
 
-def _in_child(state: State, function: str, directory: Path) -> JsonObject:
+def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:
     if not _at_once.acquire(blocking=False):
         raise Problem(ProblemType.BUSY, "others are being made", headers={"Retry-After": "2"})
     limits = Limits(_SECONDS, state.settings.max_job_bytes, 0.0)
     try:
-        ending = run_in_child(
-            function, {"directory": str(directory)}, limits, wanted=lambda: not state.stopping.is_set()
-        )
+        ending = run_in_child(function, arguments, limits, wanted=lambda: not state.stopping.is_set())
     finally:
         _at_once.release()
     if isinstance(ending, Done):

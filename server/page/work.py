@@ -26,7 +26,8 @@ def write_report_page(arguments: JsonObject, progress: Callable[[JsonObject], No
 
 
 def write_outlines(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Outlines the models ``directory/before`` and ``directory/after``, which may be an archive.
+    """Outlines the models ``directory/before`` and ``directory/after``, which may be an archive; of at most
+    ``most`` nodes, where that is a number.
 
     Writes ``before.onnx`` and ``after.onnx``; returns the names of nodes that differ.
     """
@@ -36,7 +37,8 @@ def write_outlines(arguments: JsonObject, progress: Callable[[JsonObject], None]
     if zipfile.is_zipfile(after):
         with zipfile.ZipFile(after) as archive:
             after = Path(archive.extract(MODEL, directory))
-    found = asdict(outlines(directory / "before", after))
+    most = cast("int | None", arguments["most"])
+    found = asdict(outlines(directory / "before", after, most))
     for side in ("before", "after"):
         (directory / f"{side}.onnx").write_bytes(cast("bytes", found.pop(side)))
     return found

@@ -113,6 +113,15 @@ def test_a_report_of_5000_nodes_opens_at_once(context: BrowserContext, page: Pag
     expect(steps).to_have_count(201)
 
 
+def test_of_many_nodes_only_those_around_the_differences_are_drawn(page: Page, finished: str) -> None:
+    page.goto(finished)
+    page.get_by_role("button", name="Show what differs").click()
+    viewer = page.frame_locator("iframe[title^='After']")
+    expect(viewer.locator(".superopt-added").first).to_be_visible()
+    page.get_by_role("button", name="Next difference, After").click()
+    expect(page.locator(".side.after [role=status]")).to_have_text(re.compile("^1 of "))
+
+
 def test_a_plan_is_shown_as_a_table_and_a_timeline(page: Page, finished: str) -> None:
     page.goto(finished)
     plan = page.locator("#plan")

@@ -5,28 +5,29 @@ import { json } from "../api.js";
 import { icon } from "../icons.js";
 import { failure, loading } from "../parts.js";
 
-const MANY = 2500;
+const MANY = 800, AROUND = 400;
 
 /** A button first: the graphs are large, and few need them. */
 export function graphs({ model, returned }, job, signal) {
   const place = h("div", { class: "graphs" });
-  const isPair = returned === "optimized";
-  const open = h("button", { type: "button", class: "plain", on: { click: load } }, isPair ? "Show both graphs" : "Show the graph");
-  show(place, open);
+  const isPair = returned === "optimized", isLarge = model.nodes_before > MANY;
+  const around = isPair && isLarge && h("button", { type: "button", class: "plain", on: { click: () => load(AROUND) } }, "Show what differs");
+  const open = h("button", { type: "button", class: "plain", on: { click: () => load(null) } }, isPair ? "Show both graphs" : "Show the graph");
+  show(place, h("p", { class: "actions" }, around, open));
   return [
     h("p", { class: "lead" }, isPair ? "The whole model, without the contents of its weights. Nodes that were taken away, put in or given other inputs are marked in the graphs and listed below." : "The whole model, without the contents of its weights.",
-      model.nodes_before > MANY && ` ${plural(model.nodes_before, "node")} take the viewer a while.`),
+      isLarge && ` The viewer takes long to lay out ${plural(model.nodes_before, "node")}.${isPair ? ` Around what differs, ${count(AROUND)} of each model are shown at once.` : ""}`),
     place,
   ];
 
-  async function load() {
+  async function load(most) {
     show(place, loading("Preparing the graphs", 5));
     try {
-      const found = await json(`/page/optimizations/${encodeURIComponent(job.id)}/graphs`, { signal });
+      const found = await json(`/page/optimizations/${encodeURIComponent(job.id)}/graphs${most ? `?most=${most}` : ""}`, { signal });
       show(place, isPair && legend(found), h("div", { class: isPair ? "pair viewers" : "viewers" },
         viewer("before", found, isPair ? "Before" : "The model", job.name, signal), isPair && viewer("after", found, "After", job.name, signal)), isPair && lists(found));
       place.querySelector("iframe").focus({ preventScroll: true });
-    } catch (error) { if (error.name !== "AbortError") show(place, failure(error, load)); }
+    } catch (error) { if (error.name !== "AbortError") show(place, failure(error, () => load(most))); }
   }
 }
 

@@ -83,12 +83,13 @@ function header(job, cancel) {
   const isDone = FINAL.has(job.state), ok = job.state === "succeeded";
   const made = h("time", { datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at));
   const took = job.started_at && job.finished_at ? ` · took ${duration((new Date(job.finished_at) - new Date(job.started_at)) / 1000)}` : "";
+  const reused = job.reused_from ? [" · ", h("a", { href: `/optimizations/${job.reused_from}` }, "result of an earlier run")] : null;
   const attempts = job.attempts > 1 ? ` · attempt ${job.attempts}` : "";
   const page = `/page/optimizations/${encodeURIComponent(job.id)}/report.html`;
   const result = job.files.find((file) => file.role === "result"), stem = job.name.replace(/\.onnx$/, "");
   return heading(job.name, {
     crumbs: [h("a", { href: "/optimizations" }, "Runs"), " / ", h("code", {}, job.id)],
-    lead: [chip(job.state), " ", h("span", { class: "run-meta" }, job.options.objective ?? "latency", ` · ${job.options.target ?? "cpu"} · submitted `, made, took, attempts)],
+    lead: [chip(job.state), " ", h("span", { class: "run-meta" }, job.options.objective ?? "latency", ` · ${job.options.target ?? "cpu"} · submitted `, made, took, attempts, reused)],
     aside: h("div", { class: "actions" },
       ok && h("button", { type: "button", on: { click: () => save(job.links.model, result?.name) } }, icon("download"), "Model"),
       ok && h("button", { type: "button", class: "plain", on: { click: () => save(page, `${stem}-report.html`) } }, "Report, HTML"),
