@@ -15,6 +15,7 @@ SUBMIT_BODY: dict[str, object] = {
             "schema": {
                 "type": "object",
                 "required": ["model"],
+                "additionalProperties": False,
                 "properties": {
                     "model": {"type": "string", "format": "binary", "description": "The ONNX model."},
                     "data": {

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from server.documents import ProblemDocument
-from server.options import OptimizationOptions
+from server.options import options_schema
 from server.problem_types import ProblemType
 from server.problems import MEDIA_TYPE
-from server.state import State, shared_state
+from server.state import shared_state
 
 Json: TypeAlias = "dict[str, object]"
 Responses: TypeAlias = "dict[int | str, dict[str, object]]"
@@ -70,7 +70,7 @@ def document(app: FastAPI) -> Json:
     described_ = cast("Json", app.openapi())
     components = cast("Json", described_["components"])
     schemas = cast("Json", components["schemas"])
-    schemas["OptimizationOptions"] = _options_schema(shared_state(app))
+    schemas["OptimizationOptions"] = options_schema(shared_state(app).settings.max_job_seconds)
     schemas["ProblemDocument"] = ProblemDocument.model_json_schema(ref_template=_REFERENCE)
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -85,13 +85,6 @@ def document(app: FastAPI) -> Json:
 
 
 _KEYS = "A token that `superopt keys create` shows. While no key is made, this machine needs none."
-
-
-def _options_schema(state: State) -> Json:
-    schema = OptimizationOptions.model_json_schema(ref_template=_REFERENCE)
-    properties = cast("dict[str, Json]", schema["properties"])
-    properties["budget"]["maximum"] = state.settings.max_job_seconds
-    return schema
 
 
 def _responses(types: tuple[ProblemType, ...]) -> Responses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
@@ -56,6 +56,17 @@ class OptimizationOptions(BaseModel):
         if runtime is not None:
             raise PydanticCustomError("not_yet", "models are written with standard ONNX operators only")
         return runtime
+
+
+def options_schema(max_seconds: float) -> dict[str, object]:
+    """The JSON schema of the options that can be used here."""
+    schema = OptimizationOptions.model_json_schema(ref_template="#/components/schemas/{model}")
+    properties = cast("dict[str, dict[str, object]]", schema["properties"])
+    properties["budget"]["maximum"] = max_seconds
+    objectives = cast("list[str]", properties["objective"]["enum"])
+    properties["objective"]["enum"] = [name for name in objectives if name not in _LATER]
+    properties["runtime"] = {"type": "null", "default": None}
+    return schema
 
 
 def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:
