@@ -3,7 +3,8 @@
 A collective is made of hops between devices. Every hop occupies the channels of its path for its bytes over
 their bandwidth; rounds that wait for each other add their latencies. With S bytes and n devices a ring of
 all-reduce has 2 (n - 1) rounds and 2 (n - 1) / n S bytes on every hop; a tree 2 log2 n rounds with S bytes on
-every edge; a hierarchy reduces within nodes, then between them, then gathers within nodes.
+every edge; both are cut into small pieces that follow each other, so that all hops work at once. A hierarchy
+reduces within nodes, then between them, then gathers within nodes, one after the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An exchange: all steps that bring one tensor from its placement to another, ready to be timed.
 
 Steps of an exchange start when their senders have the data and their channels are free, and share channels
-evenly among them; between exchanges a channel serves first the one that was issued first.
+evenly among them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Segments:
         return taken if self.single else np.maximum.reduceat(taken, self.starts)
 
 
-class _Phase:
+class Phase:
     """Steps that do not wait for each other."""
 
     def __init__(self, steps: Sequence[Step], collectives: Collectives) -> None:
@@ -70,7 +70,8 @@ class _Phase:
         )
         self.is_single = len(steps) == 1
         self.senders = _Segments.of([senders(step) for step in steps])
-        self.used = _Segments.of([[channel for channel, _ in cost.loads] for cost in costs])
+        self.uses = [tuple(channel for channel, _ in cost.loads) for cost in costs]
+        self.used = _Segments.of(self.uses)
         users: dict[int, list[int]] = defaultdict(list)
         receivers: dict[int, list[int]] = defaultdict(list)
         for number, (step, cost) in enumerate(zip(steps, costs, strict=True)):
@@ -110,27 +111,32 @@ class Exchange:
     ) -> None:
         first = [step for step in steps if step.kind in REDUCTIONS]
         rest = [step for step in steps if step.kind not in REDUCTIONS]
-        self._phases = [_Phase(part, collectives) for part in (first, rest) if part]
+        self.phases = [Phase(part, collectives) for part in (first, rest) if part]
+        self.holders = np.array(holders, np.intp)
         self._held = np.zeros(devices, bool)
         self._held[list(holders)] = True
         self.moved = moved_bytes(steps)
+
+    def ready_at(self, ready: Times) -> float:
+        """When all have their parts."""
+        return float(ready[self.holders].max())
 
     def run(self, ready: Times, channels: Times) -> tuple[Times, Times]:
         """When each device has what it needs, given when each has its part and when channels are free; and
         when channels are free afterwards."""
         available = np.where(self._held, ready, 0.0)
-        for phase in self._phases:
+        for phase in self.phases:
             starts, channels = phase.run(available, channels)
             available = available.copy()
             at = phase.receivers
             available[at] = np.maximum(available[at], phase.received(starts))
         return available, channels
 
-    def transfers(self, ready: Times, channels: Times) -> tuple[list[Transfer], Times]:
+    def transfers(self, ready: Times, channels: Times) -> list[Transfer]:
         """The same, step by step."""
         found: list[Transfer] = []
         available = np.where(self._held, ready, 0.0)
-        for phase in self._phases:
+        for phase in self.phases:
             starts, channels = phase.run(available, channels)
             stops = starts + phase.durations
             found.extend(
@@ -139,12 +145,12 @@ class Exchange:
             )
             at = phase.receivers
             available[at] = np.maximum(available[at], phase.received(starts))
-        return found, channels
+        return found
 
     def loads(self) -> dict[int, float]:
         """Microseconds for which each channel is busy."""
         found: dict[int, float] = defaultdict(float)
-        for phase in self._phases:
+        for phase in self.phases:
             for channel, load in phase.loads.items():
                 found[channel] += load
         return found

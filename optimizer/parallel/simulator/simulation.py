@@ -13,8 +13,8 @@ from optimizer.parallel.simulator.memory import memory_of
 from optimizer.parallel.simulator.objective import ParallelObjective
 from optimizer.parallel.simulator.operations import Operations
 from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
-from optimizer.parallel.simulator.timing import Pass, gradients_ready
+from optimizer.parallel.simulator.schedule import BACKWARD, Schedule
+from optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
 from optimizer.parallel.simulator.units import Unit
 from superopt.ir.plan import Plan
 
@@ -44,15 +44,12 @@ class Simulation:
     prices: Prices = field(repr=False)
     schedule: Schedule = field(repr=False)
     units: list[Unit] = field(repr=False)
-    passes: list[Pass] = field(repr=False)
+    timing: Timing = field(repr=False)
 
-    @cached_property
+    @property
     def makespan(self) -> float:
-        """Microseconds until every device and every channel is done."""
-        if not self.passes:
-            return 0.0
-        last = self.passes[-1]
-        return float(max(last.free_at.max(), last.channels.max(initial=0.0)))
+        """Microseconds until everything is computed and sent."""
+        return self.timing.microseconds
 
     @cached_property
     def microseconds(self) -> float:
@@ -92,37 +89,38 @@ class Simulation:
         return memory_of(self.operations, self.prices, self.schedule, self.units, trains=trains)
 
     def timeline(self) -> Iterator[TimelineEvent]:
-        """What every device does, in the order of issue."""
-        channels = np.zeros(len(self.prices.cluster.channels))
-        trains = self.objective is ParallelObjective.TRAINING
-        last = self.schedule.microbatches - 1
-        for (direction, number, microbatch), done in zip(self.schedule.items, self.passes, strict=True):
-            unit, operation, end = self.units[number], self.operations.all[number], done.end
-            name = f"{operation.operator.name} {operation.node}"
-            exchanges: list[tuple[Exchange | None, Times, str]] = []
+        """What every device computes, in the order of issue; then what it sends and receives."""
+        for (direction, number, _), done in zip(self.schedule.items, self.timing.passes, strict=True):
+            division = self.units[number].division
+            kind, duration = "forward", division.forward.each
             if direction == BACKWARD:
-                for exchange, readers in unit.returns:
-                    ready = gradients_ready(self.passes, self.schedule, microbatch, readers)
-                    exchanges.append((exchange, ready, f"gradient of {name}"))
-            events, channels = _transfers(exchanges, channels)
-            yield from events
-            duration = unit.division.forward if direction == FORWARD else unit.division.backward
-            for device in unit.division.how.devices:
-                length = float(duration.each[device])
+                kind, duration = "backward", division.backward.each
+            end = done.end
+            for device in division.how.devices:
+                length = float(duration[device])
                 if length:
                     start = float(end[device]) - length
-                    kind = "forward" if direction == FORWARD else "backward"
-                    yield TimelineEvent(device, name, kind, start, length, is_communication=False)
-            exchanges = []
-            if direction == FORWARD:
-                exchanges = [(exchange, end, name) for _, exchange in unit.sends]
-            elif trains and microbatch == last:
-                exchanges = [
-                    (exchange, end if single else done.free_at, f"weights of {name}")
-                    for exchange, single in unit.synchronised
-                ]
-            events, channels = _transfers(exchanges, channels)
-            yield from events
+                    yield TimelineEvent(
+                        device, self._name(number), kind, start, length, is_communication=False
+                    )
+        for done in self.timing.exchanges:
+            yield from self._sent(done)
+
+    def _sent(self, done: Done) -> Iterator[TimelineEvent]:
+        waiting = done.waiting
+        place, (port, _) = waiting.brings
+        name = self._name(self.schedule.items[place][1])
+        if port < 0:
+            name = f"{'weights' if waiting.brings[1] == WEIGHTS else 'gradient'} of {name}"
+        for transfer in waiting.exchange.transfers(waiting.ready, done.channels):
+            length = transfer.stop - transfer.start
+            for device in transfer.step.group:
+                kind = transfer.step.kind.value
+                yield TimelineEvent(device, name, kind, transfer.start, length, is_communication=True)
+
+    def _name(self, number: int) -> str:
+        operation = self.operations.all[number]
+        return f"{operation.operator.name} {operation.node}"
 
     def _exchanges(self) -> Iterator[tuple[Exchange, int]]:
         """Every exchange, and how often it happens."""
@@ -138,26 +136,3 @@ class Simulation:
                         yield exchange, count
                 for exchange, _ in unit.synchronised:
                     yield exchange, 1
-
-
-def _transfers(
-    exchanges: list[tuple[Exchange | None, Times, str]], channels: Times
-) -> tuple[list[TimelineEvent], Times]:
-    events: list[TimelineEvent] = []
-    for exchange, ready, name in exchanges:
-        if exchange is None:
-            continue
-        transfers, channels = exchange.transfers(ready, channels)
-        events.extend(
-            TimelineEvent(
-                device,
-                name,
-                transfer.step.kind.value,
-                transfer.start,
-                transfer.stop - transfer.start,
-                is_communication=True,
-            )
-            for transfer in transfers
-            for device in transfer.step.group
-        )
-    return events, channels

@@ -68,7 +68,7 @@ class Simulator:
         if tuple(stages) != base.schedule.stages:
             return self.simulate(plan)
         units = base.units.copy()
-        first = len(base.passes)
+        first = len(base.timing.passes)
         for number in self._around(numbers):
             unit = self._assembly.unit(divisions, base.schedule.stages, number)
             if not unit.is_like(units[number]):
@@ -80,9 +80,9 @@ class Simulator:
         self, plan: Plan, schedule: Schedule, units: list[Unit], base: Simulation | None, first: int
     ) -> Simulation:
         cluster = self.prices.cluster
-        passes = [] if base is None else base.passes[:first]
-        passes = timed(units, schedule, passes, len(cluster), len(cluster.channels))
-        self._base = Simulation(plan, self.objective, self.operations, self.prices, schedule, units, passes)
+        before = None if base is None else base.timing
+        timing = timed(units, schedule, len(cluster), len(cluster.channels), before, first)
+        self._base = Simulation(plan, self.objective, self.operations, self.prices, schedule, units, timing)
         return self._base
 
     def _schedule(self, plan: Plan) -> Schedule:

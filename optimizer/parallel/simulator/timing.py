@@ -1,121 +1,235 @@
-"""Timing a schedule: every device and every channel serves what was issued first.
+"""Timing a schedule: devices serve what was issued first, channels what was ready first.
 
 Devices run kernels as streams do, in the order of issue; a pass starts when its device has finished what was
-issued before and everything that it reads has arrived. Times are by device, in microseconds, and multiples of
-1/1024, so that sums do not depend on their order. Where a device has no part in something its time there
-means nothing and is never read.
+issued before and everything that it reads has arrived. An exchange waits until somebody needs what it brings,
+so that those that were ready before it, though issued after it, take their channels first. Times are by
+device, in microseconds, and multiples of 1/1024, so that sums do not depend on their order. Where a device
+has no part in something its time there means nothing and is never read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from optimizer.parallel.simulator.exchange import Times
+from optimizer.parallel.simulator.exchange import Exchange, Times
 from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
 from optimizer.parallel.simulator.units import Key, Unit
 
+Wanted = tuple[int, Key]
+"""What an exchange brings: the place in the schedule of the pass that made it, and its key there."""
+
+WEIGHTS: Key = (-1, -1)
+"""The key of gradients of weights, which no pass waits for; those of tensors have smaller ones."""
+
+
+class Waiting(NamedTuple):
+    """An exchange that was issued: when everything that it sends is ready, its number in the order of issue,
+    when it is ready by device, what it brings; ``is_last``: nobody may ever wait for it."""
+
+    ready_at: float
+    issued: int
+    exchange: Exchange
+    ready: Times
+    brings: Wanted
+    is_last: bool
+
+
+class Done(NamedTuple):
+    """An exchange that was timed: when channels were free before it, and when devices had what they need."""
+
+    waiting: Waiting
+    channels: Times
+    arrived: Times
+
 
 class Pass(NamedTuple):
-    """A pass as it was timed. It ends at ``base + offset``; ``arrivals`` are when tensors that it sends are
-    where they are needed. Afterwards devices are free at ``free + free_offset``, channels at ``channels``.
-    None of the arrays is ever changed.
+    """A pass as it was timed. It ends at ``base + offset``; afterwards devices are free at ``free +
+    free_offset`` and channels at ``channels``. Of all exchanges ``done`` are timed by then and ``waiting``
+    are not; ``sent`` is when those arrived that nobody waits for. None of the arrays is ever changed.
     """
 
     base: Times
     offset: float
-    arrivals: Mapping[Key, Times]
     free: Times
     free_offset: float
     channels: Times
+    waiting: tuple[Waiting, ...]
+    issued: int
+    done: int
+    sent: float
 
     @property
     def end(self) -> Times:
         """When it ends."""
         return self.base + self.offset
 
-    @property
-    def free_at(self) -> Times:
-        """When devices are free afterwards."""
-        return self.free + self.free_offset
 
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """All passes of a schedule, by their places, and all exchanges in the order in which they took place."""
 
-_NOTHING: Mapping[Key, Times] = MappingProxyType({})
+    passes: list[Pass]
+    exchanges: list[Done]
+    microseconds: float
 
 
 def timed(
-    units: Sequence[Unit], schedule: Schedule, passes: list[Pass], devices: int, channels: int
-) -> list[Pass]:
-    """All passes of the schedule, the first of which are given."""
-    free, free_offset, busy = np.zeros(devices), 0.0, np.zeros(channels)
-    if passes:
-        free, free_offset, busy = passes[-1].free, passes[-1].free_offset, passes[-1].channels
-    last = schedule.microbatches - 1
-    for direction, number, microbatch in schedule.items[len(passes) :]:
-        unit = units[number]
-        division = unit.division
-        arrived: list[Times] = []
-        if direction == FORWARD:
-            duration = division.forward
-            if unit.arrivals:
-                row = schedule.positions[FORWARD][microbatch]
-                arrived = [passes[row[source]].arrivals[key] for source, key in unit.arrivals]
-        else:
-            duration = division.backward
-            if unit.settled:
-                forwards = passes[schedule.positions[FORWARD][microbatch][number]]
-                arrived = [forwards.arrivals[key] for key in unit.settled]
-            for exchange, readers in unit.returns:
-                ready = gradients_ready(passes, schedule, microbatch, readers)
-                if exchange is not None:
-                    ready, busy = exchange.run(ready, busy)
-                arrived.append(ready)
-        if not division.takes_time:
-            base, offset = latest(arrived, free), 0.0
-        else:
-            base, offset = free, free_offset
-            if arrived:
-                base, offset = np.maximum(base + offset, latest(arrived, free)), 0.0
-            if duration.common is not None:
-                offset += duration.common
-                free, free_offset = base, offset
+    units: Sequence[Unit],
+    schedule: Schedule,
+    devices: int,
+    channels: int,
+    base: Timing | None = None,
+    first: int = 0,
+) -> Timing:
+    """The timing of a schedule, of which the passes before ``first`` are those of the ``base``."""
+    clock = _Clock(units, schedule, devices, channels)
+    if base is not None and first:
+        clock.restart(base, first)
+    clock.run()
+    return Timing(clock.passes, clock.exchanges, clock.finish())
+
+
+class _Clock:
+    def __init__(self, units: Sequence[Unit], schedule: Schedule, devices: int, channels: int) -> None:
+        self._units = units
+        self._schedule = schedule
+        self.passes: list[Pass] = []
+        self.exchanges: list[Done] = []
+        self._arrived: dict[Wanted, Times] = {}
+        self._free = np.zeros(devices)
+        self._free_offset = 0.0
+        self._channels = np.zeros(channels)
+        self._waiting: tuple[Waiting, ...] = ()
+        self._by_key: dict[Wanted, Waiting] = {}
+        self._issued = 0
+        self._sent = 0.0
+
+    def restart(self, base: Timing, first: int) -> None:
+        """Takes over the first passes of another timing."""
+        self.passes = base.passes[:first]
+        last = self.passes[-1]
+        self.exchanges = base.exchanges[: last.done]
+        self._arrived = {done.waiting.brings: done.arrived for done in self.exchanges}
+        self._free, self._free_offset, self._channels = last.free, last.free_offset, last.channels
+        self._waiting, self._issued, self._sent = last.waiting, last.issued, last.sent
+        self._by_key = {waiting.brings: waiting for waiting in self._waiting}
+
+    def run(self) -> None:
+        """The passes that are left."""
+        schedule, passes = self._schedule, self.passes
+        items = schedule.items
+        for place in range(len(passes), len(items)):
+            direction, number, microbatch = items[place]
+            unit = self._units[number]
+            division = unit.division
+            if direction == FORWARD:
+                duration = division.forward
+                arrived = self._arrivals(unit, microbatch) if unit.arrivals else []
             else:
-                base, offset = base + offset + duration.each, 0.0
-                free, free_offset = np.where(division.works, base, free + free_offset), 0.0
-        arrivals = _NOTHING
-        if direction == FORWARD:
-            if unit.sends:
-                end = base + offset
-                found: dict[Key, Times] = {}
+                duration = division.backward
+                arrived = self._gradients(unit, number, microbatch, place)
+            if not division.takes_time:
+                base, offset = latest(arrived, self._free), 0.0
+            else:
+                base, offset = self._free, self._free_offset
+                if arrived:
+                    base, offset = np.maximum(base + offset, latest(arrived, base)), 0.0
+                if duration.common is not None:
+                    offset += duration.common
+                    self._free, self._free_offset = base, offset
+                else:
+                    base, offset = base + offset + duration.each, 0.0
+                    self._free = np.where(division.works, base, self._free + self._free_offset)
+                    self._free_offset = 0.0
+            if direction == FORWARD:
+                end = base + offset if unit.sends else base
                 for key, exchange in unit.sends:
-                    if exchange is None:
-                        found[key] = end
-                    else:
-                        found[key], busy = exchange.run(end, busy)
-                arrivals = found
-        elif microbatch == last:
-            for exchange, is_only in unit.synchronised:
-                ready = base + offset if is_only else free + free_offset
-                _, busy = exchange.run(ready, busy)
-        passes.append(Pass(base, offset, arrivals, free, free_offset, busy))
-    return passes
+                    if exchange is not None:
+                        self._issue(exchange, end, (place, key), is_last=key in unit.settled)
+                    elif key in unit.settled:
+                        self._sent = max(self._sent, float(end[division.works].max()))
+            elif unit.synchronised and microbatch == schedule.microbatches - 1:
+                for exchange, is_only in unit.synchronised:
+                    ready = base + offset if is_only else self._free + self._free_offset
+                    self._issue(exchange, ready, (place, WEIGHTS), is_last=True)
+            passes.append(
+                Pass(
+                    base,
+                    offset,
+                    self._free,
+                    self._free_offset,
+                    self._channels,
+                    self._waiting,
+                    self._issued,
+                    len(self.exchanges),
+                    self._sent,
+                )
+            )
+
+    def finish(self) -> float:
+        """Times what is still waiting; when all is done."""
+        for waiting in sorted(self._waiting, key=_turn):
+            self._exchange(waiting)
+        return max(float((self._free + self._free_offset).max()), self._sent)
+
+    def _arrivals(self, unit: Unit, microbatch: int) -> list[Times]:
+        row = self._schedule.positions[FORWARD][microbatch]
+        return [self._arrival((row[source], key)) for source, key in unit.arrivals]
+
+    def _gradients(self, unit: Unit, number: int, microbatch: int, place: int) -> list[Times]:
+        forwards = self._schedule.positions[FORWARD][microbatch][number]
+        arrived = [self._arrival((forwards, key)) for key in unit.settled]
+        row = self._schedule.positions[BACKWARD][microbatch]
+        for turn, (exchange, readers) in enumerate(unit.returns):
+            ready = latest([self.passes[row[reader]].end for reader in readers], self._free)
+            if exchange is not None:
+                brings = place, (-2 - turn, 0)
+                self._issue(exchange, ready, brings, is_last=False)
+                ready = self._arrival(brings)
+            arrived.append(ready)
+        return arrived
+
+    def _issue(self, exchange: Exchange, ready: Times, brings: Wanted, *, is_last: bool) -> None:
+        waiting = Waiting(exchange.ready_at(ready), self._issued, exchange, ready, brings, is_last)
+        self._issued += 1
+        self._waiting = (*self._waiting, waiting)
+        self._by_key[brings] = waiting
+
+    def _arrival(self, wanted: Wanted) -> Times:
+        """When what is wanted is there: after all exchanges that were ready before."""
+        found = self._arrived.get(wanted)
+        if found is not None:
+            return found
+        own = self._by_key.get(wanted)
+        if own is None:
+            return self.passes[wanted[0]].end
+        served = sorted((waiting for waiting in self._waiting if _turn(waiting) <= _turn(own)), key=_turn)
+        self._waiting = tuple(waiting for waiting in self._waiting if _turn(waiting) > _turn(own))
+        for waiting in served:
+            self._exchange(waiting)
+        return self._arrived[wanted]
+
+    def _exchange(self, waiting: Waiting) -> None:
+        before = self._channels
+        self._by_key.pop(waiting.brings)
+        arrived, self._channels = waiting.exchange.run(waiting.ready, before)
+        self._arrived[waiting.brings] = arrived
+        self.exchanges.append(Done(waiting, before, arrived))
+        if waiting.is_last:
+            self._sent = max(self._sent, float(arrived.max()))
 
 
-def gradients_ready(
-    passes: Sequence[Pass], schedule: Schedule, microbatch: int, readers: Sequence[int]
-) -> Times:
-    """When the backward passes of all readers of a tensor are done."""
-    row = schedule.positions[BACKWARD][microbatch]
-    return latest([passes[row[reader]].end for reader in readers], None)
+def _turn(waiting: Waiting) -> tuple[float, int]:
+    return waiting.ready_at, waiting.issued
 
 
-def latest(times: Sequence[Times], like: Times | None) -> Times:
+def latest(times: Sequence[Times], like: Times) -> Times:
     """The latest of some times, device by device; 0 where there are none, for as many devices as ``like``."""
     if not times:
-        assert like is not None
         return np.zeros_like(like)
     found = times[0]
     for other in times[1:]:

@@ -73,8 +73,8 @@ def test_machines_by_name(name: str) -> None:
         (
             "summit",
             (
-                "cluster: expected a file or one of summit-node, dgx-a100, dgx-h100, p4d, 4x-t4, with a number "
-                "of nodes as in dgx-h100:4, got 'summit'"
+                "cluster: expected a file or one of summit-node, dgx-a100, dgx-h100, p4d, 4x-t4, with a "
+                "number of nodes as in dgx-h100:4, got 'summit'"
             ),
         ),
         ("dgx-h100:0", "cluster: expected 1 to 512 nodes of dgx-h100, got 0"),
