@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from alembic import command
@@ -9,12 +11,19 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 from substitution_db.engine import Transactions
-from superopt.errors import InvalidFileError
+from superopt.errors import InvalidFileError, MissingServiceError
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """The revisions that this version of the code knows (a test compares them with the migrations)."""
+
+_LOCK_MILLISECONDS = 300
+"""Less than PostgreSQL's ``deadlock_timeout`` (a second, if nobody changed it)."""
+_LOCKED = frozenset(("55P03", "40P01"))
+_PAUSES = tuple(0.1 * 1.3**attempt for attempt in range(16))
+"""Seconds between attempts, half a minute in all."""
 
 HEAD = REVISIONS[-1]
 """The revision that this version of the code needs."""
@@ -56,21 +65,59 @@ def upgrade(transactions: Transactions) -> tuple[str | None, str]:
     """Brings the database to HEAD unless a later revision admits this code; returns the revisions before and
     after.
 
-    Raises InvalidFileError for a database that only a newer superopt can use.
+    Each migration is a transaction. On PostgreSQL it waits for locks only shortly and begins anew: nobody
+    queues behind it for long. Raises InvalidFileError for a database that only a newer superopt can use,
+    MissingServiceError when locks cannot be had.
     """
+    step = first = _patiently(transactions)
+    while not step.usable:
+        step = _patiently(transactions)
+    return first.before, step.after or HEAD
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The revisions before and after a migration, and whether the latter is usable."""
+
+    before: str | None
+    after: str | None
+    usable: bool
+
+
+def _patiently(transactions: Transactions) -> _Step:
+    for pause in _PAUSES:
+        try:
+            return _step(transactions)
+        except MissingServiceError as error:
+            if not _waited_for_a_lock(error):
+                raise
+            time.sleep(pause)
+    return _step(transactions)
+
+
+def _step(transactions: Transactions) -> _Step:
+    """The next migration, if one is needed."""
     with transactions.exclusive() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}"))
         before = revision_of(connection)
         if not is_usable(connection, before):
             configuration = _configuration()
             configuration.attributes["connection"] = connection
             try:
-                command.upgrade(configuration, "head")
+                command.upgrade(configuration, "+1")
             except CommandError as error:
                 raise InvalidFileError(
                     f"the database is at revision {before}, which this superopt (at {HEAD}) does not know; "
                     "use the newer superopt that made it"
                 ) from error
-        return before, revision_of(connection) or HEAD
+        after = revision_of(connection)
+        return _Step(before, after, is_usable(connection, after))
+
+
+def _waited_for_a_lock(error: MissingServiceError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in _LOCKED
 
 
 def scripts() -> ScriptDirectory:
