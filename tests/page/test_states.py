@@ -122,11 +122,16 @@ def test_of_many_nodes_only_those_around_the_differences_are_drawn(page: Page, f
     expect(page.locator(".side.after [role=status]")).to_have_text(re.compile("^1 of "))
 
 
-def test_a_plan_is_shown_as_a_table_and_a_timeline(page: Page, finished: str) -> None:
+def test_a_plan_is_shown_with_its_timeline_beside_others(page: Page, finished: str) -> None:
     page.goto(finished)
     plan = page.locator("#plan")
     plan.scroll_into_view_if_needed()
-    expect(plan.get_by_role("region", name="Operators").get_by_role("row").nth(1)).to_contain_text("0–7")
+    expect(plan).to_contain_text("two-nodes")
+    expect(plan.get_by_role("listitem").filter(has_text="data parallel")).to_contain_text("7.00 ms")
+    expect(plan.get_by_role("listitem").filter(has_text="device 15")).to_contain_text("15.0 GB of 80.0 GB")
+    operator = plan.get_by_role("region", name="Operators").get_by_role("row").nth(1)
+    expect(operator).to_contain_text("sample 2 × reduction 4")
+    expect(operator).to_contain_text("0–7")
     expect(plan.get_by_role("img", name=re.compile("Timeline of 16 lanes, 5,000 events"))).to_be_visible()
 
 

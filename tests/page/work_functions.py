@@ -53,15 +53,24 @@ def _many() -> dict[str, object]:
     ]
     opaque = [{"node": f"/block{n}/Op", "op_type": "Custom", "why": "unknown"} for n in range(5000)]
     events = [
-        {"device": f"gpu{n % 16}", "name": f"matmul_{n}", "kind": "compute", "start": n * 1.0, "end": n + 9.0}
+        {"device": n % 16, "name": f"matmul_{n}", "kind": "compute", "start": n * 1.0, "duration": 9.0}
         for n in range(5000)
     ]
+    kinds = ["sample", "attribute", "reduction"]
     operators = [
-        {"operator": f"/block{n}/MatMul", "degrees": [2, 4], "devices": list(range(8))} for n in range(5000)
+        {"operator": "matmul", "degrees": [2, 1, 4], "kinds": kinds, "devices": list(range(8)), "rule": rule}
+        for _ in range(5000)
     ]
     counts = {"nodes_before": 5000, "nodes_after": 4000}
     return {
         "trace": steps,
         "model": {"name": "large", "sha256": "0" * 64, "opaque": opaque, **counts},
-        "parallel": {"cluster": "two-nodes", "step_us": 5009.0, "operators": operators, "timeline": events},
+        "parallel": {
+            "cluster": {"name": "two-nodes", "devices": 16},
+            "predicted": {"unit": "us", "total": 5009.0, "compute": 4500.0, "communication": 300.0},
+            "baselines": [{"name": "data_parallel", "total": 7000.0}],
+            "memory": [{"device": n, "bytes": 10**9 * n, "limit": 80 * 10**9} for n in range(16)],
+            "operators": operators,
+            "timeline": events,
+        },
     }

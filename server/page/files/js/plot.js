@@ -4,8 +4,8 @@ import { amount, digits, duration, scaleOf } from "./format.js";
 
 const HEIGHT = 260, LEFT = 70, RIGHT = 16, TOP = 14, BOTTOM = 32, MOST = 400;
 
-/** The best cost over the seconds, as steps; `points` are [second, cost], `before` is what the original costs. */
-export function curve(points, seconds, unit, { before = null } = {}) {
+/** The best cost over the seconds, as steps; `points` are [second, cost], `before` is what the original costs, `until` how far it is known. */
+export function curve(points, seconds, unit, { before = null, until = Infinity } = {}) {
   const width = Math.min(1130, Math.max(320, innerWidth - (innerWidth < 640 ? 66 : 110)));
   const drawn = thinned(points);
   const end = Math.max(seconds, drawn.at(-1)?.[0] ?? 0, 1);
@@ -19,8 +19,8 @@ export function curve(points, seconds, unit, { before = null } = {}) {
   const floor = HEIGHT - BOTTOM;
   let path = `M${x(drawn[0][0]).toFixed(1)} ${y(drawn[0][1]).toFixed(1)}`;
   for (const [second, cost] of drawn.slice(1)) path += `H${x(second).toFixed(1)}V${y(cost).toFixed(1)}`;
-  path += `H${x(end).toFixed(1)}`;
-  const last = drawn.at(-1);
+  const last = drawn.at(-1), edge = Math.max(last[0], Math.min(end, until));
+  path += `H${x(edge).toFixed(1)}`;
   return s("svg", { class: "plot", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `The best predicted cost went from ${amount(drawn[0][1], unit)} to ${amount(last[1], unit)} in ${duration(end)}.` },
     ticks(low / scale, high / scale).map((tick, place, all) => [
       s("path", { class: "grid", d: `M${LEFT} ${y(tick * scale).toFixed(1)}H${width - RIGHT}` }),

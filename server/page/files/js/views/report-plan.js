@@ -4,20 +4,46 @@ import { amount, plural, words, written } from "../format.js";
 import { facts, growing, table } from "../parts.js";
 import { ticks } from "../plot.js";
 
-const MOST_BARS = 3000;
+const MOST_BARS = 3000, MOST_DEVICES = 8;
 const ROW = 26, LEFT = 150, WIDTH = 960;
 
-/** The parts of `report.parallel`; nothing where there is no plan. */
+/** The parts of `report.parallel`, what is not known by name as values and tables; nothing where there is no plan. */
 export function plan(parallel) {
   if (!parallel) return null;
-  const { timeline, ...rest } = parallel;
-  const values = Object.entries(rest);
+  const { timeline, operators, memory, baselines, predicted, timeline_is_cut: isCut, ...rest } = parallel;
+  const values = Object.entries(rest), unit = predicted?.unit ?? "us";
   const plain = values.filter(([, value]) => !isTable(value) && !isObject(value));
   return [
-    facts(plain.map(([name, value]) => [words(name), valued(name, value)])),
+    facts([["predicted", predicted && amount(predicted.total, unit)], ["busiest device", predicted && amount(predicted.compute, unit)], ["busiest link", predicted && amount(predicted.communication, unit)],
+      ...plain.map(([name, value]) => [words(name), valued(name, value)])]),
     values.filter(([, value]) => isObject(value)).map(([name, value]) => [h("h3", {}, title(name)), ofObject(name, value)]),
+    isTable(baselines) && [h("h3", {}, "Beside other plans"), bars([...(predicted ? [{ name: "this plan", total: predicted.total }] : []), ...baselines].map((one) =>
+      ({ name: words(one.name), share: one.total, text: amount(one.total, unit), isOwn: one.name === "this plan" })))],
+    Array.isArray(timeline) && timeline.length > 0 && [h("h3", {}, "Timeline"), gantt(timeline), isCut && h("p", { class: "soft fine" }, "The beginning only.")],
+    isTable(memory) ? [h("h3", {}, "Memory"), memoryOf(memory)] : memory && [h("h3", {}, "Memory"), ofObject("memory", memory)],
+    isTable(operators) && [h("h3", {}, "Operators"), tableOf("operators", operators.map(operatorRow))],
     values.filter(([, value]) => isTable(value)).map(([name, value]) => [h("h3", {}, title(name)), tableOf(name, value)]),
-    Array.isArray(timeline) && timeline.length > 0 && [h("h3", {}, "Timeline"), gantt(timeline)],
+  ];
+}
+
+/** Degrees with the kind of dimension that each divides. */
+function operatorRow({ degrees, kinds, rule, ...row }) {
+  if (!Array.isArray(degrees) || !Array.isArray(kinds)) return { ...row, degrees, rule };
+  const divided = degrees.map((degree, place) => (degree > 1 ? `${kinds[place]} ${degree}` : null)).filter(Boolean);
+  return { ...row, degrees: divided.join(" × ") || "whole", rule };
+}
+
+function bars(rows, most = Math.max(...rows.map((row) => row.share), 1e-12)) {
+  return h("ul", { class: "bars plain-bars" }, rows.map((row) => h("li", { class: row.isOwn ? "own" : "" },
+    h("div", { class: "bar-head" }, h("b", {}, row.name), h("span", {}, row.text)),
+    h("div", { class: "track", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * row.share / most).toFixed(2)}%` } })))));
+}
+
+function memoryOf(devices) {
+  const fullest = [...devices].sort((a, b) => b.bytes / b.limit - a.bytes / a.limit);
+  return [
+    h("p", { class: "soft fine" }, fullest.length > MOST_DEVICES ? `The ${MOST_DEVICES} fullest of ${plural(fullest.length, "device")}.` : "The fullest first."),
+    bars(fullest.slice(0, MOST_DEVICES).map(({ device, bytes, limit }) => ({ name: `device ${device}`, share: bytes / limit, text: `${amount(bytes, "bytes")} of ${amount(limit, "bytes")}` })), 1),
   ];
 }
 
@@ -49,7 +75,8 @@ function tableOf(name, rows) {
 
 function cell(head, value) {
   if (value === null || value === undefined) return "–";
-  if (Array.isArray(value) && value.every(Number.isInteger)) return spans(value);
+  if (head === "devices" && Array.isArray(value) && value.every(Number.isInteger)) return spans(value);
+  if (head === "rule") return [value].flat().map((id, place) => [place > 0 && ", ", h("a", { href: `/library/${id}` }, h("code", {}, id))]);
   return typeof value === "string" && value.length > 24 ? h("code", {}, value) : valued(head, value);
 }
 
@@ -65,9 +92,9 @@ export function spans(numbers) {
 
 const startOf = (event) => event.start ?? event.start_us ?? event.begin ?? event.ts ?? 0;
 const endOf = (event) => event.end ?? event.end_us ?? event.finish ?? startOf(event) + (event.duration ?? event.dur ?? event.duration_us ?? 0);
-const rowOf = (event) => String(event.device ?? event.resource ?? event.link ?? event.tid ?? "?");
+const rowOf = (event) => (typeof event.device === "number" ? `device ${event.device}` : String(event.device ?? event.resource ?? event.link ?? event.tid ?? "?"));
 const nameOf = (event) => String(event.name ?? event.operator ?? event.node ?? event.kind ?? "");
-const kindOf = (event) => (/comm|transfer|collective|all_?reduce|all_?gather|send|copy|link/i.test(`${event.kind ?? ""} ${event.cat ?? ""} ${nameOf(event)}`) ? "moves" : "works");
+const kindOf = ({ kind = "" }) => (/^(forward|compute|update)/.test(kind) ? "works" : /^backward/.test(kind) ? "works back" : "moves");
 
 /** What each device and link does when. */
 function gantt(events) {
@@ -81,7 +108,7 @@ function gantt(events) {
     shown.map((event) => s("rect", { class: kindOf(event), x: x(startOf(event)).toFixed(2), y: lanes.indexOf(rowOf(event)) * ROW + 4, width: Math.max(0.6, x(endOf(event)) - x(startOf(event))).toFixed(2), height: ROW - 8, rx: 2 },
       s("title", {}, `${nameOf(event)}, ${amount(startOf(event), "us")} to ${amount(endOf(event), "us")}`))));
   return [
-    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computes"), h("li", {}, h("span", { class: "swatch moves" }), "moves tensors")),
+    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computes, lighter on the way back"), h("li", {}, h("span", { class: "swatch moves" }), "moves tensors")),
     h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Timeline" }, svg),
     events.length > MOST_BARS && h("p", { class: "soft fine" }, `The ${MOST_BARS} longest of ${plural(events.length, "event")}.`),
   ];

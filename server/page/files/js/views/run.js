@@ -125,7 +125,7 @@ function liveScreen(first) {
     if (!Number.isFinite(best)) return;
     cost.textContent = amount(best, unit);
     show(delta, share > 0.0005 ? [h("span", { class: "good" }, `−${percent(share)}`), h("span", { class: "soft" }, ` from ${amount(before, unit)}`)] : h("span", { class: "soft" }, "as the original"));
-    timer ??= setTimeout(() => { timer = null; show(plot, curve(points, Math.max(budget, points.at(-1)?.[0] ?? 0), unit, { before })); }, DRAW);
+    timer ??= setTimeout(() => { timer = null; show(plot, curve(points, Math.max(budget, points.at(-1)?.[0] ?? 0), unit, { before, until: points.at(-1)[0] })); }, DRAW);
     if (performance.now() - spoken > SPEAK) {
       spoken = performance.now();
       announce(`${PHASES.find(([name]) => name === phase)?.[1] ?? phase}: ${count(latest.candidates)} candidates, best cost ${amount(best, unit)}, ${percent(share)} less`);
