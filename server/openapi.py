@@ -70,7 +70,7 @@ def document(app: FastAPI) -> Json:
     described_ = cast("Json", app.openapi())
     components = cast("Json", described_["components"])
     schemas = cast("Json", components["schemas"])
-    schemas["OptimizationOptions"] = options_schema(shared_state(app).settings.max_job_seconds)
+    schemas["OptimizationOptions"] = options_schema(shared_state(app).settings)
     schemas["ProblemDocument"] = ProblemDocument.model_json_schema(ref_template=_REFERENCE)
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)

@@ -10,8 +10,11 @@ from pydantic_core import PydanticCustomError
 
 from server.problem_types import ProblemType
 from server.problems import Problem, field_errors, sentence
+from server.settings import Settings
+from substitution_db.records import JsonObject
 
-_LATER = ("throughput", "training")
+_OF_CLUSTERS = ("latency", "throughput", "training")
+"""What a plan for several devices is judged by; all but the first mean nothing for one."""
 
 Objective: TypeAlias = Literal["latency", "throughput", "training", "memory", "flops", "traffic", "launches"]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -42,14 +45,6 @@ class OptimizationOptions(BaseModel):
     runtime: Literal["onnxruntime"] | None = None
     """None: standard ONNX operators only, which is all that can be written yet."""
 
-    @field_validator("objective")
-    @classmethod
-    def _can_be_minimised(cls, objective: str) -> str:
-        if objective in _LATER:
-            text = "{objective} needs plans for several devices, which cannot be made yet"
-            raise PydanticCustomError("not_yet", text, {"objective": objective})
-        return objective
-
     @field_validator("runtime")
     @classmethod
     def _can_be_written(cls, runtime: str | None) -> str | None:
@@ -58,15 +53,32 @@ class OptimizationOptions(BaseModel):
         return runtime
 
 
-def options_schema(max_seconds: float) -> dict[str, object]:
-    """The JSON schema of the options that can be used here."""
+def options_schema(settings: Settings) -> dict[str, object]:
+    """The JSON schema of the options that can be used under these settings."""
     schema = OptimizationOptions.model_json_schema(ref_template="#/components/schemas/{model}")
     properties = cast("dict[str, dict[str, object]]", schema["properties"])
-    properties["budget"]["maximum"] = max_seconds
-    objectives = cast("list[str]", properties["objective"]["enum"])
-    properties["objective"]["enum"] = [name for name in objectives if name not in _LATER]
+    properties["budget"]["maximum"] = settings.max_job_seconds
     properties["runtime"] = {"type": "null", "default": None}
+    if not settings.plans_clusters:
+        objectives = cast("list[str]", properties["objective"]["enum"])
+        properties["objective"]["enum"] = [name for name in objectives if name not in _OF_CLUSTERS[1:]]
     return schema
+
+
+def refuse_for_one_device(options: JsonObject) -> None:
+    """Ends the request if the options are about a cluster, of which there is none."""
+    objective = options.get("objective")
+    if objective in _OF_CLUSTERS[1:]:
+        detail = f"options: objective: {objective} is about several devices: send their cluster too"
+        raise Problem(ProblemType.OPTIONS, detail)
+
+
+def refuse_for_cluster(options: JsonObject) -> None:
+    """Ends the request if the options cannot be used for a cluster."""
+    objective = options.get("objective", "latency")
+    if objective not in _OF_CLUSTERS:
+        detail = f"options: objective: for a cluster one of {', '.join(_OF_CLUSTERS)}, got {objective}"
+        raise Problem(ProblemType.OPTIONS, detail)
 
 
 def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:

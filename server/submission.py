@@ -15,7 +15,7 @@ import anyio.to_thread
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
-from server.options import parse_options
+from server.options import parse_options, refuse_for_cluster, refuse_for_one_device
 from server.problem_types import ProblemType
 from server.problems import Problem
 from server.results import with_known_result
@@ -120,8 +120,12 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
     with Upload(state.database.blobs, state.settings) as upload:
         await upload.read(request)
         options = parse_options(bytes(upload.options), state.settings.max_job_seconds)
-        if upload.has_cluster and not state.settings.plans_clusters:
-            detail = "cluster: plans for several devices cannot be made yet; leave it out"
+        if not upload.has_cluster:
+            refuse_for_one_device(options)
+        elif state.settings.plans_clusters:
+            refuse_for_cluster(options)
+        else:
+            detail = "cluster: no plans for several devices are made here; leave it out"
             raise Problem(ProblemType.CLUSTER, detail)
         await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
         new = NewJob(

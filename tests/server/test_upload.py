@@ -7,6 +7,7 @@ from server.locations import display_name
 from server.settings import Settings
 from substitution_db import Database
 from tests.server.conftest import Http, problem
+from tests.server.test_optimizations import CLUSTER
 
 URL = "/v1/optimizations"
 BOUNDARY = "multipart/form-data; boundary=b"
@@ -112,8 +113,9 @@ def test_a_body_that_is_not_what_is_expected(
         ('{"dim": {"batch": 0}}', "options: dim.batch: "),
         ('{"keep": ["\\ud800"]}', "options: keep.0: "),
         ('{"objective": "beauty"}', "options: objective: "),
-        ('{"objective": "throughput"}', "options: objective: throughput needs plans for several"),
-        ('{"objective": "training"}', "options: objective: training needs plans for several"),
+        ('{"objective": "throughput"}', "options: objective: throughput is about several devices"),
+        ('{"objective": "training"}', "options: objective: training is about several devices"),
+        ('{"budget": "5"}', "options: budget: Input should be a valid number"),
         ('{"runtime": "onnxruntime"}', "options: runtime: models are written with standard"),
         ("[" * 100_000, "options: "),
     ],
@@ -124,13 +126,20 @@ def test_options_are_checked(http: Http, model: bytes, options: str, detail: str
     assert response.json()["detail"].startswith(detail)
 
 
+def test_a_cluster_has_objectives_of_its_own(http: Http, model: bytes) -> None:
+    for objective, expected in {"training": 202, "latency": 202, "flops": 422}.items():
+        options = f'{{"objective": "{objective}"}}'
+        files = {"model": model, "cluster": CLUSTER}
+        assert http("POST", URL, files=files, data={"options": options}).status_code == expected
+
+
 def test_a_cluster_is_refused_where_none_can_be_planned_for(
     settings: Settings, database: Database, model: bytes
 ) -> None:
     http = Http(create_app(settings.model_copy(update={"plans_clusters": False}), database))
     response = http("POST", URL, files={"model": model, "cluster": b"name: two"})
     assert problem(response) == (422, "invalid-cluster")
-    assert response.json()["detail"].startswith("cluster: plans for several devices cannot be made yet")
+    assert response.json()["detail"].startswith("cluster: no plans for several devices are made here")
     assert incoming(database) == []
 
 
