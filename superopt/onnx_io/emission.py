@@ -23,6 +23,7 @@ from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum
 from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
+from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Add: emit_elementwise.pointwise,
@@ -42,9 +43,11 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     HardSwish: emit_elementwise.hard_swish,
     KernelResponse: emit_layers.kernel_response,
     LayerNormalization: emit_reductions.layer_normalization,
+    LinearUpsample: emit_layers.upsample,
     Matmul: emit_layers.matmul,
     MaxPool: emit_layers.max_pool,
     Multiply: emit_elementwise.pointwise,
+    NearestUpsample: emit_layers.upsample,
     Ones: emit_shape.filled,
     Power: emit_elementwise.power,
     ReduceMax: emit_reductions.reduction,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit_elementwise import Spread, per_channel, without_broadcasts
@@ -14,6 +15,7 @@ from superopt.ops.base import axis_of
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool, Pool
+from superopt.ops.upsampling import LinearUpsample, Upsample
 from superopt.ops.windows import Padding
 
 ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
@@ -141,6 +143,28 @@ def average_pool(_emission: Emission, node: Node) -> Recipe:
     assert isinstance(node.operator, AveragePool)
     counted = node.operator.includes_padding
     return _pool(node, "AveragePool", {"count_include_pad": 1} if counted else {})
+
+
+def upsample(emission: Emission, node: Node) -> Recipe:
+    """Resize by factors, which came with operator set 11."""
+    operator = node.operator
+    assert isinstance(operator, Upsample)
+    if emission.opset < 11:
+        raise UnsupportedError(
+            f"{operator.name}: operator set {emission.opset} has no Resize of that meaning"
+        )
+    is_linear = isinstance(operator, LinearUpsample)
+    attributes: dict[str, OnnxAttribute] = {
+        "mode": "linear" if is_linear else "nearest",
+        "coordinate_transformation_mode": "half_pixel" if is_linear else "asymmetric",
+        **({} if is_linear else {"nearest_mode": "floor"}),
+    }
+
+    def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        scales = writer.constant(np.array([1, 1, *operator.stride], np.float32), "scales")
+        writer.node("Resize", [*names, "", scales], outputs, attributes)
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
 
 
 def affine(emission: Emission, node: Node) -> Recipe:

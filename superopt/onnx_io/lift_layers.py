@@ -16,7 +16,8 @@ from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Scale
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.shape import Broadcast, Reshape
+from superopt.ops.shape import Broadcast, Concat, Reshape, Split
+from superopt.ops.upsampling import Upsample
 from superopt.ops.windows import Padding
 
 AUTOMATIC_PADDING: Mapping[str, Padding] = {
@@ -120,11 +121,25 @@ def _conv(site: Site) -> tuple[Value, ...]:
     operator = Conv(stride, _padding(site, kernel, dilation), dilation)
     if operator.groups(data, weight) != site.integer("group", 1):
         raise NotLiftedError("the number of groups does not follow from the shapes")
-    result = site.add(operator, site.value(0), site.value(1))
+    result = site.add(operator, site.value(0), _cut_as_joined(site, data, weight))
     if site.has(2):
         site.type(2)
         result = site.add(BiasAdd(axis=1), result, site.value(2))
     return (result,)
+
+
+def _cut_as_joined(site: Site, data: TensorType, weight: TensorType) -> Value:
+    """The kernel, as a whole or, where the image is a join with larger made ones, as parts for each part.
+
+    Rules cut kernels only where something was joined. Parts of images that were made larger are worth a
+    convolution each, before they are made larger.
+    """
+    parts = site.joined(0, 1)
+    is_whole = data.shape[1] == weight.shape[1]
+    if not is_whole or not site.is_weight(1) or not any(isinstance(o, Upsample) for o, _ in parts):
+        return site.value(1)
+    sizes = tuple(type_.shape[1] for _, type_ in parts)
+    return site.add(Concat(1), *site.add_many(Split(1, sizes), site.value(1)))
 
 
 def _is_filled(site: Site, slot: int, number: int) -> bool:

@@ -16,6 +16,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphEditor, GraphOperator, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of, simplest_fraction
+from superopt.ops.shape import Concat
 
 
 class NotLiftedError(SuperoptError):
@@ -101,6 +102,14 @@ class Site:
                 f"{type_.element.lower()} operands stay as they are: rules are over the reals"
             )
         return type_
+
+    def joined(self, slot: int, axis: int) -> tuple[tuple[GraphOperator, TensorType], ...]:
+        """What makes each tensor that was joined along an axis to give the operand, and their types; nothing
+        where that is no join."""
+        node = self._editor[self.value(slot).node]
+        if not isinstance(node.operator, Concat) or node.operator.axis != axis:
+            return ()
+        return tuple((self._editor[value.node].operator, self.type_of(value)) for value in node.inputs)
 
     def is_weight(self, slot: int) -> bool:
         """Whether the operand is a weight or computed from weights alone."""

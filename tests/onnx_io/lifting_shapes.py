@@ -167,6 +167,44 @@ SHAPES = (
         ],
     ),
     Case(
+        "images made larger and joined",
+        [
+            node("Resize", "x - twice", "a", mode="linear"),
+            node(
+                "Resize",
+                "x - - sizes",
+                "b",
+                coordinate_transformation_mode="asymmetric",
+                nearest_mode="floor",
+            ),
+            node("Concat", "a b", "c", axis=1),
+            node("Conv", "c w", "y"),
+        ],
+        [value("x", [1, 2, 3, 3])],
+        lifted="""
+            x = input: f32[1, 2, 3, 3]
+            %1 = upsample_linear[stride=(2, 2)](x): f32[1, 2, 6, 6]
+            %2 = upsample_nearest[stride=(2, 2)](x): f32[1, 2, 6, 6]
+            %3 = concat[axis=1](%1, %2): f32[1, 4, 6, 6]
+            w = weight: f32[5, 4, 1, 1]
+            %5 = split[axis=1, sizes=(2, 2)](w): f32[5, 2, 1, 1], f32[5, 2, 1, 1]
+            %6 = concat[axis=1](%5.0, %5.1): f32[5, 4, 1, 1]
+            %7 = conv[padding=same](%3, %6): f32[1, 5, 6, 6]
+            return %7
+        """,
+        written="""
+            a = Resize(x, , superopt/scales_0)
+            b = Resize(x, , superopt/scales_0)
+            c = Concat(a, b)
+            y = Conv(c, superopt/weight_1)
+        """,
+        weights=[
+            tensor("twice", [1, 1, 2, 2]),
+            tensor("sizes", [1, 2, 6, 6], np.int64),
+            weight("w", 5, 4, 1, 1),
+        ],
+    ),
+    Case(
         "activations",
         [
             node("HardSigmoid", "x", "a", alpha=0.1),
