@@ -94,8 +94,8 @@ class Settings(BaseModel):
     optimize_file: str = Field(default="superopt.api:optimize_file", pattern=r"^[\w.]+:\w+$")
     """The function that does a job, as ``module:name`` (see ``server.work.OptimizeFile``)."""
 
-    plans_clusters: bool = False
-    """Whether that function takes a cluster description; the one of ``superopt.api`` does not yet."""
+    plans_clusters: bool = True
+    """Whether that function takes a cluster description, as the one of ``superopt.api`` does."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
