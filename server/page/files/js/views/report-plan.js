@@ -14,9 +14,10 @@ export function plan(parallel) {
   const values = Object.entries(rest), unit = predicted?.unit ?? "us";
   const plain = values.filter(([, value]) => !isTable(value) && !isObject(value));
   return [
-    facts([["predicted", predicted && amount(predicted.total, unit)], ["busiest device", predicted && amount(predicted.compute, unit)], ["busiest link", predicted && amount(predicted.communication, unit)],
-      ...plain.map(([name, value]) => [words(name), valued(name, value)])]),
-    values.filter(([, value]) => isObject(value)).map(([name, value]) => [h("h3", {}, title(name)), ofObject(name, value)]),
+    h("div", { class: "columns" },
+      predicted && h("div", {}, h("h3", {}, "Prediction"), facts([["in all", amount(predicted.total, unit)], ["busiest device", amount(predicted.compute, unit)], ["busiest link", amount(predicted.communication, unit)]])),
+      plain.length > 0 && h("div", {}, h("h3", {}, "Plan"), facts(plain.map(([name, value]) => [words(name), valued(name, value)]))),
+      values.filter(([, value]) => isObject(value)).map(([name, value]) => h("div", {}, h("h3", {}, title(name)), ofObject(name, value)))),
     isTable(baselines) && [h("h3", {}, "Beside other plans"), bars([...(predicted ? [{ name: "this plan", total: predicted.total }] : []), ...baselines].map((one) =>
       ({ name: words(one.name), share: one.total, text: amount(one.total, unit), isOwn: one.name === "this plan" })))],
     Array.isArray(timeline) && timeline.length > 0 && [h("h3", {}, "Timeline"), gantt(timeline), isCut && h("p", { class: "soft fine" }, "The beginning only.")],
@@ -30,7 +31,8 @@ export function plan(parallel) {
 function operatorRow({ degrees, kinds, rule, ...row }) {
   if (!Array.isArray(degrees) || !Array.isArray(kinds)) return { ...row, degrees, rule };
   const divided = degrees.map((degree, place) => (degree > 1 ? `${kinds[place]} ${degree}` : null)).filter(Boolean);
-  return { ...row, degrees: divided.join(" × ") || "whole", rule };
+  const { node, operator, ...others } = row;
+  return { node, operator, degrees: divided.join(" × ") || "whole", ...others, rule };
 }
 
 function bars(rows, most = Math.max(...rows.map((row) => row.share), 1e-12)) {
@@ -100,15 +102,16 @@ const kindOf = ({ kind = "" }) => (/^(forward|compute|update)/.test(kind) ? "wor
 function gantt(events) {
   const shown = [...events].sort((a, b) => endOf(b) - startOf(b) - endOf(a) + startOf(a)).slice(0, MOST_BARS);
   const lanes = [...new Set(events.map(rowOf))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const places = new Map(lanes.map((lane, place) => [lane, place]));
   const end = events.reduce((most, event) => Math.max(most, endOf(event)), 0) || 1;
-  const x = (time) => LEFT + (time / end) * (WIDTH - LEFT - 12), height = lanes.length * ROW + 34;
+  const x = (time) => LEFT + (time / end) * (WIDTH - LEFT - 30), height = lanes.length * ROW + 34;
   const svg = s("svg", { class: "gantt", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `Timeline of ${plural(lanes.length, "lane")}, ${plural(events.length, "event")}, ${amount(end, "us")} long` },
     ticks(0, end, 6).map((tick) => [s("path", { class: "grid", d: `M${x(tick)} 0V${height - 28}` }), s("text", { x: x(tick), y: height - 10 }, amount(tick, "us"))]),
     lanes.map((lane, place) => s("text", { class: "lane", x: LEFT - 8, y: place * ROW + 17 }, lane.slice(0, 22))),
-    shown.map((event) => s("rect", { class: kindOf(event), x: x(startOf(event)).toFixed(2), y: lanes.indexOf(rowOf(event)) * ROW + 4, width: Math.max(0.6, x(endOf(event)) - x(startOf(event))).toFixed(2), height: ROW - 8, rx: 2 },
+    shown.map((event) => s("rect", { class: kindOf(event), x: x(startOf(event)).toFixed(2), y: places.get(rowOf(event)) * ROW + 4, width: Math.max(0.6, x(endOf(event)) - x(startOf(event))).toFixed(2), height: kindOf(event) === "moves" ? ROW / 2 - 4 : ROW - 8, rx: 2 },
       s("title", {}, `${nameOf(event)}, ${amount(startOf(event), "us")} to ${amount(endOf(event), "us")}`))));
   return [
-    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computes, lighter on the way back"), h("li", {}, h("span", { class: "swatch moves" }), "moves tensors")),
+    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computes, lighter on the way back"), h("li", {}, h("span", { class: "swatch moves" }), "moves tensors, half as high")),
     h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Timeline" }, svg),
     events.length > MOST_BARS && h("p", { class: "soft fine" }, `The ${MOST_BARS} longest of ${plural(events.length, "event")}.`),
   ];
