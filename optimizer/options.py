@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from optimizer.cost.objective import OBJECTIVES
 from optimizer.search import searches
 from optimizer.search.protocol import DEFAULT_ALPHA
 from superopt.errors import InvalidOptionError
+from superopt.threads import MOST_THREADS, THREADS_PER_CORE
 
 SEARCHES = tuple(searches())
 
@@ -19,9 +19,6 @@ CLUSTER_OBJECTIVES = ("latency", "throughput", "training")
 
 CLUSTER_SEARCHES = ("auto", "none")
 """How a plan is found: by searching rewrites and plans, or plans alone."""
-
-_THREADS_PER_CORE = 4
-"""More threads than this for each logical core only wait for each other."""
 
 
 def _no_dims() -> Mapping[str, int]:
@@ -70,9 +67,8 @@ class Options:
         _require("search", self.search, self.search in strategies, f"one of {', '.join(strategies)}")
         _require("budget", self.budget, self.budget > 0, "seconds above 0")
         _require("alpha", self.alpha, self.alpha >= 1, "at least 1")
-        most = _THREADS_PER_CORE * (os.cpu_count() or 1)
-        sound = self.threads is None or 1 <= self.threads <= most
-        expected = f"at least 1 and at most {most}, {_THREADS_PER_CORE} for each core here"
+        sound = self.threads is None or 1 <= self.threads <= MOST_THREADS
+        expected = f"at least 1 and at most {MOST_THREADS}, {THREADS_PER_CORE} for each core here"
         _require("threads", self.threads, sound, expected)
         _require("samples", self.samples, self.samples >= 1, "at least 1")
         _require("tolerance", self.tolerance, self.tolerance is None or self.tolerance > 0, "above 0")

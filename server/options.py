@@ -12,6 +12,7 @@ from server.problem_types import ProblemType
 from server.problems import Problem, field_errors, sentence
 from server.settings import Settings
 from substitution_db.records import JsonObject
+from superopt.threads import MOST_THREADS
 
 _OF_CLUSTERS = ("latency", "throughput", "training")
 """What a plan for several devices is judged by; all but the first mean nothing for one."""
@@ -23,7 +24,13 @@ Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 class OptimizationOptions(BaseModel):
     """The options of an optimization; what is left out has the default of ``superopt optimize``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        json_schema_extra={"examples": [{"budget": 30, "dim": {"batch": 8}}]},
+    )
 
     objective: Objective = "latency"
     target: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "cpu"
@@ -34,7 +41,7 @@ class OptimizationOptions(BaseModel):
     max_candidates: Annotated[int | None, Field(ge=1)] = None
     alpha: Annotated[float, Field(ge=1, le=10)] = 1.05
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    threads: Annotated[int | None, Field(ge=1, le=1024)] = None
+    threads: Annotated[int | None, Field(ge=1, le=MOST_THREADS)] = None
     dim: Annotated[dict[Name, Annotated[int, Field(ge=1)]], Field(max_length=100)] = {}
     """Sizes at which dynamic dimensions are priced."""
     tolerance: Annotated[float | None, Field(gt=0)] = None

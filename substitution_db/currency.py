@@ -18,14 +18,10 @@ class Currency:
         self.hashes = Hashes(state.axioms.hash, state.operators_hash, state.verifier_hash)
         self._reason = functools.cache(self._judged)
 
-    def supports(self, proof: Proof) -> bool:
+    def stands(self, verdict: Outcome, axioms_used: tuple[str, ...], hashes: Hashes) -> bool:
         """Whether the verdict would be the same today: a proof while what it used is unchanged, a
         refutation or a vain attempt while everything is.
         """
-        return self.stands(proof.verdict, proof.axioms_used, proof.hashes)
-
-    def stands(self, verdict: Outcome, axioms_used: tuple[str, ...], hashes: Hashes) -> bool:
-        """``supports`` for a proof of which no more is known."""
         if verdict is Outcome.VERIFIED:
             return not self._reason(axioms_used, hashes)
         return hashes == self.hashes

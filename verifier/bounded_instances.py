@@ -126,11 +126,6 @@ class BoundedInstances:
         self._variables_of = {term: frozenset(variables(term)) for term in self._applications}
         self._skeletons = {term: _skeleton(term) for term in self._applications}
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether every instance has been drawn."""
-        return self._root is None
-
     def draw(self, count: int) -> Iterator[BoundedInstance]:
         """Up to ``count`` further instances; fewer when there are no more, or when finding them takes more
         than ``MOST_DECISIONS`` decisions each.
