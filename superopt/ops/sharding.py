@@ -6,8 +6,10 @@ divided along it as the dimension is, one that does not follow it has a replica 
 an output is a sum over a dimension, its replicas are the terms.
 
 The value of a divided tensor is an array of its whole shape, with an axis of replicas before it where there
-is more than one. Replicas are counted row-major: first those that all tensors of an operator share, then one
-for each part of each dimension that the tensor does not follow, in the order of the dimensions.
+is more than one. Either all tensors of an operator have the same number of replicas, and it works on each of
+them by itself; or a tensor has one for each part of each dimension that it does not follow, counted row-major
+in the order of the dimensions. Both at once is ill-typed: one number of replicas would not say which is which,
+and a sum over some of them could be over the wrong ones.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Tasks:
     """How an operator on divided tensors falls into tasks.
 
     ``divisions`` are those of its task dimensions; ``shared`` is the number of replicas that all its tensors
-    have besides those that the division asks for.
+    have where the division asks for none.
     """
 
     splits: Splits
@@ -142,7 +144,11 @@ def tasks_of(operator: Divisible, types: tuple[ValueType, ...]) -> Tasks:
     }
     if len(shared) != 1:
         raise IllTypedError(f"{operator.name}: the inputs have replicas for different tasks")
-    return Tasks(splits, inputs, outputs, tuple(found), shared.pop())
+    (common,) = shared
+    every = (*splits.inputs, *splits.outputs)
+    if common > 1 and any(_missing(found, axes) > 1 for axes in every):
+        raise IllTypedError(f"{operator.name}: replicas for each task are told apart from no others")
+    return Tasks(splits, inputs, outputs, tuple(found), common)
 
 
 def _shared(operator: Divisible, replicas: int, needed: int) -> int:

@@ -43,6 +43,7 @@ VALUES: dict[str, st.SearchStrategy[AttributeTerm]] = {
     ),
     **dict.fromkeys(("alpha", "beta", "bias", "epsilon", "exponent", "value"), fractions),
     **dict.fromkeys(("size", "channels"), st.integers(1, 9)),
+    "degree": st.integers(2, 9),
     **dict.fromkeys(("shape", "sizes"), st.lists(sizes, max_size=3).map(tuple)),
 }
 open_values = names.map(lambda name: AttributeVariable(f"k{name}"))
