@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server import openapi, operations, optimizations, problems, substitutions
 from server.bodies import Bodies
 from server.metrics import Metrics
+from server.news import News
 from server.observation import Observation
 from server.page import answers, routes
 from server.rates import TokenBuckets
@@ -41,14 +42,16 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
         generate_unique_id_function=openapi.operation_id,
     )
     prepare()
+    stopping = threading.Event()
     state = State(
         settings=settings,
         database=database,
-        stopping=threading.Event(),
+        stopping=stopping,
         proofs=threading.BoundedSemaphore(settings.max_proofs_at_once),
         rates=TokenBuckets(settings.max_requests_per_second, settings.max_requests_burst),
         inspections=anyio.CapacityLimiter(_INSPECTIONS_AT_ONCE),
         metrics=Metrics(database),
+        news=News(database, settings.poll_seconds, stopping),
     )
     app.state.shared = state
     routers = [room.router for room in (optimizations, substitutions, operations, answers, routes)]

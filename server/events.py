@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import AsyncIterator
 
-import anyio
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -14,6 +13,7 @@ from server.state import State
 from substitution_db.records import Job, JobEvent, JobState
 
 _KEEP_ALIVE_SECONDS = 15.0
+_LOOK_SECONDS = 5.0
 
 
 async def event_stream(state: State, job: Job, last: int) -> Response:
@@ -51,7 +51,7 @@ async def _events(state: State, identity: str, last: int) -> AsyncIterator[str]:
             yield ": still there\n\n"
             spoken = time.monotonic()
         if not events:
-            await anyio.sleep(state.settings.poll_seconds)
+            await state.news.wait(identity, last, _LOOK_SECONDS)
 
 
 def _ends(event: JobEvent) -> bool:

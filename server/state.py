@@ -10,6 +10,7 @@ import anyio
 from fastapi import FastAPI, Request
 
 from server.metrics import Metrics
+from server.news import News
 from server.rates import TokenBuckets
 from server.settings import Settings
 from substitution_db import Database
@@ -28,6 +29,7 @@ class State:
     rates: TokenBuckets
     inspections: anyio.CapacityLimiter
     metrics: Metrics
+    news: News
     proved: dict[int | None, int] = field(default_factory=dict[int | None, int])
     """Verified rules by version of the library, of those that were looked through."""
     _keyed: threading.Event = field(default_factory=threading.Event)

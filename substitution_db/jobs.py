@@ -122,6 +122,23 @@ class JobRepository:
             rows = session.scalars(statement)
             return tuple(JobEvent(row.id, row.kind, row.content, row.created_at) for row in rows)
 
+    def news(self, after: int, *, limit: int = 1000) -> dict[str, int]:
+        """The jobs with events behind ``after``, of the next ``limit``, and the newest of each."""
+        events = (
+            select(JobEventRow.id, JobEventRow.job_number)
+            .where(JobEventRow.id > after)
+            .order_by(JobEventRow.id)
+            .limit(limit)
+            .subquery()
+        )
+        newest = (
+            select(JobRow.id, func.max(events.c.id))
+            .join(events, events.c.job_number == JobRow.number)
+            .group_by(JobRow.id)
+        )
+        with self._transactions.read() as session:
+            return dict(session.execute(newest).all())
+
     def counts(self) -> dict[JobState, int]:
         """How many jobs there are in each state."""
         statement = select(JobRow.state, func.count()).group_by(JobRow.state)
