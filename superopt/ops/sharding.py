@@ -6,10 +6,10 @@ divided along it as the dimension is, one that does not follow it has a replica 
 an output is a sum over a dimension, its replicas are the terms.
 
 The value of a divided tensor is an array of its whole shape, with an axis of replicas before it where there
-is more than one. Either all tensors of an operator have the same number of replicas, and it works on each of
-them by itself; or a tensor has one for each part of each dimension that it does not follow, counted row-major
-in the order of the dimensions. Both at once is ill-typed: one number of replicas would not say which is which,
-and a sum over some of them could be over the wrong ones.
+is more than one. Either all tensors of an operator have the same number of replicas, and it works on each by
+itself; or a tensor has one for each part of each dimension that it does not follow, counted row-major in the
+order of the dimensions. Both at once is ill-typed: one number of replicas would not say which is which, and
+a sum over some of them could be over the wrong ones.
 """
 
 from __future__ import annotations
