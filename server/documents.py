@@ -38,6 +38,36 @@ class Links(BaseModel):
     report: str | None
 
 
+OPTIMIZATION_EXAMPLE: dict[str, object] = {
+    "id": "58bde8e20ad30cd0fb096c4dd16d89d8",
+    "state": "succeeded",
+    "progress": {"phase": "check", "seconds": 28.7, "candidates": 18073},
+    "created_at": "2026-11-21T20:10:13Z",
+    "started_at": "2026-11-21T20:10:14Z",
+    "finished_at": "2026-11-21T20:10:44Z",
+    "attempts": 1,
+    "reused_from": None,
+    "name": "densenet121.onnx",
+    "options": {"budget": 30},
+    "files": [
+        {
+            "role": "model",
+            "name": "model.onnx",
+            "sha256": "4fb25b33c6f47792f50188faa2852497e19268552cfbbb6b1ef572a5ff62b0ab",
+            "bytes": 32700000,
+        }
+    ],
+    "error": None,
+    "links": {
+        "self": "/v1/optimizations/58bde8e20ad30cd0fb096c4dd16d89d8",
+        "events": "/v1/optimizations/58bde8e20ad30cd0fb096c4dd16d89d8/events",
+        "model": "/v1/optimizations/58bde8e20ad30cd0fb096c4dd16d89d8/model",
+        "report": "/v1/optimizations/58bde8e20ad30cd0fb096c4dd16d89d8/report",
+    },
+}
+"""An ``OptimizationDocument``, for OpenAPI."""
+
+
 class OptimizationDocument(BaseModel):
     """An optimization."""
 

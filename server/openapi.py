@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from server.documents import ProblemDocument
+from server.documents import OPTIMIZATION_EXAMPLE, ProblemDocument
 from server.options import options_schema
 from server.problem_types import ProblemType
 from server.problems import MEDIA_TYPE
@@ -71,6 +71,7 @@ def document(app: FastAPI) -> Json:
     components = cast("Json", described_["components"])
     schemas = cast("Json", components["schemas"])
     schemas["OptimizationOptions"] = options_schema(shared_state(app).settings)
+    cast("Json", schemas["OptimizationDocument"])["examples"] = [OPTIMIZATION_EXAMPLE]
     schemas["ProblemDocument"] = ProblemDocument.model_json_schema(ref_template=_REFERENCE)
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)

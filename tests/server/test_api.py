@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ import pytest
 import substitution_db.submissions
 from server.app import create_app
 from server.cursors import cursor_of
+from server.documents import OptimizationDocument
+from server.options import OptimizationOptions
 from server.problem_types import ProblemType
 from server.rates import TokenBuckets
 from server.settings import Settings
@@ -204,8 +207,8 @@ def test_a_key_that_asks_too_often_waits(settings: Settings, database: Database)
 
 def test_only_uploads_are_large(http: Http) -> None:
     large = b'{"equation": "' + b"x" * 100_000 + b'"}'
-    json = {"Content-Type": "application/json"}
-    answer = http("POST", "/v1/substitutions/prove", content=large, headers=json)
+    headers = {"Content-Type": "application/json"}
+    answer = http("POST", "/v1/substitutions/prove", content=large, headers=headers)
     assert problem(answer) == (413, "upload-too-large")
 
 
@@ -253,6 +256,14 @@ def test_a_model_with_too_many_nodes_is_refused(settings: Settings, database: Da
 def test_a_compressed_body_is_refused(http: Http, model: bytes) -> None:
     answer = http("POST", URL, files={"model": model}, headers={"Content-Encoding": "gzip"})
     assert problem(answer) == (415, "unsupported-media-type")
+
+
+def test_examples_are_what_they_are_examples_of(http: Http) -> None:
+    schemas = http("GET", "/openapi.json").json()["components"]["schemas"]
+    for model in (OptimizationDocument, OptimizationOptions):
+        (example,) = schemas[model.__name__]["examples"]
+        assert set(example) <= set(model.model_fields)
+        model.model_validate_json(json.dumps(example))
 
 
 def test_every_type_of_problem_is_documented() -> None:
