@@ -28,7 +28,7 @@ from optimizer.check import (
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.options import Options
-from optimizer.parallel.licences import Licences, divisions_of, licensed
+from optimizer.parallel.licences import Licences, declared, divisions_of, licensed
 from optimizer.parallel.plan_text import plan_from_json
 from optimizer.parallel.search.planner import Candidate, Origin, Planned, Planner, Proposal
 from optimizer.parallel.search.subject import Subject, plannable
@@ -117,14 +117,15 @@ class ClusterJourney:
         return self._searched()
 
     def _licensed(self) -> Licences:
-        """By the rules of the library; where none says how an operator is divided, by the axioms."""
+        """By the rules of the library; where none says how an operator is divided, by the axioms; where these
+        do not, by what the operator declares, which the report tells apart."""
         rules = licensed(self.rules)
         axioms = [
             division
             for axiom in load_axioms().equations
             for division in divisions_of(axiom, f"axiom:{axiom.name}")
         ]
-        return rules.and_otherwise(Licences(axioms))
+        return rules.and_otherwise(Licences(axioms, declared).rule)
 
     def _evaluated(self, given: Mapping[str, object]) -> ClusterResult:
         """A given plan, after its trace."""

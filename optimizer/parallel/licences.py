@@ -6,13 +6,14 @@ same operator on inputs that are partitioned or replicated, its result combined,
     matmul(x, y) = combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), replicate[degree=d](y)))
     relu(combine[axis=a, degree=d](x)) = combine[axis=a, degree=d](relu(x))
 
-Nodes of ONNX that no operator describes have no equations: what their definition says is cited instead.
+Nodes of ONNX that no operator describes have no equations: what their definition says is cited instead. Where
+no equation is known yet, a plan may rest on what the operator declares (``declared``), and says so.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,10 +53,24 @@ class Division:
     output: Axis | None
 
 
-class Licences:
-    """The rule for every task dimension that may be divided."""
+Reason = Callable[[Operation, int], "str | None"]
+"""Why a task dimension may be divided; None where it may not."""
 
-    def __init__(self, divisions: Iterable[Division], otherwise: Licences | None = None) -> None:
+
+def declared(operation: Operation, dimension: int) -> str:
+    """The word of the operator itself, which tests confirm and nothing proves."""
+    del dimension
+    return f"{DECLARED}{operation.operator.name}"
+
+
+def _nothing(operation: Operation, dimension: int) -> None:
+    del operation, dimension
+
+
+class Licences:
+    """The rule for every task dimension that may be divided; ``otherwise`` is asked where none is known."""
+
+    def __init__(self, divisions: Iterable[Division], otherwise: Reason = _nothing) -> None:
         self._otherwise = otherwise
         self._divisions = tuple(divisions)
         self._known: Mapping[str, list[Division]] = defaultdict(list)
@@ -66,7 +81,7 @@ class Licences:
     def __len__(self) -> int:
         return sum(map(len, self._known.values()))
 
-    def and_otherwise(self, others: Licences) -> Licences:
+    def and_otherwise(self, others: Reason) -> Licences:
         """The same, and what others allow where these say nothing."""
         return Licences(self._divisions, others)
 
@@ -82,12 +97,12 @@ class Licences:
         return self.rule(operation, dimension) is not None
 
     def missing(self, operations: Iterable[Operation]) -> tuple[str, ...]:
-        """The kinds of dimensions that could be divided if a rule said so, as ``operator kind``."""
+        """The kinds of dimensions for which there is no equation, as ``operator kind``."""
         names = {
             f"{operation.operator.name} {dimension.kind}"
             for operation in operations
             for number, dimension in enumerate(operation.splits.dimensions)
-            if self.rule(operation, number) is None
+            if (self.rule(operation, number) or DECLARED).startswith(DECLARED)
         }
         return tuple(sorted(names))
 
@@ -98,8 +113,10 @@ class Licences:
             for division in self._known.get(name, ()):
                 if _covers(division, operation, dimension):
                     return division.rule
-        return None if self._otherwise is None else self._otherwise.rule(operation, dimension)
+        return self._otherwise(operation, dimension)
 
+
+DECLARED = "declared:"
 
 _NAMES = {"split": ("split", "split0", "split1")}
 """Operators that rules write in a binary form."""

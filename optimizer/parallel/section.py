@@ -51,6 +51,11 @@ def section(
         ],
         "communication_bytes": simulation.communication_bytes,
         "operators": _operators(subject, plan.parallel, licences),
+        "unproved": licences.missing(
+            operation
+            for operation in subject.operations
+            if any(degree > 1 for degree in _degrees(plan.parallel.get(operation.node)))
+        ),
         "stages": 1 + max((how.stage for how in plan.parallel.values()), default=0),
         "microbatches": plan.microbatches,
         "timeline": [
@@ -71,6 +76,10 @@ def limited_by(simulation: Simulation, cluster: Cluster) -> tuple[int, int]:
     """The bytes that the fullest device needs and has, by what it lacks."""
     needs = zip(simulation.memory_bytes, (d.memory_bytes for d in cluster.devices), strict=True)
     return max(needs, key=lambda pair: pair[0] - pair[1])
+
+
+def _degrees(how: Parallelism | None) -> tuple[int, ...]:
+    return () if how is None else how.degrees
 
 
 def _operators(

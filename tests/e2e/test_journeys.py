@@ -95,9 +95,11 @@ def test_the_page_of_a_report_is_made_from_its_json(
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--objective", "throughput", "objective: throughput needs plans for several devices"),
-        ("--objective", "training", "objective: training needs plans for several devices"),
-        ("--cluster", "nodes.yaml", "cluster: plans for several devices cannot be made yet"),
+        ("--objective", "throughput", "objective: throughput is about several devices"),
+        ("--objective", "training", "objective: training is about several devices"),
+        ("--cluster", "nodes.yaml", "nodes.yaml: cannot be read as a cluster description"),
+        ("--cluster", "dgx", "cluster: expected a file or one of summit-node, dgx-a100"),
+        ("--plan", "report.json", "plan: say with --cluster for which devices it is"),
         ("--runtime", "onnxruntime", "runtime: only standard ONNX operators can be written"),
         ("--dim", "batch=\u0663", "dim: expected NAME=SIZE, as in batch=8, got 'batch=\u0663'"),
         ("--dim", "batch=0", "dim: expected NAME=SIZE, as in batch=8, got 'batch=0'"),

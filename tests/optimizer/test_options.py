@@ -14,8 +14,13 @@ from superopt.errors import InvalidOptionError
         ({"objective": "beauty"}, "objective: expected one of latency, flops, .*, got 'beauty'"),
         (
             {"objective": "training"},
-            "objective: training needs plans for several devices, which cannot be made",
+            "objective: training is about several devices: name them with cluster",
         ),
+        (
+            {"objective": "memory", "cluster": "dgx-h100"},
+            "objective: expected one of latency, throughput, training, got 'memory'",
+        ),
+        ({"search": "beam", "cluster": "dgx-h100"}, "search: expected one of auto, none, got 'beam'"),
         ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
         ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
         ({"threads": 0}, "threads: expected at least 1 and at most [0-9]+, .*, got 0"),

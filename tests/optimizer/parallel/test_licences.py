@@ -1,0 +1,73 @@
+"""What equations say about dividing operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from axioms import load_axioms
+from optimizer.parallel.licences import Licences, declared, divisions_of
+from optimizer.parallel.search.planner import Planner
+from optimizer.parallel.search.subject import Subject
+from optimizer.parallel.simulator import ParallelObjective
+from superopt.equations import parse_equation
+from tests.optimizer.parallel.networks import devices, mlp
+
+COLUMNS = (
+    "matmul(x, y)"
+    " = combine[axis=-1, degree=d](matmul(replicate[degree=d](x), partition[axis=-1, degree=d](y)))"
+)
+ROWS = (
+    "matmul(x, y)"
+    " = reduce[degree=d](matmul(partition[axis=-1, degree=d](x), partition[axis=-2, degree=d](y)))"
+)
+ANY_AXIS = "partition[axis=a, degree=d](relu(x)) = relu(partition[axis=a, degree=d](x))"
+
+
+@pytest.mark.parametrize(
+    ("equation", "operator", "inputs", "output"),
+    [
+        (COLUMNS, "matmul", (None, -1), -1),
+        (ROWS, "matmul", (-1, -2), None),
+        (ANY_AXIS, "relu", ("a",), "a"),
+        ("relu(combine[axis=0, degree=d](x)) = combine[axis=0, degree=d](relu(x))", "relu", (0,), 0),
+    ],
+)
+def test_an_equation_says_how_an_operator_is_divided(
+    equation: str, operator: str, inputs: tuple[object, ...], output: object
+) -> None:
+    (found,) = divisions_of(parse_equation(equation), "some rule")
+    assert (found.operator, found.inputs, found.output) == (operator, inputs, output)
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "relu(relu(x)) = relu(x)",
+        "combine[axis=a, degree=d](partition[axis=a, degree=d](x)) = x",
+        "combine[axis=0, degree=d](relu(partition[axis=0, degree=d](x))) = tanh(x)",
+        "replicate[degree=d](relu(x)) = relu(replicate[degree=d](x))",
+    ],
+)
+def test_most_equations_say_nothing_about_dividing(equation: str) -> None:
+    assert not list(divisions_of(parse_equation(equation), "some rule"))
+
+
+def test_only_licensed_dimensions_are_divided() -> None:
+    licences = Licences([*divisions_of(parse_equation(COLUMNS), "columns")])
+    subject = Subject.of(mlp(8, 2048, 2048))
+    (product,) = subject.operations
+    assert [licences.rule(product, number) for number in range(3)] == [None, "columns", None]
+    planned = Planner(devices(4), ParallelObjective.LATENCY, licences.allow).plan(subject.graph)
+    assert planned.best.plan.parallel[product.node].degrees == (1, 4, 1)
+
+
+def test_axioms_license_dense_layers_and_the_rest_is_said_to_be_declared() -> None:
+    axioms = [d for axiom in load_axioms().equations for d in divisions_of(axiom, f"axiom:{axiom.name}")]
+    operations = Subject.of(mlp(8, 64, 64, 64)).operations
+    assert Licences(axioms).missing(operations) == ()
+    assert Licences([], declared).rule(operations[0], 0) == "declared:matmul"
+    assert Licences([], declared).missing(operations[:1]) == (
+        "matmul parameter",
+        "matmul reduction",
+        "matmul sample",
+    )

@@ -1,0 +1,129 @@
+"""The search for plans, the plans of experts, and plans from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from optimizer.parallel.experts import Assignment, assignments
+from optimizer.parallel.plan_text import plan_from_json, plan_to_json
+from optimizer.parallel.search.branches import blocks
+from optimizer.parallel.search.mcmc import Metropolis
+from optimizer.parallel.search.mesh import Mesh
+from optimizer.parallel.search.planner import Origin, Planner
+from optimizer.parallel.search.subject import Subject, plannable
+from optimizer.parallel.simulator import ParallelObjective, Simulator
+from optimizer.parallel.sufficiency import what_would_do
+from superopt.errors import InvalidFileError, InvalidModelError
+from superopt.ir.dimensions import symbol
+from superopt.ir.graph import Graph, Input
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.activation import Relu
+from tests.optimizer.parallel.networks import devices, mlp, twins
+
+TRAINING, LATENCY, THROUGHPUT = (
+    ParallelObjective.TRAINING,
+    ParallelObjective.LATENCY,
+    ParallelObjective.THROUGHPUT,
+)
+
+
+def _elements_sent(graph: Graph, assignment: Assignment) -> int:
+    subject = Subject.of(graph)
+    simulator = Simulator(graph, devices(2), TRAINING)
+    return simulator.simulate(assignment.plan(subject)).communication_bytes // 4
+
+
+def test_plans_of_unitys_figure_2_send_what_the_paper_says() -> None:
+    graph, mesh = mlp(64, 784, 512, 10), Mesh.of(devices(2))
+    experts = dict(assignments(Subject.of(graph), mesh))
+    assert _elements_sent(graph, experts["data parallel"]) == 813_056
+    assert _elements_sent(graph, Assignment(mesh, ((2,), (-1,), (1,)), {})) == 131_072
+    assert _elements_sent(graph, experts["Megatron 2-way"]) == 1_280
+
+
+@pytest.mark.parametrize("objective", [TRAINING, LATENCY, THROUGHPUT])
+@pytest.mark.parametrize("graph", [mlp(48, 64, 256, 64), twins(6, 512)], ids=["mlp", "twins"])
+def test_no_expert_and_no_sample_is_faster(graph: Graph, objective: ParallelObjective) -> None:
+    cluster = devices(6)
+    planned = Planner(cluster, objective).plan(graph)
+    ours = planned.best.simulation.microseconds
+    assert planned.best.fits
+    assert all(ours <= expert.simulation.microseconds for expert in planned.experts)
+    simulator = Simulator(graph, cluster, objective)
+    sampler = Metropolis(
+        planned.subject,
+        Mesh.of(cluster),
+        lambda plan, changed: simulator.delta(plan, changed).microseconds,
+    )
+    assert ours <= sampler.run([planned.experts[0].plan], 0, proposals=100).microseconds
+
+
+def test_dense_layers_are_divided_by_columns_then_rows_as_in_megatron() -> None:
+    planned = Planner(devices(4), LATENCY).plan(mlp(8, 4096, 16384, 4096))
+    degrees = [planned.best.plan.parallel[operation.node].degrees for operation in planned.subject.operations]
+    assert degrees[:2] == [(1, 4, 1), (1, 4)]
+    assert degrees[2][2] > 1
+
+
+def test_branches_run_on_shares_of_the_machine() -> None:
+    graph = twins(1, 256)
+    assert [len(block.branches) for block in blocks(Subject.of(graph))] == [2]
+    planned = Planner(devices(2), LATENCY).plan(graph)
+    used = {how.devices for how in planned.best.plan.parallel.values()}
+    assert {(0,), (1,)} <= used
+
+
+def test_plans_stay_within_memory_and_say_what_would_be_enough() -> None:
+    graph = mlp(8, 1024, 1024, 1024, 1024, 1024)
+    weights = 4 * 4 * 4 * 1024 * 1024
+    fitting = Planner(devices(4, memory=weights // 2), TRAINING).plan(graph)
+    assert fitting.best.fits
+    assert not any(expert.fits for expert in fitting.experts if expert.proposal.name == "data parallel")
+    planner = Planner(devices(2, memory=weights // 6), TRAINING)
+    planned = planner.plan(graph)
+    assert not planned.best.fits
+    assert what_would_do(planned.subject, planner).startswith("8 such devices would be enough, or 0.03 GiB")
+
+
+def test_pipelines_are_among_the_plans_for_a_deep_network() -> None:
+    planned = Planner(devices(2), TRAINING).plan(mlp(64, *(256 for _ in range(9))))
+    piped = [found for found in planned.candidates if found.proposal.origin is Origin.PIPELINE]
+    assert {how.stage for how in piped[0].plan.parallel.values()} == {0, 1}
+    assert piped[0].plan.microbatches > 1
+
+
+def test_a_plan_is_what_is_read_back_from_its_text() -> None:
+    cluster = devices(2)
+    planned = Planner(cluster, LATENCY).plan(mlp(8, 512, 512, 512))
+    text = json.dumps(plan_to_json(planned.best.plan, planned.subject))
+    assert plan_from_json(json.loads(text), planned.subject, cluster) == planned.best.plan
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"node": 77}, "operator 1: the graph has no operator 77"),
+        ({"node": "first"}, "operator 1: node: expected a whole number of at least 0, got 'first'"),
+        ({"degrees": [3, 1, 1], "devices": [0, 1, 2]}, "cannot be divided by .3, 1, 1.: its task dimensions"),
+        ({"degrees": [2, 1, 1], "devices": [0, 9]}, "some has no device 9"),
+        ({"degrees": [2, 1, 1], "devices": [0, 0]}, "expected 2 different devices"),
+        ({"degrees": None}, "degrees: expected a list of numbers, got None"),
+    ],
+)
+def test_a_bad_plan_is_one_clear_error(changed: Mapping[str, object], message: str) -> None:
+    subject = Subject.of(mlp(8, 64, 64))
+    entry = {"node": subject.operations[0].node, "degrees": [1, 1, 1], "devices": [0], **changed}
+    with pytest.raises(InvalidFileError, match=message):
+        plan_from_json({"operators": [entry]}, subject, devices(2))
+
+
+def test_a_plan_needs_sizes() -> None:
+    editor = Graph.empty().edit()
+    x = editor.add(Input("x", TensorType(ElementType.FLOAT, (symbol("batch"), 4)))).value
+    editor.set_outputs([editor.add(Relu(), (x,)).value])
+    with pytest.raises(InvalidModelError, match="needs the size of batch: give it with --dim batch=SIZE"):
+        plannable(editor.build())
+    assert plannable(editor.build(), {"batch": 8}).type_of(x) == TensorType(ElementType.FLOAT, (8, 4))
