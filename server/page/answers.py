@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
+import tempfile
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, cast
@@ -22,7 +21,7 @@ from server.problem_types import ProblemType
 from server.problems import Problem
 from server.security import local_or_keys, require
 from server.state import State, state_of
-from substitution_db.records import Job, JobRole, JsonObject
+from substitution_db.records import JobRole, JsonObject
 from superopt.equations import drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError
@@ -66,9 +65,7 @@ def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=4000
 def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
     """The drawings of the rewritten regions of a report, in their order; null where one is too large."""
     state = state_of(request)
-    job = _finished(state, identity)
-    with _placed(state, job, {JobRole.REPORT: "report.json"}) as directory:
-        report = cast("JsonObject", json.loads((directory / "report.json").read_bytes()))
+    report = cast("JsonObject", json.loads(_file(state, identity, JobRole.REPORT).read_bytes()))
     explanation = cast("JsonObject", report.get("explanation") or {})
     regions = cast("list[JsonObject]", explanation.get("regions") or [])
     return {"regions": [_drawn(region) for region in regions]}
@@ -82,27 +79,26 @@ def graphs(
     only so many nodes of each, around what differs.
     """
     state = state_of(request)
-    job = _finished(state, identity)
-    files = {JobRole.MODEL: "before", JobRole.RESULT: "after"}
-    with _placed(state, job, files) as directory:
-        found = _in_child(
-            state, "server.page.work:write_outlines", {"directory": str(directory), "most": most}
-        )
-        models = {
-            side: base64.b64encode((directory / f"{side}.onnx").read_bytes()).decode()
-            for side in files.values()
-        }
-    return {**found, **models}
+    models = {
+        "before": str(_file(state, identity, JobRole.MODEL)),
+        "after": str(_file(state, identity, JobRole.RESULT)),
+    }
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        arguments: JsonObject = {**models, "directory": directory, "most": most}
+        found = _in_child(state, "server.page.work:write_outlines", arguments)
+        written = {side: (Path(directory) / f"{side}.onnx").read_bytes() for side in models}
+    return {**found, **{side: base64.b64encode(content).decode() for side, content in written.items()}}
 
 
 @router.get("/optimizations/{identity}/report.html")
 def report_page(request: Request, _: Reader, identity: str) -> Response:
     """The report as one page that needs nothing else."""
     state = state_of(request)
-    job = _finished(state, identity)
-    with _placed(state, job, {JobRole.REPORT: "report.json"}) as directory:
-        _in_child(state, "server.page.work:write_report_page", {"directory": str(directory)})
-        content = (directory / "report.html").read_bytes()
+    report = _file(state, identity, JobRole.REPORT)
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        page = Path(directory) / "report.html"
+        _in_child(state, "server.page.work:write_report_page", {"report": str(report), "page": str(page)})
+        content = page.read_bytes()
     headers = {"Content-Disposition": 'attachment; filename="report.html"'}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
@@ -126,35 +122,19 @@ def _drawn(region: JsonObject) -> dict[str, str] | None:
     return None if equation is None else {"svg": drawing(equation), "text": description(equation)}
 
 
-def _finished(state: State, identity: str) -> Job:
+def _file(state: State, identity: str, role: JobRole) -> Path:
+    """A file of an optimization that has a result, to be read only."""
     job = state.database.jobs.get(identity)
     if job is None:
         raise Problem(ProblemType.NOT_FOUND, f"there is no optimization {identity[:64]}")
-    if job.file(JobRole.REPORT) is None:
+    file = job.file(role)
+    if file is None or job.file(JobRole.RESULT) is None:
         type_ = ProblemType.NO_RESULT if job.state.final else ProblemType.NOT_FINISHED
         raise Problem(type_, f"the optimization is {job.state}")
-    return job
-
-
-@contextmanager
-def _placed(state: State, job: Job, files: dict[JobRole, str]) -> Generator[Path]:
-    """A directory with files of a job under these names, while the ``with`` block lasts."""
-    blobs = state.database.blobs
-    token = f"page-{secrets.token_hex(12)}"
-    directory = blobs.work_directory(token)
-    try:
-        for role, name in files.items():
-            file = job.file(role)
-            if file is None:
-                raise Problem(ProblemType.NO_RESULT, f"the optimization has no {role}")
-            try:
-                blobs.place(file.sha256, directory / name)
-            except FileNotFoundError as error:
-                detail = f"{file.name} was removed from the blob store"
-                raise Problem(ProblemType.ARCHIVE_UNAVAILABLE, detail) from error
-        yield directory
-    finally:
-        blobs.remove_work([token])
+    path = state.database.blobs.path(file.sha256)
+    if not path.exists():
+        raise Problem(ProblemType.ARCHIVE_UNAVAILABLE, f"{file.name} was removed from the blob store")
+    return path
 
 
 def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:

@@ -17,28 +17,25 @@ MODEL = "model.onnx"
 
 
 def write_report_page(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Makes the page of the report ``directory/report.json`` as ``directory/report.html``."""
+    """Makes the page of the file ``report`` as the file ``page``."""
     del progress
-    directory = Path(str(arguments["directory"]))
-    report = cast("JsonObject", json.loads((directory / "report.json").read_text(encoding="utf-8")))
-    (directory / "report.html").write_text(html_of(report), encoding="utf-8")
+    report = cast("JsonObject", json.loads(Path(str(arguments["report"])).read_text(encoding="utf-8")))
+    Path(str(arguments["page"])).write_text(html_of(report), encoding="utf-8")
     return {}
 
 
 def write_outlines(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Outlines the models ``directory/before`` and ``directory/after``, which may be an archive; of at most
-    ``most`` nodes, where that is a number.
+    """Outlines the models ``before`` and ``after``, which may be an archive; of at most ``most`` nodes, where
+    that is a number.
 
-    Writes ``before.onnx`` and ``after.onnx``; returns the names of nodes that differ.
+    Writes ``before.onnx`` and ``after.onnx`` into ``directory``; returns the names of nodes that differ.
     """
     del progress
-    directory = Path(str(arguments["directory"]))
-    after = directory / "after"
+    directory, after = Path(str(arguments["directory"])), Path(str(arguments["after"]))
     if zipfile.is_zipfile(after):
         with zipfile.ZipFile(after) as archive:
             after = Path(archive.extract(MODEL, directory))
-    most = cast("int | None", arguments["most"])
-    found = asdict(outlines(directory / "before", after, most))
+    found = asdict(outlines(Path(str(arguments["before"])), after, cast("int | None", arguments["most"])))
     for side in ("before", "after"):
         (directory / f"{side}.onnx").write_bytes(cast("bytes", found.pop(side)))
     return found

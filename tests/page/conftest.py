@@ -142,7 +142,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def submitted(page: Page, model: Path) -> Callable[..., str]:
     """Submits the model by the page and gives the address of the run."""
 
-    def submit(budget: str = "9") -> str:
+    def submit(budget: str = "20") -> str:
         page.goto("/")
         page.get_by_label("Drop a model, or choose files").set_input_files(model)
         page.get_by_label("Budget in seconds").fill(budget)
