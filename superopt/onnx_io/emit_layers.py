@@ -162,7 +162,8 @@ def upsample(emission: Emission, node: Node) -> Recipe:
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         scales = writer.constant(np.array([1, 1, *operator.stride], np.float32), "scales")
-        writer.node("Resize", [*names, "", scales], outputs, attributes)
+        nowhere = "" if writer.opset >= 13 else writer.constant(np.zeros(0, np.float32), "region")
+        writer.node("Resize", [*names, nowhere, scales], outputs, attributes)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 
