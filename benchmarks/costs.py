@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.dots import Dot, dot_plot
+from benchmarks.dots import Dot, Line, dot_plot
 from optimizer.check import plan_inputs
 from optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes, device_name, runtime_version
 from optimizer.cost.runtime import BoundRun, LoadedModel
@@ -138,9 +138,13 @@ def _write(rows: Sequence[Row], out: Path) -> None:
         "|---|---|---|---|---|---|---|",
     )
     (out / "costs.md").write_text("\n".join((*head, *map(_line, rows))) + "\n", encoding="utf-8")
-    dots = [Dot(row.network, row.ratio, f"{row.ratio:.2f}") for row in rows]
+    lines = [Line(row.network, (_dot(row.ratio),), f"{row.ratio:.2f}") for row in rows]
     title = "Predicted over measured latency, one thread"
-    (out / "costs.svg").write_text(dot_plot(title, dots, TOLERANCE), encoding="utf-8")
+    (out / "costs.svg").write_text(dot_plot(title, lines, TOLERANCE), encoding="utf-8")
+
+
+def _dot(ratio: float) -> Dot:
+    return Dot(ratio, "main" if abs(ratio - 1) <= TOLERANCE else "far", f"{ratio:.3f}")
 
 
 def _line(row: Row) -> str:

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import TypeAlias, cast
+from typing import cast
 
-_Scale: TypeAlias = Callable[[float], float]
-
-_LABELS, _PLOT, _LINE, _MARGIN = 190.0, 520.0, 22.0, 34.0
-_RADIUS = {True: 5.5, False: 3.5}
-_STYLE = """
-text{font:12px system-ui,sans-serif;fill:#1b2430}
-.axis{fill:#55606e;font-size:11px}.rule{stroke:#d7dde4}.one{stroke:#55606e;stroke-dasharray:3 3}
-.peer{fill:#9aa5b1}.ours{fill:#0b6bcb}.span{stroke:#0b6bcb;stroke-width:2}
-rect.ground{fill:#fff}
-@media(prefers-color-scheme:dark){text{fill:#e6e9ed}.axis{fill:#9aa5b1}.rule{stroke:#303945}
-.one{stroke:#9aa5b1}.peer{fill:#697685}.ours{fill:#5cb0ff}.span{stroke:#5cb0ff}rect.ground{fill:#14191f}}
-"""
+from benchmarks.dots import Dot, Kind, Line, dot_plot
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,56 +85,25 @@ def tabulated(rows: Sequence[Row]) -> str:
 
 
 def drawn(rows: Sequence[Row]) -> str:
-    """The table as a plot in SVG: a line for each network, a dot for each optimizer; logarithmic."""
-    ratios = [s.ratio for row in rows for s in row.standings if s.ratio is not None]
-    low, high = min(0.9, *ratios) * 0.98, max(1.2, *ratios) * 1.02
-    height = 2 * _MARGIN + _LINE * len(rows)
-    width = _LABELS + _PLOT + _MARGIN
-
-    def across(ratio: float) -> float:
-        return _LABELS + _PLOT * math.log(ratio / low) / math.log(high / low)
-
-    parts = list(_frame(rows, across, low, high, height))
-    for number, row in enumerate(rows):
-        y = _MARGIN + _LINE * (number + 0.5)
-        parts.append(f'<text x="{_LABELS - 10}" y="{y + 4}" text-anchor="end">{escape(row.network)}</text>')
-        for standing in row.standings:
-            parts += _dot(standing, across, y, is_ours=standing is row.standings[-1])
-    title = "Latency of the original over that of the optimised model"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'role="img" aria-label="{title}"><style>{_STYLE}</style>'
-        f'<rect class="ground" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
-    )
+    """The table as a plot in SVG: a line for each network, a dot for each optimizer."""
+    *peers, ours = (standing.optimizer for standing in rows[0].standings)
+    legend: tuple[tuple[Kind, str], ...] = (("main", f"{ours} (98% interval)"), ("other", ", ".join(peers)))
+    lines = [Line(row.network, tuple(_dots(row))) for row in rows]
+    return dot_plot("Latency of the original over that of the optimised model", lines, legend=legend)
 
 
-def _frame(rows: Sequence[Row], across: _Scale, low: float, high: float, height: float) -> Iterator[str]:
-    bottom = height - _MARGIN
-    ticks = [t / 10 for t in range(math.ceil(low * 10), math.floor(high * 10) + 1)]
-    step = max(1, len(ticks) // 10)
-    for tick in ticks:
-        if (round(tick * 10) - 10) % step == 0:
-            x, kind = across(tick), "one" if tick == 1 else "rule"
-            yield f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{_MARGIN}" y2="{bottom}"/>'
-            yield f'<text class="axis" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{tick:g}x</text>'
-    names = [standing.optimizer for standing in rows[0].standings]
-    legend = (("ours", 0.0, f"{names[-1]} (98% interval)"), ("peer", 180.0, ", ".join(names[:-1])))
-    for kind, offset, text in legend:
-        x = _LABELS + offset
-        yield f'<circle class="{kind}" cx="{x}" cy="16" r="4.5"/><text x="{x + 10}" y="20">{text}</text>'
+def _dots(row: Row) -> Iterator[Dot]:
+    for standing in row.standings:
+        if standing.ratio is not None:
+            title = f"{standing.optimizer}: {standing.ratio:.3f}"
+            if standing is row.standings[-1]:
+                yield Dot(standing.ratio, "main", title, _span(standing))
+            else:
+                yield Dot(standing.ratio, "other", title)
 
 
-def _dot(standing: Standing, across: _Scale, y: float, *, is_ours: bool) -> Iterator[str]:
-    if standing.ratio is None:
-        return
-    if is_ours and standing.low is not None and standing.high is not None:
-        x1, x2 = across(standing.low), across(standing.high)
-        yield f'<line class="span" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y}" y2="{y}"/>'
-    kind, title = "ours" if is_ours else "peer", f"{standing.optimizer}: {standing.ratio:.3f}"
-    yield (
-        f'<circle class="{kind}" cx="{across(standing.ratio):.1f}" cy="{y}" r="{_RADIUS[is_ours]}">'
-        f"<title>{escape(title)}</title></circle>"
-    )
+def _span(standing: Standing) -> tuple[float, float] | None:
+    return None if standing.low is None or standing.high is None else (standing.low, standing.high)
 
 
 def _cell(standing: Standing) -> str:
