@@ -22,9 +22,7 @@ def configure(format_: LogFormat, level: str, service: str) -> None:
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(JsonLines(service) if format_ == "json" else Text(service))
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
-        logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
+    logging.getLogger("uvicorn").handlers.clear()
 
 
 @contextmanager
