@@ -89,7 +89,8 @@ class Court:
 
     However many variants come before it, one that is not faster is accepted with probability 2 * ``DOUBT`` at
     most: each is asked for twice the certainty of the one before. ``loading`` and ``running`` are the seconds
-    that a session of the original and its first run take: nothing is begun that will not end in time.
+    that a session of the original and its first run take, ``writing`` those of writing a rewritten model:
+    nothing is begun that will not end in time.
     """
 
     lifted: LiftedModel
@@ -102,6 +103,7 @@ class Court:
     target: Target = HERE
     loading: float = 0.0
     running: float = 0.0
+    writing: float = 0.0
     minimal_ratio: float = 1.0
     race: Race = compare_latency
     without: Callable[[Variant, Sequence[str]], Variant] = field(default=lambda variant, _: variant)
@@ -133,7 +135,7 @@ class Court:
             return Verdict(variant, False, equivalence, None, nodes, why)  # noqa: FBT003
 
         self.judged.append(variant)
-        if not self._lasts(self.loading + self.running):
+        if not self._lasts(self.writing + self.loading + self.running):
             return refused("there was no time left to check the rewritten model")
         try:
             model, nodes = runnable_rewrite(

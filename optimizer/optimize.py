@@ -157,8 +157,8 @@ class Journey:
         self._target = target
         self._started = time.monotonic() if started is None else started
         self._weight_bytes = weight_bytes(lifted)
-        writing = min(_WRITING_SECONDS_PER_BYTE * self._weight_bytes, _WRITING_SHARE * options.budget)
-        self._end = self._started + options.budget - writing
+        self._writing = min(_WRITING_SECONDS_PER_BYTE * self._weight_bytes, _WRITING_SHARE * options.budget)
+        self._end = self._started + options.budget - self._writing
         self._deadline = self._end - _EXPLANATION_SHARE * options.budget
         self._lifted = lifted
         self._options = options
@@ -222,10 +222,9 @@ class Journey:
             needed = f"{result.best.memory.peak:,} bytes"
             return self.original(f"no equal graph was found within the memory limit: the best needs {needed}")
         if not result.trace and not canonical.steps:
-            was_cut_short = result.stopped_by == "budget"
             return self.original(
                 "no rule was found to lower the predicted cost before the budget ended"
-                if was_cut_short
+                if result.stopped_by == "budget"
                 else "no rule lowers the predicted cost"
             )
         return self._judged(start, result, directory)
@@ -286,11 +285,8 @@ class Journey:
             record.objective.deadline = math.inf
         court = record.court = self._convened(start, directory)
         if court is None:
-            return self.original(
-                _too_large(self._options)
-                if self._options.dims
-                else "the original does not run on random inputs; give some with --inputs"
-            )
+            why = "the original does not run on random inputs; give some with --inputs"
+            return self.original(_too_large(self._options) if self._options.dims else why)
         self._tell("timing")
         verdict = record.verdict = court.decide(Variant(result.best, result.trace))
         if not verdict.accepted:
@@ -358,6 +354,7 @@ class Journey:
             target=self._target,
             loading=self._loading,
             running=running,
+            writing=self._writing,
             race=compare_latency_apart if is_large else compare_latency,
             minimal_ratio=_minimal_ratio(start, options),
             without=lambda variant, dropped: Variant(

@@ -16,6 +16,9 @@ from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Prov
 _MAX_ROUNDS = 24
 _MIN_ROUNDS = 3
 _WANTED_ROUNDS = 6
+_GRACE = 1.0
+"""Seconds by which the time may be exceeded for the sake of the least number of rounds."""
+
 _MAX_PAIRS = 12
 _MIN_PAIRS = 3
 _SHORTEST_SAMPLE = 500.0
@@ -118,9 +121,12 @@ def _compare(contest: _Contest, round_of: Round, seconds: float, doubt: float) -
         order = (0, 1) if len(rounds) % 2 == 0 else (1, 0)
         pairs = len(rounds[0]) if rounds else None
         rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
-        took = time.monotonic() - began
-        enough = len(rounds) >= _MIN_ROUNDS or took > seconds
-        if enough and (time.monotonic() + took > end or compared(np.asarray(rounds), doubt).is_clear):
+        now = time.monotonic()
+        next_ends = now + (now - began)
+        if len(rounds) < _MIN_ROUNDS:
+            if next_ends > end + _GRACE:
+                break
+        elif next_ends > end or compared(np.asarray(rounds), doubt).is_clear:
             break
     return compared(np.asarray(rounds), doubt)
 
