@@ -38,8 +38,8 @@ _IDLE_SECONDS = 60.0
 """How long a client may pause while it sends."""
 
 _INSPECTION = "server.inspection:inspect"
-_INSPECTION_SECONDS = 5.0
-_BYTES_PER_SECOND = 20 << 20
+_INSPECTION_SECONDS = 4.0
+_BYTES_PER_SECOND = 200 << 20
 _INSPECTION_BYTES = 1 << 30
 _MEMORY_PER_BYTE = 3
 _LIMITS = {JobRole.MODEL: _MODEL_BYTES, JobRole.CLUSTER: _CLUSTER_BYTES}
