@@ -100,9 +100,12 @@ def region_of(degrees: tuple[int, ...], index: tuple[int, ...], shape: tuple[int
 
 def meet(left: Region, right: Region) -> Region | None:
     """What two regions share; None for nothing."""
+    if left == right:
+        return left if all(start < stop for start, stop in left) else None
     shared: list[tuple[int, int]] = []
-    for (start, stop), (other_start, other_stop) in zip(left, right, strict=True):
-        low, high = max(start, other_start), min(stop, other_stop)
+    for own, other in zip(left, right, strict=True):
+        low = own[0] if own[0] > other[0] else other[0]
+        high = own[1] if own[1] < other[1] else other[1]
         if low >= high:
             return None
         shared.append((low, high))
@@ -127,11 +130,19 @@ def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
 
 
 def _held(placement: Placement, shape: tuple[int, ...]) -> Iterator[tuple[int, Region]]:
-    for index, terms in placement.holders():
-        region = region_of(placement.degrees, index, shape)
-        for devices in terms:
-            for device in devices:
-                yield device, region
+    each = placement.partial * placement.copies
+    for number, region in enumerate(_regions(placement.degrees, shape)):
+        for device in placement.devices[number * each : (number + 1) * each]:
+            yield device, region
+
+
+def _regions(degrees: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Region]:
+    """All parts of a tensor, the last axis fastest."""
+    cuts = [
+        [(number * (size // degree), (number + 1) * (size // degree)) for number in range(degree)]
+        for degree, size in zip(degrees, shape, strict=True)
+    ]
+    return itertools.product(*cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +160,14 @@ class _Exchange:
         self._shape = shape
         self._element_bytes = element_bytes
         self._wanted = dict(_held(want, shape))
+        self._held = dict(_held(have, shape))
         self._satisfied: set[tuple[int, tuple[int, ...]]] = set()
         self._steps: list[Step] = []
 
     def steps(self) -> tuple[Step, ...]:
         sources: dict[tuple[int, ...], tuple[_Source, ...]] = {}
-        for index, terms in self._have.holders():
-            part = region_of(self._have.degrees, index, self._shape)
+        parts = _regions(self._have.degrees, self._shape)
+        for part, (index, terms) in zip(parts, self._have.holders(), strict=True):
             if len(terms) == 1:
                 sources[index] = (_Source(part, terms[0]),)
             else:
@@ -229,14 +241,16 @@ class _Exchange:
 
     def _redistribute(self, sources: dict[tuple[int, ...], tuple[_Source, ...]]) -> None:
         transfers: dict[tuple[int, Region], list[int]] = defaultdict(list)
-        for index, terms in self._want.holders():
-            region = region_of(self._want.degrees, index, self._shape)
+        parts = _regions(self._want.degrees, self._shape)
+        for region, (_, terms) in zip(parts, self._want.holders(), strict=True):
             pieces = [
                 (number, source, shared)
                 for number in self._meeting(region)
                 for source in sources[number]
                 if (shared := meet(source.region, region)) is not None
             ]
+            if len(pieces) == 1 and pieces[0][1].holders == terms[0]:
+                continue
             lacking = [
                 device
                 for device in terms[0]
@@ -329,8 +343,7 @@ class _Exchange:
         after = [self._wanted[device] for device in members]
         bounds = _bounds(after)
         assert bounds is not None
-        held = dict(_held(self._have, self._shape))
-        before = [meet(held[device], bounds) for device in members]
+        before = [meet(self._held[device], bounds) for device in members]
         total = sum(volume(region) for region in after)
         if (
             self._have.partial > 1

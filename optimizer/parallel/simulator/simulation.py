@@ -111,7 +111,7 @@ class Simulation:
         place, (port, _) = waiting.brings
         name = self._name(self.schedule.items[place][1])
         if port < 0:
-            name = f"{'weights' if waiting.brings[1] == WEIGHTS else 'gradient'} of {name}"
+            name = f"{'weights' if port == WEIGHTS else 'gradient'} of {name}"
         for transfer in waiting.exchange.transfers(waiting.ready, done.channels):
             length = transfer.stop - transfer.start
             for device in transfer.step.group:

@@ -22,8 +22,9 @@ from optimizer.parallel.simulator.units import Key, Unit
 Wanted = tuple[int, Key]
 """What an exchange brings: the place in the schedule of the pass that made it, and its key there."""
 
-WEIGHTS: Key = (-1, -1)
-"""The key of gradients of weights, which no pass waits for; those of tensors have smaller ones."""
+WEIGHTS = -1
+"""In keys the port that stands for gradients of weights, which no pass waits for; those of tensors have
+smaller ones."""
 
 
 class Waiting(NamedTuple):
@@ -120,55 +121,47 @@ class _Clock:
 
     def run(self) -> None:
         """The passes that are left."""
-        schedule, passes = self._schedule, self.passes
-        items = schedule.items
-        for place in range(len(passes), len(items)):
-            direction, number, microbatch = items[place]
-            unit = self._units[number]
+        passes, units = self.passes, self._units
+        free, free_offset = self._free, self._free_offset
+        last = self._schedule.microbatches - 1
+        for place, (direction, number, microbatch) in enumerate(
+            self._schedule.items[len(passes) :], len(passes)
+        ):
+            unit = units[number]
             division = unit.division
+            arrived: list[Times] = []
             if direction == FORWARD:
                 duration = division.forward
-                arrived = self._arrivals(unit, microbatch) if unit.arrivals else []
+                if unit.arrivals:
+                    arrived = self._arrivals(unit, microbatch)
             else:
                 duration = division.backward
-                arrived = self._gradients(unit, number, microbatch, place)
+                if unit.returns or unit.settled:
+                    arrived = self._gradients(unit, number, microbatch, place)
             if not division.takes_time:
-                base, offset = latest(arrived, self._free), 0.0
+                base, offset = latest(arrived, free), 0.0
             else:
-                base, offset = self._free, self._free_offset
+                base, offset = free, free_offset
                 if arrived:
                     base, offset = np.maximum(base + offset, latest(arrived, base)), 0.0
                 if duration.common is not None:
                     offset += duration.common
-                    self._free, self._free_offset = base, offset
+                    free, free_offset = base, offset
                 else:
                     base, offset = base + offset + duration.each, 0.0
-                    self._free = np.where(division.works, base, self._free + self._free_offset)
-                    self._free_offset = 0.0
+                    free, free_offset = np.where(division.works, base, free + free_offset), 0.0
             if direction == FORWARD:
-                end = base + offset if unit.sends else base
-                for key, exchange in unit.sends:
-                    if exchange is not None:
-                        self._issue(exchange, end, (place, key), is_last=key in unit.settled)
-                    elif key in unit.settled:
-                        self._sent = max(self._sent, float(end[division.works].max()))
-            elif unit.synchronised and microbatch == schedule.microbatches - 1:
-                for exchange, is_only in unit.synchronised:
-                    ready = base + offset if is_only else self._free + self._free_offset
-                    self._issue(exchange, ready, (place, WEIGHTS), is_last=True)
+                if unit.sends:
+                    self._send(unit, place, base + offset)
+            elif unit.synchronised and microbatch == last:
+                for turn, (exchange, is_only) in enumerate(unit.synchronised):
+                    ready = base + offset if is_only else free + free_offset
+                    self._issue(exchange, ready, (place, (WEIGHTS, turn)), is_last=True)
+            waiting, done = self._waiting, len(self.exchanges)
             passes.append(
-                Pass(
-                    base,
-                    offset,
-                    self._free,
-                    self._free_offset,
-                    self._channels,
-                    self._waiting,
-                    self._issued,
-                    len(self.exchanges),
-                    self._sent,
-                )
+                Pass(base, offset, free, free_offset, self._channels, waiting, self._issued, done, self._sent)
             )
+        self._free, self._free_offset = free, free_offset
 
     def finish(self) -> float:
         """Times what is still waiting; when all is done."""
@@ -185,13 +178,20 @@ class _Clock:
         arrived = [self._arrival((forwards, key)) for key in unit.settled]
         row = self._schedule.positions[BACKWARD][microbatch]
         for turn, (exchange, readers) in enumerate(unit.returns):
-            ready = latest([self.passes[row[reader]].end for reader in readers], self._free)
+            ready = latest([self.passes[row[reader]].end for reader in readers])
             if exchange is not None:
-                brings = place, (-2 - turn, 0)
+                brings = place, (WEIGHTS - 1, turn)
                 self._issue(exchange, ready, brings, is_last=False)
                 ready = self._arrival(brings)
             arrived.append(ready)
         return arrived
+
+    def _send(self, unit: Unit, place: int, end: Times) -> None:
+        for key, exchange in unit.sends:
+            if exchange is not None:
+                self._issue(exchange, end, (place, key), is_last=key in unit.settled)
+            elif key in unit.settled:
+                self._sent = max(self._sent, float(end[unit.division.works].max()))
 
     def _issue(self, exchange: Exchange, ready: Times, brings: Wanted, *, is_last: bool) -> None:
         waiting = Waiting(exchange.ready_at(ready), self._issued, exchange, ready, brings, is_last)
@@ -227,9 +227,10 @@ def _turn(waiting: Waiting) -> tuple[float, int]:
     return waiting.ready_at, waiting.issued
 
 
-def latest(times: Sequence[Times], like: Times) -> Times:
+def latest(times: Sequence[Times], like: Times | None = None) -> Times:
     """The latest of some times, device by device; 0 where there are none, for as many devices as ``like``."""
     if not times:
+        assert like is not None
         return np.zeros_like(like)
     found = times[0]
     for other in times[1:]:

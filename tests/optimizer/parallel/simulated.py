@@ -14,6 +14,7 @@ from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Relu
+from superopt.ops.affine import Affine
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Identity
 from superopt.ops.matrix import Matmul
@@ -71,12 +72,15 @@ def graphs(draw: st.DrawFn) -> Graph:
     side = tensor(8, 8)
     values = [editor.add(Input("x", side)).value]
     weights = [editor.add(Weight(f"w{number}", side)).value for number in range(2)]
+    vectors = [editor.add(Weight(f"v{number}", tensor(8))).value for number in range(2)]
     for _ in range(draw(st.integers(1, 10))):
         x = draw(st.sampled_from(values))
         y = draw(st.sampled_from([*values, *weights]))
-        match draw(st.sampled_from(("matmul", "add", "relu", "halves", "rename", "reshape"))):
+        match draw(st.sampled_from(("matmul", "affine", "add", "relu", "halves", "rename", "reshape"))):
             case "matmul":
                 values.append(editor.add(Matmul(), (x, y)).value)
+            case "affine":
+                values.append(editor.add(Affine(1), (x, *vectors)).value)
             case "add":
                 values.append(editor.add(Add(), (x, y)).value)
             case "relu":

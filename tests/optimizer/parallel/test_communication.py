@@ -116,7 +116,7 @@ def placements(draw: st.DrawFn, partial: bool) -> Placement:  # noqa: FBT001
     return Placement(degrees, tuple(devices), terms, redundant)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(placements(partial=True), placements(partial=False))
 def test_every_pair_of_placements(have: Placement, want: Placement) -> None:
     tensor = np.arange(1, 1 + WHOLE, dtype=np.int64).reshape(SHAPE) * 1000

@@ -20,7 +20,7 @@ LATENCY, THROUGHPUT, TRAINING = ParallelObjective
 TWO_NODES = cluster(2, 4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data(), st.sampled_from(list(ParallelObjective)))
 def test_random_plans_take_what_a_slow_simulation_says(
     data: st.DataObject, objective: ParallelObjective
@@ -31,7 +31,7 @@ def test_random_plans_take_what_a_slow_simulation_says(
         assert {device: fast.end[device] for device in slow} == slow
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from(list(ParallelObjective)))
 def test_delta_simulation_is_full_simulation(data: st.DataObject, objective: ParallelObjective) -> None:
     graph = data.draw(graphs())
