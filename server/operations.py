@@ -34,7 +34,7 @@ def live() -> Health:
     openapi_extra=WITHOUT_KEY,
 )
 def ready(request: Request) -> JSONResponse:
-    """Whether requests can be served: database, schema, proved library, disk; 503 with every reason if not."""
+    """Whether requests can be served: database, schema, proved library, disk; 503 with all reasons if not."""
     checks = readiness(state_of(request))
     failed = [f"{name}: {check.detail}" for name, check in checks.items() if not check.ok]
     shown = {name: check.model_dump() for name, check in checks.items()}
