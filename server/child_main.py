@@ -4,6 +4,7 @@ errors.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import importlib
@@ -47,14 +48,18 @@ def main(descriptor: int) -> None:
     _volunteer_when_memory_is_short()
     with socket.socket(fileno=descriptor) as connection:
         stream = connection.makefile("rwb")
-        task = cast("JsonObject", json.loads(stream.readline()))
+        line = stream.readline()
+        if not line:
+            return  # the parent died before it could say what to do
+        task = cast("JsonObject", json.loads(line))
         limit = int(str(task["bytes"]))
         _confine(float(str(task["seconds"])), limit)
         cancelled = threading.Event()
         threading.Thread(target=_listen, args=(stream.readline, cancelled), daemon=True).start()
 
         def send(message: JsonObject) -> None:
-            connection.sendall(json.dumps(message).encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # the parent is gone, and this process soon
+                connection.sendall(json.dumps(message).encode() + b"\n")
 
         def progress(content: JsonObject) -> None:
             if cancelled.is_set():

@@ -47,20 +47,12 @@ def with_known_result(database: Database, settings: Settings, new: NewJob) -> Ne
     """The new job with its result, if an earlier one has computed that under the library in force."""
     version = database.library.in_force()
     number = None if version is None else version.number
-    known = known_result(database, settings, new.files, new.options, new.model_name, number)
-    return replace(new, known=known)
+    key = result_key(database, settings, new.files, new.options, number)
+    return replace(new, known=known_result(database, key, new.model_name))
 
 
-def known_result(
-    database: Database,
-    settings: Settings,
-    files: Iterable[JobFile],
-    options: JsonObject,
-    model_name: str,
-    library_version: int | None,
-) -> KnownResult | None:
-    """The result of an earlier job for the same files and options, under the names of this one."""
-    key = result_key(database, settings, files, options, library_version)
+def known_result(database: Database, key: str, model_name: str) -> KnownResult | None:
+    """The result of an earlier job with that key, under the names of this one."""
     earlier = database.jobs.result(key)
     result = None if earlier is None else earlier.file(JobRole.RESULT)
     report = None if earlier is None else earlier.file(JobRole.REPORT)

@@ -15,7 +15,7 @@ from server.results import known_result, result_key, result_names
 from server.settings import Settings
 from substitution_db import Database
 from substitution_db.queue import JobQueue, LeaseLostError
-from substitution_db.records import Job, JobFile, JobRole, JobState, JsonObject, KnownResult, Lease
+from substitution_db.records import Job, JobFile, JobRole, JobState, JsonObject, Lease
 from superopt.errors import MissingServiceError
 
 WORK = "server.work:optimize"
@@ -47,22 +47,18 @@ class Task:
         """
         bound = self._settings.max_job_seconds + _FILES_SECONDS
         with KeptLease(self._queue, self._lease, self._settings.heartbeat_seconds, bound):
-            known = self._known()
+            job = self._lease.job
+            key = result_key(self._database, self._settings, job.files, job.options, job.library_version)
+            known = known_result(self._database, key, job.model_name)
             if known is not None:
                 return self._durably(lambda: self._queue.reuse(self._lease, known))
-            return self._compute()
+            return self._compute(key)
 
     def give_back(self) -> Job:
         """Queues the job again as if it had not been started. Raises LeaseLostError, MissingServiceError."""
         return self._durably(lambda: self._queue.give_back(self._lease))
 
-    def _known(self) -> KnownResult | None:
-        job = self._lease.job
-        return known_result(
-            self._database, self._settings, job.files, job.options, job.model_name, job.library_version
-        )
-
-    def _compute(self) -> Job:
+    def _compute(self, key: str) -> Job:
         directory = self._database.blobs.work_directory(self._lease.token)
         self._lay_out(directory / "input")
         arguments: JsonObject = {
@@ -77,7 +73,7 @@ class Task:
             self._settings.max_job_seconds, self._settings.max_job_bytes, self._settings.cancel_seconds
         )
         ending = run_in_child(WORK, arguments, limits, on_progress=self._on_progress, wanted=self._wanted)
-        return self._conclude(ending, directory)
+        return self._conclude(ending, directory, key)
 
     def _lay_out(self, target: Path) -> None:
         """The model and its data as they were uploaded, the locations checked then."""
@@ -95,12 +91,11 @@ class Task:
         library = {"library_version": self._lease.job.library_version}
         return {**self._lease.job.options, **paths, **library}
 
-    def _conclude(self, ending: Ending, directory: Path) -> Job:
+    def _conclude(self, ending: Ending, directory: Path, key: str) -> Job:
         queue, lease = self._queue, self._lease
         match ending:
             case Done(result):
                 files = self._results(directory, str(result["result"]))
-                key = self._result_key()
                 return self._durably(lambda: queue.succeed(lease, files, key))
             case Failed(problem):
                 return self._durably(lambda: queue.fail(lease, problem))
@@ -110,10 +105,6 @@ class Task:
                 if self._stop.is_set():
                     return self.give_back()
                 return self._durably(lambda: queue.cancelled(lease))
-
-    def _result_key(self) -> str:
-        job = self._lease.job
-        return result_key(self._database, self._settings, job.files, job.options, job.library_version)
 
     def _results(self, directory: Path, result: str) -> tuple[JobFile, ...]:
         paths = {JobRole.RESULT: directory / result, JobRole.REPORT: directory / "report.json"}

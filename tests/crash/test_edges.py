@@ -9,17 +9,12 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-import server.task
-from substitution_db import Database, open_database
+from substitution_db import Database
 from substitution_db.jobs import NewJob
 from substitution_db.records import Job, JobFile, JobRole, JobState
-from tests.conftest import BACKENDS
 from tests.crash.edges import Edge, When
 from tests.crash.invariants import check
 from tests.crash.processes import (
-    NO_LIBRARY,
-    ROOT,
-    WORK,
     free_port,
     rescue,
     settings,
@@ -29,19 +24,6 @@ from tests.crash.processes import (
 )
 
 BEFORE, AFTER = When.BEFORE, When.AFTER
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    monkeypatch.setattr(server.task, "WORK", WORK)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    with open_database(database_url, library=NO_LIBRARY) as opened:
-        yield opened
 
 
 def submitted(database: Database, ending: str) -> Job:

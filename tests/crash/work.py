@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -27,6 +28,8 @@ def quick(arguments: Json, progress: Progress) -> Json:
             raise InvalidOptionError("target: expected cpu or cuda, got abacus")
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "fill":
+            raise OSError(errno.ENOSPC, "No space left on device")
         case "wait":
             while True:
                 signal.sigtimedwait([], 0.02)

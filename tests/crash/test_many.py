@@ -1,0 +1,36 @@
+"""Workers that race for jobs, and a few kills at random (``python -m tests.crash`` for many)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from substitution_db import Database
+from substitution_db.jobs import NewJob, insert_job
+from substitution_db.records import JobFile, JobRole, JobState
+from tests.crash.kills import kill_at_random
+from tests.crash.processes import start_racer
+
+JOBS = 500
+
+
+def test_two_workers_race_and_each_job_is_done_once(database: Database) -> None:
+    blob = database.blobs.put_bytes(b"model")
+    file = JobFile(JobRole.MODEL, "model.onnx", blob.sha256, blob.bytes)
+    new = NewJob("net.onnx", [file])
+    with database.transactions.write() as session:
+        accepted = [insert_job(session, database.blobs, new, None).id for _ in range(JOBS)]
+    racers = [start_racer(database.url, name) for name in ("one", "two")]
+    for racer in racers:
+        racer.join()
+    jobs = database.jobs.list()
+    assert [job.id for job in jobs] == accepted[::-1]
+    assert Counter((job.state, job.attempts, len(job.files)) for job in jobs) == {
+        (JobState.SUCCEEDED, 1, 2): JOBS
+    }
+    winners = Counter(file.name for job in jobs for file in job.files if file.role is JobRole.RESULT)
+    assert set(winners) == {"one", "two"}
+
+
+def test_kills_at_random(database: Database) -> None:
+    outcome = kill_at_random(database, count=6, seed=0)
+    assert outcome.jobs[JobState.SUCCEEDED] > 0
