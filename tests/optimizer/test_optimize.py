@@ -86,8 +86,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "schema": "int",
         "model": ["name", "nodes_after", "nodes_before", "opaque", "sha256"],
         "options": [
-            "alpha", "budget", "dims", "exclude_rules", "inputs", "keep", "max_candidates", "memory_limit",
-            "objective", "search", "seed", "threads", "tolerance",
+            "alpha", "budget", "cluster", "dims", "exclude_rules", "inputs", "keep", "max_candidates",
+            "memory_limit", "objective", "search", "seed", "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
         "cost": ["after", "before", "source", "unit"],
