@@ -23,6 +23,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
 
 BUSY_TIMEOUT_SECONDS = 30
+_CONNECTIONS = 40
+"""As many as a server has threads that answer requests: none is made anew because others are in use."""
+
 _BEGIN = "sqlite_begin"
 _LOCK_NUMBER = 0x5355_5045  # advisory locks of PostgreSQL: for migrations,
 _BLOB_LOCK_NUMBER = 0x5355_5046  # and between who uses blobs and who removes them
@@ -42,7 +45,7 @@ def connect(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return _connect_sqlite(url)
     try:
-        return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        return create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise MissingServiceError(
             f"PostgreSQL needs its driver ({error}): pip install 'superopt[postgres]'"
@@ -56,7 +59,11 @@ def _connect_sqlite(url: URL) -> Engine:
     except OSError as error:
         raise InvalidOptionError(f"database {path}: cannot make its directory: {error.strerror}") from error
     engine = create_engine(
-        url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, pool_size=10, max_overflow=20, pool_timeout=60
+        url,
+        connect_args={"timeout": BUSY_TIMEOUT_SECONDS},
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        pool_timeout=60,
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
