@@ -106,7 +106,8 @@ def parallelism(
     for axis, label in enumerate(choice):
         axes[label].append(axis)
     array = mesh.array.transpose(*axes[ALONE], *(a for a in range(len(choice)) if a not in axes[ALONE]))
-    array = array.reshape(-1, *(s for a, s in enumerate(mesh.sizes) if a not in axes[ALONE]))[share]
+    array = array.reshape(-1, *(s for a, s in enumerate(mesh.sizes) if a not in axes[ALONE]))
+    array = array[share % len(array)]
     kept = [axis for axis in range(len(choice)) if axis not in axes[ALONE]]
     place = {axis: number for number, axis in enumerate(kept)}
     order = [place[axis] for label in range(len(operation.splits.dimensions)) for axis in axes[label]]

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from optimizer.parallel.search.choices import (
@@ -19,7 +19,7 @@ from optimizer.parallel.search.choices import (
 from optimizer.parallel.search.mesh import Mesh
 from optimizer.parallel.search.subject import Operation, Subject
 from superopt.ir.graph import NodeId
-from superopt.ir.plan import Plan
+from superopt.ir.plan import Parallelism, Plan
 
 Delta = Callable[[Plan, Sequence[NodeId]], float]
 """Simulated microseconds of a plan that differs from the last one at those nodes; infinite where it does not
@@ -47,6 +47,7 @@ class Metropolis:
     delta: Delta
     licence: Licence = everything
     seed: int = 0
+    expired: Callable[[], bool] = field(default=lambda: False)
 
     def run(self, starts: Sequence[Plan], seconds: float, proposals: int | None = None) -> Sampled:
         """The best plan found from every start in equal shares of the processor time; a chain also ends when
@@ -69,7 +70,9 @@ class Metropolis:
         rejected: tuple[NodeId, ...] = ()
         began = better_at = time.process_time()
         tried = 0
-        while (proposals is None and time.process_time() - began < seconds) or tried < (proposals or 0):
+        while not self.expired() and (
+            (proposals is None and time.process_time() - began < seconds) or tried < (proposals or 0)
+        ):
             if proposals is None and time.process_time() - better_at > seconds / 2:
                 break
             tried += 1
@@ -87,7 +90,7 @@ class Metropolis:
 
     def _changed(self, plan: Plan, operation: Operation, source: random.Random) -> Plan:
         how = parallelism(operation, self._choice(operation, source), self.mesh)
-        return replace(plan, parallel=MappingProxyType({**plan.parallel, operation.node: how}))
+        return with_mapping(plan, operation.node, how)
 
     def _choice(self, operation: Operation, source: random.Random) -> Choice:
         dimensions = [
@@ -98,3 +101,8 @@ class Metropolis:
         segment = source.choice(self.mesh.segments) if self.mesh.segments else None
         found = choices_on(operation, dimensions, self.mesh, () if segment is None else (segment,))
         return source.choice(found)
+
+
+def with_mapping(plan: Plan, node: NodeId, how: Parallelism) -> Plan:
+    """The plan with another machine mapping for one node."""
+    return replace(plan, parallel=MappingProxyType({**plan.parallel, node: how}))

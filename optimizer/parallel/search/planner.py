@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from optimizer.parallel.experts import Assignment, assignments
-from optimizer.parallel.search.choices import Choice, Licence, everything
+from optimizer.parallel.search.choices import Choice, Licence, everything, parallelism
 from optimizer.parallel.search.cost_source import both_ways, forward
 from optimizer.parallel.search.estimate import Compute, Estimator
 from optimizer.parallel.search.mapping import Mapper, Mapping
+from optimizer.parallel.search.mcmc import Metropolis, with_mapping
 from optimizer.parallel.search.mesh import Mesh, submachines
 from optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
 from optimizer.parallel.search.prices import collective_prices
@@ -32,6 +34,12 @@ _KEPT_IN_TRAINING = 4
 
 _HOPELESS = 1.5
 """A pipeline that is so many times slower than the best plan is not tried with more microbatches."""
+
+_KINDS_TRIED = 60
+"""Simulations in which all operations of one kind are changed."""
+
+_SIMULATIONS = 24_000
+"""Over the number of operations: simulations that change one operation, in descending and in sampling."""
 
 _ALTERNATIVES = 4
 """Choices that refinement tries for each kind of operation."""
@@ -173,12 +181,7 @@ class Planner:
 
     def evaluated(self, subject: Subject, proposal: Proposal) -> Candidate:
         """The plan as the simulator sees it."""
-        simulation = self.simulator(subject).simulate(proposal.plan)
-        fits = all(
-            used <= device.memory_bytes
-            for used, device in zip(simulation.memory_bytes, self.cluster.devices, strict=True)
-        )
-        return Candidate(proposal, simulation, fits)
+        return self._candidate(proposal, self.simulator(subject).simulate(proposal.plan))
 
     def simulator(self, subject: Subject) -> Simulator:
         """The simulator of the last graph that was asked for."""
@@ -243,24 +246,77 @@ class Planner:
         return Mapper(subject, estimator, self.licence, self._expired)
 
     def _refined(self, subject: Subject, best: Candidate) -> Candidate:
-        """Tries other choices for all operations of one kind at once, as the simulator judges them."""
+        """Tries other choices for all operations of one kind at once, then for one operation at a time, then
+        at random, as the simulator judges them."""
         given = best.proposal.assignment
         if given is None:
             return best
         mapper = self._mapper(subject, given.mesh)
+        left = _KINDS_TRIED
         for group, alternatives in _alternatives(subject, mapper, given):
             for choice in alternatives:
-                if self._expired():
-                    return best
-                chosen = list((best.proposal.assignment or given).choices)
+                if self._expired() or not left:
+                    break
+                left -= 1
+                base = best.proposal.assignment or given
+                chosen = list(base.choices)
                 for number in group:
                     chosen[number] = choice
-                assignment = mapper.mapping("refined", chosen).assignment
+                assignment = replace(base, choices=tuple(chosen))
                 plan = assignment.plan(subject)
                 tried = self.evaluated(subject, Proposal("search", Origin.REFINED, plan, assignment))
                 if tried.rank < best.rank:
                     best = tried
-        return best
+        return self._polished(subject, best, mapper)
+
+    def _polished(self, subject: Subject, best: Candidate, mapper: Mapper) -> Candidate:
+        """One operation at a time until nothing helps, then Metropolis sampling."""
+        assignment = best.proposal.assignment
+        assert assignment is not None, "refinement keeps what a plan was made from"
+        simulator = self.simulator(subject)
+        most = _SIMULATIONS // len(subject.operations)
+        simulation, left = best.simulation, most
+        helped = True
+        order = sorted(range(len(subject.operations)), key=lambda n: -_weight(subject.operations[n]))
+        while helped and left:
+            helped = False
+            for number in order:
+                for choice in mapper.alternatives(number, assignment.choices, _ALTERNATIVES):
+                    if self._expired() or not left:
+                        break
+                    left -= 1
+                    chosen = list(assignment.choices)
+                    chosen[number] = choice
+                    changed = replace(assignment, choices=tuple(chosen))
+                    operation = subject.operations[number]
+                    how = parallelism(operation, choice, assignment.mesh)
+                    plan = with_mapping(simulation.plan, operation.node, how)
+                    tried = simulator.delta(plan, (operation.node,), simulation)
+                    if tried.microseconds < simulation.microseconds and self._fits(tried):
+                        assignment, simulation, helped = changed, tried, True
+        found = self._candidate(Proposal("search", Origin.REFINED, simulation.plan, assignment), simulation)
+        best = min((best, found), key=lambda candidate: candidate.rank)
+        return self._sampled(subject, best, assignment.mesh, most)
+
+    def _sampled(self, subject: Subject, best: Candidate, mesh: Mesh, proposals: int) -> Candidate:
+        simulator = self.simulator(subject)
+
+        def delta(plan: Plan, changed: Sequence[NodeId]) -> float:
+            simulation = simulator.delta(plan, changed)
+            return simulation.microseconds if self._fits(simulation) else math.inf
+
+        sampler = Metropolis(subject, mesh, delta, self.licence, expired=self._expired)
+        found = sampler.run([best.plan], 0, proposals)
+        if found.microseconds >= best.simulation.microseconds:
+            return best
+        return self.evaluated(subject, Proposal("search", Origin.REFINED, found.plan))
+
+    def _fits(self, simulation: Simulation) -> bool:
+        limits = (device.memory_bytes for device in self.cluster.devices)
+        return all(used <= limit for used, limit in zip(simulation.memory_bytes, limits, strict=True))
+
+    def _candidate(self, proposal: Proposal, simulation: Simulation) -> Candidate:
+        return Candidate(proposal, simulation, self._fits(simulation))
 
     def _expired(self) -> bool:
         return time.monotonic() >= self.deadline
