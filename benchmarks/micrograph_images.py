@@ -131,6 +131,38 @@ def _scalar_affine(*, folded: bool) -> onnx.ModelProto:
     return sketch.model((result, (1, 64, 56, 56)))
 
 
+def _larger_point(*, enlarged_last: bool) -> onnx.ModelProto:
+    """A feature pyramid: an image made larger by lines between pixels, and a 1x1 convolution of it."""
+    sketch = Sketch()
+    x, weights = sketch.input(1, 64, 28, 28), kernel("w", 64, 64, 1)
+    image = sketch.conv(x, weights) if enlarged_last else x
+    larger = _larger(sketch, image, 2)
+    result = larger if enlarged_last else sketch.conv(larger, weights)
+    return sketch.model((result, (1, 64, 56, 56)))
+
+
+def _decoded(*, enlarged_last: bool) -> onnx.ModelProto:
+    """The decoder of SegFormer: images of four sizes made equal, joined, and mixed by a 1x1 convolution."""
+    sketch = Sketch()
+    images = [sketch.input(1, 64, 64 // factor, 64 // factor) for factor in (1, 2, 4, 8)]
+    weights = kernel("w", 64, 256, 1)
+    if enlarged_last:
+        parts = [sketch.conv(x, part) for x, part in zip(images, np.split(weights, 4, axis=1), strict=True)]
+        parts[1:] = [_larger(sketch, part, 2**number) for number, part in enumerate(parts[1:], start=1)]
+        result = parts[0]
+        for part in parts[1:]:
+            result = sketch.node("Add", [result, part])
+    else:
+        images[1:] = [_larger(sketch, x, 2**number) for number, x in enumerate(images[1:], start=1)]
+        result = sketch.conv(sketch.node("Concat", images, axis=1), weights)
+    return sketch.model((result, (1, 64, 64, 64)))
+
+
+def _larger(sketch: Sketch, image: str, factor: int) -> str:
+    scales = sketch.weight(np.asarray([1, 1, factor, factor], np.float32))
+    return sketch.node("Resize", [image, "", scales], mode="linear")
+
+
 def _response_normalised(*, by_convolution: bool) -> onnx.ModelProto:
     sketch = Sketch()
     x = sketch.input(1, 96, 27, 27)
@@ -237,6 +269,8 @@ WITH_HEADROOM: Mapping[str, Micrograph] = {
     "affine step before a 1x1 convolution": pair(_affine_point, "folded"),
     "scalar affine steps around a convolution": pair(_scalar_affine, "folded"),
     "local response normalisation": pair(_response_normalised, "by_convolution"),
+    "1x1 convolution of a larger image": pair(_larger_point, "enlarged_last"),
+    "1x1 convolution of joined images": pair(_decoded, "enlarged_last"),
 }
 
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {

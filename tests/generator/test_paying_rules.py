@@ -19,6 +19,7 @@ CURVES = ("gates", 3)
 ROOTS = ("powers", 3)
 BRANCHES = ("branches", 5)
 SPREAD = ("broadcasting", 3)
+ENLARGED = ("upsampling", 3)
 
 CONV = "conv[stride=s, padding=p, dilation=d]"
 POINTWISE = "where dim(y, 2) = 1, dim(y, 3) = 1"
@@ -27,6 +28,13 @@ ANY = "[stride=s, padding=same, dilation=d, activation=c]"
 SWAP = "transpose[perm=(1, 0, 2, 3)]"
 
 RULES: dict[str, tuple[Where, str]] = {
+    "a 1x1 convolution before an image is made larger": (
+        ENLARGED,
+        (
+            "conv[padding=same, dilation=d](upsample_linear[stride=s](x), y) "
+            f"<=> upsample_linear[stride=s](conv[padding=same, dilation=d](x, y)) {POINTWISE}"
+        ),
+    ),
     "products of weights folded, chains reassociated": (
         PRODUCTS,
         "matmul(matmul(x, y), z) <=> matmul(x, matmul(y, z))",
