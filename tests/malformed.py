@@ -79,15 +79,8 @@ def outcome(client: httpx.Client, upload: Upload) -> Outcome:
     document = response.json()
     if response.status_code not in (200, 202):
         is_problem = response.headers["content-type"] == "application/problem+json"
-        right = is_problem and 400 <= response.status_code < 500
-        return Outcome(
-            upload,
-            "refused" if right else "wrong",
-            document["type"],
-            answered,
-            0.0,
-            _processor_seconds() - used,
-        )
+        kind = "refused" if is_problem and 400 <= response.status_code < 500 else "wrong"
+        return Outcome(upload, kind, document["type"], answered, 0.0, _processor_seconds() - used)
     while document["state"] in ("queued", "running"):
         time.sleep(0.05)
         document = client.get(document["links"]["self"]).json()
