@@ -273,7 +273,10 @@ class ClusterJourney:
             cost=CostSummary("us", self._source(), 0.0, 0.0),
             measured=None,
             equivalence=(
-                EquivalenceSummary.untouched(self.options.tolerance)
+                replace(
+                    EquivalenceSummary.untouched(self.options.tolerance),
+                    why="nothing was compared: the graph is as it was",
+                )
                 if equivalence is None
                 else EquivalenceSummary.of(equivalence)
             ),

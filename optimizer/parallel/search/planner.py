@@ -252,7 +252,8 @@ class Planner:
         if given is None:
             return best
         mapper = self._mapper(subject, given.mesh)
-        left = _KINDS_TRIED
+        simulator = self.simulator(subject)
+        left = min(_KINDS_TRIED, _SIMULATIONS // len(subject.operations))
         for group, alternatives in _alternatives(subject, mapper, given):
             for choice in alternatives:
                 if self._expired() or not left:
@@ -264,7 +265,9 @@ class Planner:
                     chosen[number] = choice
                 assignment = replace(base, choices=tuple(chosen))
                 plan = assignment.plan(subject)
-                tried = self.evaluated(subject, Proposal("search", Origin.REFINED, plan, assignment))
+                nodes = [subject.operations[number].node for number in group]
+                simulation = simulator.delta(plan, nodes, best.simulation)
+                tried = self._candidate(Proposal("search", Origin.REFINED, plan, assignment), simulation)
                 if tried.rank < best.rank:
                     best = tried
         return self._polished(subject, best, mapper)
