@@ -247,7 +247,7 @@ class ClusterJourney:
     def _too_small(self, planned: Planned) -> str:
         tightest = min(planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
         needs, has = limited_by(tightest.simulation, self.cluster)
-        enough = what_would_do(planned.subject, self._planner)
+        enough = what_would_do(planned.subject, self._planner, needs)
         return (
             f"the model does not fit on {self.cluster.name}: the plan that needs least memory needs "
             f"{_gib(needs)} on a device that has {_gib(has)}; {enough}"

@@ -13,9 +13,9 @@ _NETWORK = Connection(12.5e9, 12.5e9, 5.0)
 """Between nodes of a cluster that has only one and says nothing of a network: 100 Gb/s."""
 
 
-def what_would_do(subject: Subject, planner: Planner) -> str:
-    """How many devices of the same kind would be enough, and what these would need to have, in a sentence."""
-    here = max(planner.thriftiest(subject).simulation.memory_bytes)
+def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
+    """How many devices of the same kind would be enough, and what these would need to have, in a sentence;
+    ``here`` are the bytes that the best plan for these devices needs on the fullest."""
     larger = f"{here / 2**30:.2f} GiB on each of its devices"
     times = 2
     while times * len(planner.cluster) <= _MOST_DEVICES:

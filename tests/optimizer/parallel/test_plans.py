@@ -85,7 +85,8 @@ def test_plans_stay_within_memory_and_say_what_would_be_enough() -> None:
     planner = Planner(devices(2, memory=weights // 6), TRAINING)
     planned = planner.plan(graph)
     assert not planned.best.fits
-    assert what_would_do(planned.subject, planner).startswith("8 such devices would be enough, or 0.03 GiB")
+    answer = what_would_do(planned.subject, planner, 2**30)
+    assert answer.startswith("8 such devices would be enough, or 1.00 GiB on each of its devices")
 
 
 def test_pipelines_are_among_the_plans_for_a_deep_network() -> None:
