@@ -68,6 +68,8 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *(("kernel_response", {}, [(4, per_group, 3, 2), (4,)]) for per_group in (1, 2, 3, 4)),
     *(("lrn", {"size": size, "alpha": 0.5, "beta": 0.75, "bias": 2}, [IMAGE]) for size in (1, 2, 3)),
     ("global_avgpool", {}, [IMAGE]),
+    *((f"upsample_{kind}", {"stride": stride}, [IMAGE]) for kind in ("nearest", "linear") for stride in ((2, 2), (1, 3), (4, 5))),
+    ("upsample_linear", {"stride": (2, 2)}, [(2, 3)]),
     ("concat", {"axis": -2}, [(2, 3, 4), (2, 1, 4)]),
     ("concat", {"axis": 0}, [(2, 3, 4), (2, 1, 4)]),
     *((name, {"axis": 1, "size": size}, [(2, 3, 4)]) for name in ("split0", "split1") for size in (1, 2, 3)),

@@ -21,6 +21,7 @@ _MATRIX, _VECTOR, _IMAGE = frozenset((2, 3, 4)), frozenset((1,)), frozenset((4,)
 _SOME = frozenset((1, 2, 3, 4))
 RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
     **dict.fromkeys(("maxpool", "avgpool", "enlarge", "lrn", "global_avgpool"), (_IMAGE,)),
+    **dict.fromkeys(("upsample_nearest", "upsample_linear"), (_IMAGE,)),
     **dict.fromkeys(("channel_scale", "bias_add"), (_SOME, _VECTOR)),
     "affine": (_SOME, _VECTOR, _VECTOR),
     "scale": (_SOME | {0}, frozenset((0,))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -186,6 +187,29 @@ def _image(_: Attributes, shape: Shape) -> Shape:
     return shape
 
 
+def _larger_shape(attributes: Attributes, shape: Shape) -> Shape:
+    need(len(shape) == 4)
+    rows, columns = attributes["stride"]
+    return (*shape[:2], shape[2] * rows, shape[3] * columns)
+
+
+def _repeated(attributes: Attributes, x: Real) -> Real:
+    rows, columns = attributes["stride"]
+    return np.repeat(np.repeat(x, rows, axis=2), columns, axis=3)
+
+
+def _line(places: Real, line: Real) -> Real:
+    return np.interp(places, np.arange(len(line)), line)
+
+
+def _interpolated(attributes: Attributes, x: Real) -> Real:
+    for axis, factor in zip((2, 3), attributes["stride"], strict=True):
+        size = x.shape[axis]
+        places = (np.arange(factor * size) + 0.5) / factor - 0.5
+        x = np.apply_along_axis(partial(_line, places), axis, x)
+    return x
+
+
 SHAPES: Mapping[str, ShapeOf] = {
     "conv": _conv_shape,
     "enlarge": _enlarge_shape,
@@ -196,6 +220,7 @@ SHAPES: Mapping[str, ShapeOf] = {
     "lrn": _image,
     **dict.fromkeys(("maxpool", "avgpool"), _pool_shape),
     "global_avgpool": lambda a, s: (*_image(a, s)[:2], 1, 1),
+    **dict.fromkeys(("upsample_nearest", "upsample_linear"), _larger_shape),
 }
 
 VALUES: Mapping[str, ValueOf] = {
@@ -209,4 +234,6 @@ VALUES: Mapping[str, ValueOf] = {
     "maxpool": _pool,
     "avgpool": _average_pool,
     "global_avgpool": lambda _, x: x.mean(axis=(2, 3), keepdims=True),
+    "upsample_nearest": _repeated,
+    "upsample_linear": _interpolated,
 }
