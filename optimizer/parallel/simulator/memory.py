@@ -9,6 +9,7 @@ read what they rename.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -49,6 +50,7 @@ class _Memory:
         self._units = units
         self._trains = trains
         self._changes: dict[int, list[Sizes]] = defaultdict(list)
+        """By twice its place in the schedule what comes to life, one later what dies after it."""
         self._last_readers = self._readers()
 
     def peaks(self) -> tuple[int, ...]:
@@ -57,12 +59,12 @@ class _Memory:
             self._add(number)
         peak = alive.copy()
         for place in range(len(self._schedule.items)):
-            for change in self._changes.get(2 * place, ()):
-                alive += change
             if 2 * place in self._changes:
-                peak = np.maximum(peak, alive)
+                for change in self._changes[2 * place]:
+                    alive += change
+                np.maximum(peak, alive, out=peak)
             for change in self._changes.get(2 * place + 1, ()):
-                alive += change
+                alive -= change
         return tuple(int(size) for size in peak)
 
     def _weights(self) -> Sizes:
@@ -71,7 +73,7 @@ class _Memory:
             needs = {self._units[user].division.needs[slot] for user, slot in uses.users}
             kept = _KEPT_IN_TRAINING if self._trains and uses.is_trained else 1
             for place in needs:
-                total += kept * self._held(place, bytes_of(uses.type))
+                total += kept * self._prices.held(place, bytes_of(uses.type))
         return total
 
     def _readers(self) -> list[int]:
@@ -91,14 +93,15 @@ class _Memory:
         """The life of what an operation makes, and of what is sent for it."""
         operation, unit = self._operations.all[number], self._units[number]
         division = unit.division
-        made = np.zeros(len(self._prices.cluster), np.int64)
+        made: Sizes | None = None
         for port, (type_, place) in enumerate(zip(operation.outputs, division.makes, strict=True)):
             size = self._share(number, port, bytes_of(type_))
-            if division.takes_time:
-                made += self._held(place, size)
-            for key, exchange in unit.sends:
-                if key[0] == port and exchange is not None:
-                    made += self._held(key[1], size)
+            places = [place] if division.takes_time else []
+            places += [key[1] for key, exchange in unit.sends if key[0] == port and exchange is not None]
+            for held in (self._prices.held(place, size) for place in places):
+                made = held if made is None else made + held
+        if made is None:
+            return
         for microbatch in range(self._schedule.microbatches):
             forward = self._schedule.positions[FORWARD][microbatch]
             backward = self._schedule.positions[BACKWARD][microbatch]
@@ -118,16 +121,12 @@ class _Memory:
 
     def _live(self, sizes: Sizes, first: int, last: int) -> None:
         self._changes[2 * first].append(sizes)
-        self._changes[2 * last + 1].append(-sizes)
+        self._changes[2 * last + 1].append(sizes)
 
     def _share(self, number: int, port: int, size: int) -> int:
         """The bytes that a microbatch has of a tensor."""
+        if self._schedule.microbatches == 1:
+            return size
         whole = self._operations.all[number].outputs[port].elements
-        part = int(np.prod(self._units[number].division.shapes[port], dtype=np.int64))
+        part = math.prod(self._units[number].division.shapes[port])
         return size * part // whole if isinstance(whole, int) and whole else size
-
-    def _held(self, place: int, size: int) -> Sizes:
-        placement = self._prices.placements[place]
-        held = np.zeros(len(self._prices.cluster), np.int64)
-        held[list(placement.devices)] = placement.shard_bytes(size)
-        return held

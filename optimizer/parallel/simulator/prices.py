@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from optimizer.parallel.collectives import Collectives
 from optimizer.parallel.communication import communication
 from optimizer.parallel.placement import Placement
@@ -22,6 +25,7 @@ class Prices:
         self.placements: list[Placement] = []
         self._numbers: dict[Placement, int] = {}
         self._exchanges: dict[tuple[int, int, tuple[int, ...], int], Exchange | None] = {}
+        self._held: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
 
     def number(self, placement: Placement) -> int:
@@ -43,6 +47,18 @@ class Prices:
         steps = communication(source, target, shape, element_bytes)
         found = Exchange(steps, source.devices, self.collectives, len(self.cluster)) if steps else None
         self._exchanges[key] = found
+        return found
+
+    def held(self, place: int, size: int) -> NDArray[np.int64]:
+        """By device the bytes that it holds of a tensor of that many bytes; not to be changed."""
+        found = self._held.get((place, size))
+        if found is None:
+            if len(self._held) >= _MOST:
+                self._held.clear()
+            placement = self.placements[place]
+            found = np.zeros(len(self.cluster), np.int64)
+            found[list(placement.devices)] = placement.shard_bytes(size)
+            self._held[place, size] = found
         return found
 
     def synchronisation(self, placements: tuple[int, ...], size: int) -> Exchange | None:
