@@ -11,7 +11,7 @@ from substitution_db.queue import JobQueue
 _YOUNG_SECONDS = 3600.0 * 6
 """Blobs of this age may belong to a request that is still being accepted."""
 
-_BLOBS_AT_ONCE = 200
+_BLOBS_AT_ONCE = 20
 _log = logging.getLogger(__name__)
 
 

@@ -36,8 +36,8 @@ _forks.set_forkserver_preload(["__main__", __name__])
 def settings(**changes: object) -> Settings:
     """Settings under which a dead worker is replaced soon."""
     usual = {
-        "poll_seconds": 0.02,
-        "lease_seconds": 0.5,
+        "poll_seconds": 0.05,
+        "lease_seconds": 0.4,
         "heartbeat_seconds": 0.1,
         "cancel_seconds": 5.0,
         "min_free_bytes": 0,
@@ -127,7 +127,7 @@ def rescue(database: Database, changed: Settings) -> None:
     thread.start()
     try:
         while any(not job.state.final for job in database.jobs.list()):
-            stop.wait(0.02)
+            stop.wait(0.05)
     finally:
         stop.set()
         thread.join()
