@@ -40,7 +40,7 @@ def test_a_model_is_dropped_and_its_report_is_read(
     page.get_by_role("button", name="Show both graphs").click()
     for side, marked in (("Before", "removed"), ("After", "added")):
         viewer = page.frame_locator(f"iframe[title^='{side}']")
-        expect(viewer.locator(f".superopt-{marked}").first).to_be_visible()
+        expect(viewer.locator(f".superopt-{marked}").first).to_be_visible(timeout=90_000)
     expect(page.get_by_text("taken away").first).to_be_visible()
 
     page.get_by_role("link", name="Runs").first.click()

@@ -24,7 +24,8 @@ export function digits(value) {
 export function amount(value, unit) {
   if (!Number.isFinite(value)) return "–";
   const [scale, name] = scaleOf(Math.abs(value), unit);
-  const text = digits(Math.abs(value) / scale);
+  const isWhole = scale === 1 && unit !== "us" && Number.isInteger(value);
+  const text = isWhole ? Math.abs(value).toLocaleString("en") : digits(Math.abs(value) / scale);
   return `${value < 0 && text !== "0" ? "−" : ""}${text}\u00a0${name}`;
 }
 

@@ -54,18 +54,28 @@ export function options(signal) {
 
   choices().then((found) => {
     offered(found.objectives);
-    show(search, found.searches.map((name) => h("option", { value: name }, SEARCHES[name] ?? name)));
+    filled(search, found.searches.map((name) => [name, SEARCHES[name] ?? name]));
     budget.max = found.max_job_seconds;
     show(hint, `Everything included: measuring, searching, checking. At most ${duration(found.max_job_seconds)}.`);
   }).catch(() => {});
-  json("/v1/devices", { signal }).then(({ items }) => show(target, items.map((device) =>
-    h("option", { value: device.name }, device.here ? `${device.name} (this machine)` : device.name)))).catch(() => {});
+  json("/v1/devices", { signal }).then(({ items }) => filled(target, items.map((device) =>
+    [device.name, device.here ? `${device.name} (this machine)` : device.name]))).catch(() => {});
 
   function offered(names) {
-    const now = objectives.querySelector("input:checked")?.value ?? "latency";
+    const shown = [...objectives.querySelectorAll("input")].map((input) => input.value);
+    if (shown.join() === names.join()) return;
+    const now = objectives.querySelector("input:checked")?.value ?? "latency", hadFocus = objectives.contains(document.activeElement);
     show(objectives, names.map((name) => h("label", { class: "radio" },
       h("input", { type: "radio", name: "objective", value: name, checked: name === now }),
       h("span", {}, h("b", {}, OBJECTIVES[name]?.[0] ?? name), h("small", {}, OBJECTIVES[name]?.[1] ?? "")))));
+    if (hadFocus) objectives.querySelector("input:checked")?.focus();
+  }
+
+  /** Other choices; what was chosen stays, and so does the focus. */
+  function filled(select, pairs) {
+    const now = select.value;
+    show(select, pairs.map(([value, words]) => h("option", { value }, words)));
+    if (pairs.some(([value]) => value === now)) select.value = now;
   }
 
   function values() {
