@@ -139,9 +139,14 @@ class Connections:
 
     async def get(self) -> str:
         """The status of an answer that has arrived completely."""
-        reader, writer = self._free.pop() if self._free else await self._opened()
-        writer.write(self._request)
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        try:
+            reader, writer = self._free.pop() if self._free else await self._opened()
+            writer.write(self._request)
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        except (ConnectionResetError, asyncio.IncompleteReadError):  # closed since, having been idle
+            reader, writer = await self._opened()
+            writer.write(self._request)
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
         length = re.search(r"(?i)content-length: (\d+)", head)
         await reader.readexactly(int(length[1]) if length else 0)
         self._free.append((reader, writer))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sqlalchemy import Select, delete, func, insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from substitution_db.activity import count_duration
 from substitution_db.blobs import Blob, BlobStore
@@ -34,6 +34,10 @@ from superopt.errors import MissingServiceError, SuperoptError
 
 DEFAULT_ATTEMPTS = 3
 _REMOVED_AT_ONCE = 200
+
+
+_BY_ID = select(JobRow).options(joinedload(JobRow.files))
+"""One statement: this is what is read most often."""
 
 
 class QueueFullError(SuperoptError):
@@ -80,7 +84,7 @@ class JobRepository:
     def get(self, identity: str) -> Job | None:
         """The job with that id."""
         with self._transactions.read() as session:
-            row = session.scalars(select(JobRow).where(JobRow.id == identity)).first()
+            row = session.scalars(_BY_ID.where(JobRow.id == identity)).unique().first()
             return None if row is None else job_of(row)
 
     def list(

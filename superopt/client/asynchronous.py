@@ -153,6 +153,8 @@ class AsyncClient:
             except httpx.TransportError as error:
                 await self._wait_or_raise(attempt, error)
                 continue
+            if calls.is_in_flight(response):
+                attempt = min(attempt, self._retries.attempts - 1)
             pause = self._retries.pause(attempt, response.headers.get("Retry-After"))
             if not calls.is_temporary(response) or pause is None:
                 return response

@@ -22,6 +22,7 @@ T = TypeVar("T")
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
 _PROOF_SECONDS = 180.0
+_UPLOAD_SECONDS = 600.0
 TIMEOUT = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
 """Connections as many as there are calls at once: each event stream holds one."""
@@ -110,7 +111,8 @@ class Call(Generic[T]):
 def submitting(upload: Submission, key: str) -> Call[Optimization]:
     """Submits a model."""
     headers = {"Idempotency-Key": key}
-    return Call("POST", "/v1/optimizations", Optimization.of, headers=headers, upload=upload)
+    seconds = _UPLOAD_SECONDS
+    return Call("POST", "/v1/optimizations", Optimization.of, headers=headers, upload=upload, seconds=seconds)
 
 
 def getting(identity: str) -> Call[Optimization]:
@@ -167,9 +169,14 @@ def _pages(path: str, chosen: Mapping[str, str | None], read: Callable[[JsonObje
 
 def is_temporary(response: httpx.Response) -> bool:
     """Whether the same request may be answered otherwise soon."""
-    if response.status_code == HTTPStatus.CONFLICT:
-        return Problem.of_response(response.status_code, response.content).type == _IN_FLIGHT
-    return response.status_code in _AGAIN
+    return response.status_code in _AGAIN or is_in_flight(response)
+
+
+def is_in_flight(response: httpx.Response) -> bool:
+    """Whether the service is still at an earlier attempt of the same request, which it will end."""
+    if response.status_code != HTTPStatus.CONFLICT:
+        return False
+    return Problem.of_response(response.status_code, response.content).type == _IN_FLIGHT
 
 
 def answer(call: Call[T], response: httpx.Response) -> T:

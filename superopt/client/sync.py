@@ -155,6 +155,8 @@ class Client:
             except httpx.TransportError as error:
                 self._wait_or_raise(attempt, error)
                 continue
+            if calls.is_in_flight(response):
+                attempt = min(attempt, self._retries.attempts - 1)
             pause = self._retries.pause(attempt, response.headers.get("Retry-After"))
             if not calls.is_temporary(response) or pause is None:
                 return response
