@@ -52,13 +52,13 @@ class LoweredModel:
         """The source as it was given, and what the values of its graph are called there."""
         source = source.as_given
         proto = copy_without_graph(source.proto)
-        for field, value in source.proto.graph.ListFields():
-            if field.name == "initializer":
+        for entry, value in source.proto.graph.ListFields():
+            if entry.name == "initializer":
                 continue
-            if field.is_repeated:
-                getattr(proto.graph, field.name).extend(value)
+            if entry.is_repeated:
+                getattr(proto.graph, entry.name).extend(value)
             else:
-                setattr(proto.graph, field.name, value)
+                setattr(proto.graph, entry.name, value)
         return LoweredModel(proto, source.tensors, source, unchanged=True, names=names)
 
     @property
@@ -179,8 +179,8 @@ class _DataFile:
             length += len(chunk)
         self.size = start + length
         self._digest.update(f"{start}:{length};".encode())
-        for field in ("raw_data", *TYPED_FIELDS, "external_data"):
-            tensor.ClearField(field)
+        for content in ("raw_data", *TYPED_FIELDS, "external_data"):
+            tensor.ClearField(content)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in (("location", ""), ("offset", str(start)), ("length", str(length))):
             tensor.external_data.add(key=key, value=value)
