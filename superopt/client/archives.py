@@ -1,0 +1,51 @@
+"""Results with external data: an archive of ``model.onnx`` and the files that it names, unpacked."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from superopt.client.errors import DownloadDamagedError
+from superopt.files import atomic_path
+
+_MODEL = "model.onnx"
+
+
+def unpack(archive: Path, target: Path) -> tuple[Path, ...]:
+    """Writes the model of the archive to ``target`` and its data to where the model says, beside it.
+
+    Each file appears whole or not at all, the model last; returns them, the model first. Raises
+    DownloadDamagedError for an archive that is none, or that leads elsewhere.
+    """
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            names = sorted(packed.namelist(), key=lambda name: name == _MODEL)
+            places = {name: target if name == _MODEL else target.parent / _inside(name) for name in names}
+            for name, place in places.items():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_path(place) as part, packed.open(name) as source, part.open("wb") as file:
+                    shutil.copyfileobj(source, file, 1 << 20)
+    except zipfile.BadZipFile as error:
+        raise DownloadDamagedError(f"the archive that arrived is damaged: {error}") from error
+    return tuple(reversed(places.values()))
+
+
+@contextmanager
+def temporary_beside(target: Path) -> Generator[Path]:
+    """A path in the same directory, which is removed at the end."""
+    path = target.absolute().parent / f".{target.name}.{secrets.token_hex(8)}.zip"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in name:
+        raise DownloadDamagedError(f"the archive that arrived holds a file that leads elsewhere: {name!r}")
+    return path
