@@ -107,7 +107,7 @@ def test_waiting_for_the_end(http: Http, model: bytes, settings: Settings, datab
         worker.join()
     assert (response.status_code, response.json()["state"]) == (200, "succeeded")
     assert response.headers["preference-applied"] == "wait=30"
-    other = {"options": "{\"seed\": 1}"}
+    other = {"options": '{"seed": 1}'}
     response = http("POST", URL, files={"model": model}, data=other, headers={"Prefer": "wait=0"})
     assert (response.status_code, response.json()["state"]) == (202, "queued")
 
