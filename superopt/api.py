@@ -30,7 +30,9 @@ from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.optimize import kept_nodes
 from optimizer.parallel.annotation import annotate
 from optimizer.parallel.cluster import load_cluster, named_cluster, parse_cluster
-from optimizer.parallel.journey import ClusterJourney, ClusterResult
+from optimizer.parallel.journey import ClusterJourney
+from optimizer.parallel.plan_text import plan_from_json
+from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.topology import Cluster
 from optimizer.runnable import runnable_original
 from optimizer.selection import is_safe_with_infinities
@@ -174,20 +176,20 @@ def optimize_with(
         if cluster is not None:
             journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
             planned = journey.run()
-            return Result(_for_devices(lifted, planned, cluster), planned.report, published)
+            written = _for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
+            return Result(written, planned.report, published)
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began
         )
     return Result(lower(lifted, found.graph, found.plan), found.report, published)
 
 
-def _for_devices(lifted: LiftedModel, planned: ClusterResult, cluster: Cluster) -> LoweredModel:
+def _for_devices(lifted: LiftedModel, graph: Graph, plan: Plan, cluster: str, devices: int) -> LoweredModel:
     """The model, annotated with its plan; just the model where there is none."""
-    lowered = lower(lifted, planned.graph, Plan())
-    if not planned.plan.parallel:
+    lowered = lower(lifted, graph, Plan())
+    if not plan.parallel:
         return lowered
-    names = [f"{cluster.name}/{device.number}" for device in cluster.devices]
-    return annotate(lowered, planned.graph, planned.plan, cluster.name, names)
+    return annotate(lowered, graph, plan, cluster, [f"{cluster}/{number}" for number in range(devices)])
 
 
 def find_cluster(cluster: str | Path) -> Cluster:
@@ -218,7 +220,24 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
         return lower(lifted, lifted.graph, Plan())
     canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
     graph = optimizer.replay(canonical.graph, steps, rules)
+    if isinstance(report.get("parallel"), dict):
+        return _replayed_plan(lifted, graph if report.get("trace") else lifted.graph, report)
     return lower(lifted, graph, plan_of(graph))
+
+
+def _replayed_plan(lifted: LiftedModel, graph: Graph, report: Mapping[str, object]) -> LoweredModel:
+    """The model with the plan of a report."""
+    section = cast("Mapping[str, object]", report["parallel"])
+    cluster, options = section.get("cluster"), report.get("options")
+    if not isinstance(cluster, dict) or not isinstance(options, dict):
+        raise InvalidFileError("report: expected objects as parallel.cluster and options")
+    described = cast("Mapping[str, object]", cluster)
+    name, devices = described.get("name"), described.get("devices")
+    dims = cast("Mapping[str, object]", options).get("dims")
+    if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
+        raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")
+    subject = Subject.of(plannable(graph, cast("Mapping[str, int]", dims)))
+    return _for_devices(lifted, graph, plan_from_json(section, subject, devices), name, devices)
 
 
 def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class ClusterJourney:
         steps = recorded_trace(given) if "trace" in given else ()
         graph = replay(self._canonical.graph, steps, self.rules)
         subject = Subject.of(plannable(graph, self.options.dims))
-        plan = plan_from_json(given, subject, self.cluster)
+        plan = plan_from_json(given, subject, len(self.cluster))
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
         baselines = self._baselines(subject)
         trace = tuple(

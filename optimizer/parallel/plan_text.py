@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
-from optimizer.parallel.cluster import Cluster
 from optimizer.parallel.search.subject import Subject
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
@@ -16,11 +15,11 @@ from superopt.ir.plan import Parallelism, Plan
 SCHEMA = 1
 
 
-def plan_from_json(values: Mapping[str, object], subject: Subject, cluster: Cluster) -> Plan:
+def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int) -> Plan:
     """The plan of a report, or of an object with ``operators`` and ``microbatches``.
 
     Raises InvalidFileError: for an entry that is no machine mapping, of a node that the graph does not have,
-    with degrees that do not divide it or devices that the cluster does not have.
+    with degrees that do not divide it or on other devices than the first so many.
     """
     section = values.get("parallel", values)
     if not isinstance(section, dict):
@@ -32,7 +31,6 @@ def plan_from_json(values: Mapping[str, object], subject: Subject, cluster: Clus
     microbatches = content.get("microbatches", 1)
     if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
         raise InvalidFileError(f"plan: expected a number of at least 1 as microbatches, got {microbatches!r}")
-    devices = {device.number for device in cluster.devices}
     how: dict[NodeId, Parallelism] = {}
     for number, entry in enumerate(cast("list[object]", entries), start=1):
         where = f"plan: operator {number}"
@@ -48,9 +46,9 @@ def plan_from_json(values: Mapping[str, object], subject: Subject, cluster: Clus
                 f"{where}: node {node} ({operation.operator.name}) cannot be divided by "
                 f"{list(mapping.degrees)}: its task dimensions are {sizes or 'none'}"
             )
-        unknown = sorted(set(mapping.devices) - devices)
-        if unknown:
-            raise InvalidFileError(f"{where}: {cluster.name} has no device {unknown[0]}")
+        if max(mapping.devices) >= devices:
+            last = max(mapping.devices)
+            raise InvalidFileError(f"{where}: there is no device {last} among {devices}, counted from 0")
         how[node] = mapping
     return Plan(parallel=MappingProxyType(how), microbatches=microbatches)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from optimizer.parallel.search.planner import Planner
@@ -19,6 +20,8 @@ def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
     larger = f"{here / 2**30:.2f} GiB on each of its devices"
     times = 2
     while times * len(planner.cluster) <= _MOST_DEVICES:
+        if time.monotonic() > planner.deadline:
+            return f"more than {times * len(planner.cluster) // 2} such devices are needed, or {larger}"
         more = repeated(planner.cluster, times)
         found = Planner(more, planner.objective, planner.licence).thriftiest(subject)
         if found.fits:

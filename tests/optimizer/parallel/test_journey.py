@@ -1,0 +1,43 @@
+"""The main job on a cluster, from a file to an annotated file and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from superopt import api, zoo
+from superopt.cli.main import run
+
+PAIR = """
+name: pair
+nodes: [{devices: 2, device: t4, memory: 16 GiB, link: {bandwidth: 300 GB/s, latency: 1 us}}]
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+    path = tmp_path / "squeezenet.onnx"
+    zoo.save("squeezenet", path, batch=4)
+    (tmp_path / "pair.yaml").write_text(PAIR)
+    return path
+
+
+def test_a_plan_is_written_read_again_and_replayed(model: Path) -> None:
+    out, again, replayed = (model.with_name(f"{name}.onnx") for name in ("out", "again", "replayed"))
+    report = model.with_name("report.json")
+    cluster = ["--cluster", str(model.with_name("pair.yaml")), "--objective", "latency", "--budget", "6"]
+    assert run(["optimize", str(model), "-o", str(out), *cluster, "--report", str(report)]) == 0
+    content = json.loads(report.read_text())
+    section = content["parallel"]
+    assert content["returned"] == "optimized"
+    assert "simulated, not measured" in content["why"]
+    assert {device for entry in section["operators"] for device in entry["devices"]} == {0, 1}
+    assert all(section["predicted"]["total"] <= baseline["total"] for baseline in section["baselines"])
+    given = ["--plan", str(report), "--search", "none"]
+    assert run(["optimize", str(model), "-o", str(again), *cluster, *given]) == 0
+    assert run(["replay", str(model), str(report), "-o", str(replayed)]) == 0
+    assert out.read_bytes() == again.read_bytes() == replayed.read_bytes()
+    assert api.check(model, out).passed
