@@ -179,8 +179,8 @@ class _DataFile:
             length += len(chunk)
         self.size = start + length
         self._digest.update(f"{start}:{length};".encode())
-        for content in ("raw_data", *TYPED_FIELDS, "external_data"):
-            tensor.ClearField(content)
+        for emptied in ("raw_data", *TYPED_FIELDS, "external_data"):
+            tensor.ClearField(emptied)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in (("location", ""), ("offset", str(start)), ("length", str(length))):
             tensor.external_data.add(key=key, value=value)
