@@ -36,13 +36,15 @@ from benchmarks.load_clients import chain
 from superopt.client import Client
 
 _SAMPLE_SECONDS = 2.0
+_START = 0.3
+"""The share of the time in which all clients submit at once."""
 
 
 @dataclass
 class Reads:
-    """Latencies of status reads in milliseconds, and what went wrong."""
+    """Latencies of status reads in milliseconds, in the order in which they were due, and what went wrong."""
 
-    milliseconds: list[float] = field(default_factory=list[float])
+    milliseconds: dict[float, float] = field(default_factory=dict[float, float])
     errors: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -86,16 +88,16 @@ def _load(directory: Path, given: argparse.Namespace) -> dict[str, object]:
         done = json.loads(clients.stdout.read())
         clients.wait()
         metrics = httpx.get(f"{address}/metrics").text
-    latencies = np.array(reads.milliseconds)
-    quantiles = {f"p{q:g}": round(float(np.percentile(latencies, q)), 1) for q in (50, 90, 99, 99.9)}
+    latencies = np.array([reads.milliseconds[due] for due in sorted(reads.milliseconds)])
+    settled = latencies[int(len(latencies) * _START) :]
     served = sum(float(n) for n in re.findall(r"^superopt_http_requests_total\{.*\} (.*)$", metrics, re.M))
     return {
         "seconds": given.seconds,
         "reads": {
             "count": len(latencies),
             "errors": dict(reads.errors),
-            **quantiles,
-            "max": round(float(latencies.max()), 1),
+            "milliseconds": _quantiles(latencies),
+            "after_all_have_submitted": _quantiles(settled),
         },
         "clients": {"count": given.clients, **done},
         "memory_mib": {name: asdict(memory) for name, memory in watch.memory().items()},
@@ -104,6 +106,10 @@ def _load(directory: Path, given: argparse.Namespace) -> dict[str, object]:
         "requests": served,
         "load_average": os.getloadavg(),
     }
+
+
+def _quantiles(milliseconds: np.ndarray) -> dict[str, float]:
+    return {f"p{q:g}": round(float(np.percentile(milliseconds, q)), 1) for q in (50, 90, 99, 99.9, 100)}
 
 
 async def _read(url: str, per_second: float, seconds: float) -> Reads:
@@ -126,7 +132,7 @@ async def _read_once(connections: Connections, due: float, reads: Reads) -> None
             reads.errors[status] += 1
     except (OSError, EOFError, TimeoutError) as error:
         reads.errors[type(error).__name__] += 1
-    reads.milliseconds.append(1e3 * (time.monotonic() - due))
+    reads.milliseconds[due] = 1e3 * (time.monotonic() - due)
 
 
 class Connections:
