@@ -28,11 +28,7 @@ from optimizer.check import (
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.optimize import kept_nodes
-from optimizer.parallel.annotation import annotate
-from optimizer.parallel.cluster import load_cluster, named_cluster, parse_cluster
 from optimizer.parallel.journey import ClusterJourney
-from optimizer.parallel.plan_text import plan_from_json
-from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.topology import Cluster
 from optimizer.runnable import runnable_original
 from optimizer.selection import is_safe_with_infinities
@@ -44,7 +40,8 @@ from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Plan, Weight
-from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
+from superopt.machines import described_cluster, find_cluster, for_devices, replayed_plan
+from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.targets import find_target
@@ -176,30 +173,12 @@ def optimize_with(
         if cluster is not None:
             journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
             planned = journey.run()
-            written = _for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
+            written = for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
             return Result(written, planned.report, published)
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began
         )
     return Result(lower(lifted, found.graph, found.plan), found.report, published)
-
-
-def _for_devices(lifted: LiftedModel, graph: Graph, plan: Plan, cluster: str, devices: int) -> LoweredModel:
-    """The model, annotated with its plan; just the model where there is none."""
-    lowered = lower(lifted, graph, Plan())
-    if not plan.parallel:
-        return lowered
-    return annotate(lowered, graph, plan, cluster, [f"{cluster}/{number}" for number in range(devices)])
-
-
-def find_cluster(cluster: str | Path) -> Cluster:
-    """A cluster by its file, or by the name of a known machine, perhaps with a number of nodes.
-
-    Raises InvalidFileError for a description with a mistake, InvalidOptionError for an unknown name.
-    """
-    path = Path(cluster)
-    is_file = path.is_file() or path.suffix.lower() in (".yaml", ".yml", ".json")
-    return load_cluster(path) if is_file else named_cluster(str(cluster))
 
 
 def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
@@ -221,23 +200,8 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
     canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
     graph = optimizer.replay(canonical.graph, steps, rules)
     if isinstance(report.get("parallel"), dict):
-        return _replayed_plan(lifted, graph if report.get("trace") else lifted.graph, report)
+        return replayed_plan(lifted, graph if report.get("trace") else lifted.graph, report)
     return lower(lifted, graph, plan_of(graph))
-
-
-def _replayed_plan(lifted: LiftedModel, graph: Graph, report: Mapping[str, object]) -> LoweredModel:
-    """The model with the plan of a report."""
-    section = cast("Mapping[str, object]", report["parallel"])
-    cluster, options = section.get("cluster"), report.get("options")
-    if not isinstance(cluster, dict) or not isinstance(options, dict):
-        raise InvalidFileError("report: expected objects as parallel.cluster and options")
-    described = cast("Mapping[str, object]", cluster)
-    name, devices = described.get("name"), described.get("devices")
-    dims = cast("Mapping[str, object]", options).get("dims")
-    if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
-        raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")
-    subject = Subject.of(plannable(graph, cast("Mapping[str, int]", dims)))
-    return _for_devices(lifted, graph, plan_from_json(section, subject, devices), name, devices)
 
 
 def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
@@ -314,7 +278,7 @@ def optimize_file(
     """
     rest = dict(options)
     library = cast("int | None", rest.pop("library_version", None))
-    cluster = _described_cluster(cast("str | None", rest.pop("cluster", None)))
+    cluster = described_cluster(cast("str | None", rest.pop("cluster", None)))
     if cluster is not None:
         rest["cluster"] = cluster.name
     target, chosen = options_from_json(rest)
@@ -349,11 +313,6 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
         return target, Options(**arguments)  # pyright: ignore[reportArgumentType]
     except TypeError as error:
         raise InvalidOptionError(f"options: {error}") from None
-
-
-def _described_cluster(path: str | None) -> Cluster | None:
-    """The cluster of a file that came from outside: it names no other files."""
-    return None if path is None else parse_cluster(Path(path).read_text(encoding="utf-8"), "cluster")
 
 
 def require_runtime(runtime: str | None) -> None:

@@ -17,6 +17,7 @@ from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
+from superopt.machines import find_cluster
 
 
 def register(app: typer.Typer) -> None:
@@ -93,7 +94,7 @@ def optimize(
     del portable
     output = Output(as_json)
     api.require_runtime(runtime)
-    machine = None if cluster is None else api.find_cluster(cluster)
+    machine = None if cluster is None else find_cluster(cluster)
     if plan is not None and machine is None:
         raise InvalidOptionError("plan: say with --cluster for which devices it is")
     reports = report or []
