@@ -27,8 +27,10 @@ def test_every_family_has_axioms() -> None:
             "layout",
             "matrix",
             "normalization",
+            "parallel",
             "pooling",
             "reduction",
+            "upsampling",
         ]
     )
     assert all(count >= 10 for count in families.values())
