@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,17 +57,23 @@ def _model(path: Path, name: str) -> SourceModel:
 
 
 def _sizes(model: SourceModel) -> tuple[int, int]:
-    """How many nodes and how many declared values there are, in subgraphs and functions too."""
-    graphs = [model.proto.graph]
-    rest = [node for function in model.proto.functions for node in function.node]
-    nodes = values = 0
-    while graphs or rest:
-        if not rest:
-            graph = graphs.pop()
-            rest.extend(graph.node)
-            values += len(graph.input) + len(graph.output) + len(graph.initializer) + len(graph.value_info)
-            values += len(graph.sparse_initializer) + len(graph.quantization_annotation)
-            continue
-        nodes += 1
-        graphs.extend(subgraphs(rest.pop()))
+    """How many nodes and how many declared values there are, in subgraphs too, with functions as often as
+    they are called: few functions that call each other twice are very many nodes.
+    """
+    functions = {(function.domain, function.name): function for function in model.proto.functions}
+
+    @cache
+    def called(domain: str, name: str) -> int:
+        function = functions.get((domain, name))
+        inner = () if function is None else function.node
+        return sum(1 + called(node.domain, node.op_type) for node in inner)
+
+    graphs, nodes, values = [model.proto.graph], 0, 0
+    while graphs:
+        graph = graphs.pop()
+        values += len(graph.input) + len(graph.output) + len(graph.initializer) + len(graph.value_info)
+        values += len(graph.sparse_initializer) + len(graph.quantization_annotation)
+        for node in graph.node:
+            nodes += 1 + called(node.domain, node.op_type)
+            graphs.extend(subgraphs(node))
     return nodes, values
