@@ -1,8 +1,7 @@
-"""The journeys as functions: optimise, replay, check, inspect. Command line and service call these."""
+"""The journeys as functions: optimise, check, inspect. Command line and service call these."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import tempfile
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import optimizer
-from optimizer import Options, Progress, Report, plan_of, recorded_trace
-from optimizer.canonical import canonicalise
+from optimizer import Options, Progress, Report
 from optimizer.check import (
     Equivalence,
     Reference,
@@ -27,7 +25,6 @@ from optimizer.check import (
 )
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from optimizer.optimize import kept_nodes
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
 from optimizer.runnable import runnable_original
@@ -39,8 +36,8 @@ from substitution_db.versions import PublishedRules
 from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
-from superopt.ir import Graph, Input, Plan, Weight
-from superopt.machines import described_cluster, find_cluster, for_devices, replayed_plan
+from superopt.ir import Graph, Input, Weight
+from superopt.machines import described_cluster, find_cluster, for_devices
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
@@ -179,38 +176,6 @@ def optimize_with(
             lifted, rules, options, opened.costs, progress, target=device, started=began
         )
     return Result(lower(lifted, found.graph, found.plan), found.report, published)
-
-
-def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
-    """The model that the recorded trace gives, byte for byte what was written then.
-
-    Raises UnprovedRuleError for a step whose rule is not verified, InvalidFileError for a report that is
-    damaged or of another model.
-    """
-    steps = recorded_trace(report)
-    lifted = lift(load_model(model))
-    _require_same_model(report, lifted.source.original, lifted.source.name)
-    with open_database(database) as opened:
-        rules = verified_substitutions(opened)
-    returned = report.get("returned")
-    if returned not in ("optimized", "original"):
-        raise InvalidFileError(f"report: expected returned to be optimized or original, got {returned!r}")
-    if returned == "original":
-        return lower(lifted, lifted.graph, Plan())
-    canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
-    graph = optimizer.replay(canonical.graph, steps, rules)
-    if isinstance(report.get("parallel"), dict):
-        return replayed_plan(lifted, graph if report.get("trace") else lifted.graph, report)
-    return lower(lifted, graph, plan_of(graph))
-
-
-def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
-    """The nodes that were to stay; raises InvalidFileError where the report does not say which."""
-    options = report.get("options")
-    names = cast("Mapping[str, object]", options).get("keep") if isinstance(options, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
-        raise InvalidFileError(f"report: expected the names of kept nodes as options.keep, got {names!r}")
-    return tuple(cast("list[str]", names))
 
 
 def check(
@@ -377,16 +342,6 @@ def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
 
 def _is_json(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:
-    model = report.get("model")
-    recorded = cast("Mapping[str, object]", model).get("sha256") if isinstance(model, dict) else None
-    actual = hashlib.sha256(content).hexdigest()
-    if recorded != actual:
-        raise InvalidFileError(
-            f"{name}: the report is of another model: expected sha256 {recorded}, got {actual}"
-        )
 
 
 def _weight_bytes(graph: Graph) -> int:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from optimizer.parallel.annotation import annotate
 from optimizer.parallel.cluster import load_cluster, named_cluster, parse_cluster
-from optimizer.parallel.plan_text import plan_from_json
-from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.topology import Cluster
-from superopt.errors import InvalidFileError
 from superopt.ir import Graph, Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower
 
@@ -37,18 +32,3 @@ def find_cluster(cluster: str | Path) -> Cluster:
 def described_cluster(path: str | None) -> Cluster | None:
     """The cluster of a file that came from outside: it names no other files."""
     return None if path is None else parse_cluster(Path(path).read_text(encoding="utf-8"), "cluster")
-
-
-def replayed_plan(lifted: LiftedModel, graph: Graph, report: Mapping[str, object]) -> LoweredModel:
-    """The model with the plan of a report."""
-    section = cast("Mapping[str, object]", report["parallel"])
-    cluster, options = section.get("cluster"), report.get("options")
-    if not isinstance(cluster, dict) or not isinstance(options, dict):
-        raise InvalidFileError("report: expected objects as parallel.cluster and options")
-    described = cast("Mapping[str, object]", cluster)
-    name, devices = described.get("name"), described.get("devices")
-    dims = cast("Mapping[str, object]", options).get("dims")
-    if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
-        raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")
-    subject = Subject.of(plannable(graph, cast("Mapping[str, int]", dims)))
-    return for_devices(lifted, graph, plan_from_json(section, subject, devices), name, devices)

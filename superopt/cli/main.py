@@ -24,6 +24,7 @@ INTERRUPTED = 130
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "optimize_commands": ("optimize", "replay", "report"),
+    "plan_commands": ("shards", "timeline"),
     "submit_command": ("submit",),
     "model_commands": ("inspect", "check"),
     "rule_commands": ("prove", "gate"),

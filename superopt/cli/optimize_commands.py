@@ -18,6 +18,7 @@ from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.machines import find_cluster
+from superopt.recorded import replay as replay_report
 
 
 def register(app: typer.Typer) -> None:
@@ -157,7 +158,7 @@ def replay(
     """Apply a recorded trace again, refusing any rule that is not verified."""
     output = Output(as_json)
     recorded = api.read_report(report)
-    lowered = api.replay(model, recorded, database=database)
+    lowered = replay_report(model, recorded, database=database)
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{out}: {lowered.node_count} nodes")

@@ -4,5 +4,6 @@ from optimizer.parallel.execution.executor import Execution, execute
 from optimizer.parallel.execution.host import HostMachine
 from optimizer.parallel.execution.jax_devices import JaxMachine
 from optimizer.parallel.execution.machine import Machine
+from optimizer.parallel.execution.program import run_program, save_program
 
-__all__ = ["Execution", "HostMachine", "JaxMachine", "Machine", "execute"]
+__all__ = ["Execution", "HostMachine", "JaxMachine", "Machine", "execute", "run_program", "save_program"]

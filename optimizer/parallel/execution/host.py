@@ -74,7 +74,7 @@ class HostMachine:
             self._sessions[task] = session
         present = {port.name for port in session.inputs}
         feeds = {
-            name: np.ascontiguousarray(shard)
+            name: np.asarray(shard, order="C")
             for name, shard in zip(names, shards, strict=True)
             if name in present
         }

@@ -197,7 +197,7 @@ class _Names:
 def _model(segment: Segment, lifted: LiftedModel, folder: Folder) -> bytes:
     def content(label: str) -> Array:
         value, region = segment.weights[label]
-        return np.ascontiguousarray(box_of(folder.value(value), region))
+        return np.asarray(box_of(folder.value(value), region), order="C")
 
     return build_model(segment.graph, content, source=lifted.source)
 
@@ -269,7 +269,7 @@ class _Running:
         model = LoadedModel(self._directory / entry["model"], threads=1)
         present = {port.name for port in model.inputs}
         feeds = {
-            feed["label"]: np.ascontiguousarray(self._fed(feed, device))
+            feed["label"]: np.asarray(self._fed(feed, device), order="C")
             for feed in entry["feeds"]
             if feed["label"] in present
         }

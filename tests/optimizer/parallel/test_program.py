@@ -23,6 +23,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model, lower
 from superopt.onnx_io.annotations import validate_annotations
 from superopt.ops.activation import Relu
+from tests.onnx_io.kit import model, node, tensor, value
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
 
 MODELS = 12
@@ -82,6 +83,19 @@ def test_outputs_that_nothing_computes_are_there(tmp_path: Path) -> None:
     save_program(programmed(lifted.graph, Plan()), lifted, lifted.graph, tmp_path / "program")
     outputs = run_program(tmp_path / "program", {"x": content["x"]}).outputs
     assert [output.tolist() for output in outputs] == [[1, 2], [0, 3]]
+
+
+def test_a_scalar_stays_a_scalar(tmp_path: Path) -> None:
+    made = model(
+        [node("Gather", "x i", "row", axis=1), node("Relu", "row", "y")],
+        [value("x", [4, 3])],
+        [value("y", [4])],
+        [tensor("i", 1, np.int64)],
+    )
+    lifted = lift(load_model(made))
+    save_program(programmed(lifted.graph, Plan()), lifted, lifted.graph, tmp_path / "program")
+    data = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert run_program(tmp_path / "program", {"x": data}).outputs[0].tolist() == [1, 4, 7, 10]
 
 
 def test_what_is_no_program_is_refused(tmp_path: Path) -> None:

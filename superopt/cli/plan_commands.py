@@ -1,0 +1,54 @@
+"""superopt shards and timeline: what a plan for a cluster is, device by device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from optimizer.parallel.simulator import write_trace
+from superopt import api, recorded
+from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.machines import find_cluster
+
+ModelArgument = Annotated[Path, typer.Argument(help="The model that was optimised with --cluster.")]
+ReportArgument = Annotated[
+    Path, typer.Argument(metavar="REPORT.json", help="The report of that optimization.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("shards")(shards)
+    app.command("timeline")(timeline)
+
+
+def shards(
+    model: ModelArgument,
+    report: ReportArgument,
+    out: Annotated[Path, typer.Option("--output", "-o", help="The directory to make.")],
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the ONNX models that each device of a plan runs, and a manifest of what is sent between them."""
+    output = Output(as_json)
+    devices, models = recorded.write_shards(model, api.read_report(report), out, database=database)
+    output.document({"path": str(out), "devices": devices, "models": models})
+    output.line(f"{out}: {models} models for {devices} devices, manifest.json")
+
+
+def timeline(
+    model: ModelArgument,
+    report: ReportArgument,
+    cluster: Annotated[str, typer.Option(help="The description of the cluster, or a known machine.")],
+    out: Annotated[Path, typer.Option("--output", "-o", help="The trace to write, for ui.perfetto.dev.")],
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate a plan again and write all of its timeline as a Chrome trace."""
+    output = Output(as_json)
+    found = recorded.simulation_of(model, api.read_report(report), find_cluster(cluster), database=database)
+    write_trace(found, out)
+    output.document({"path": str(out), "microseconds": found.microseconds})
+    output.line(f"{out}: {found.microseconds:,.0f} us; open it in https://ui.perfetto.dev")

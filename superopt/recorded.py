@@ -1,0 +1,145 @@
+"""What a report recorded, done again: the model of its trace, the programs and the timeline of its plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import optimizer
+from optimizer import plan_of, recorded_trace
+from optimizer.canonical import canonicalise
+from optimizer.optimize import kept_nodes
+from optimizer.parallel.execution.program import save_program
+from optimizer.parallel.plan_text import plan_from_json
+from optimizer.parallel.search.subject import Subject, plannable
+from optimizer.parallel.shards import Segment, programmed
+from optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
+from optimizer.parallel.topology import Cluster
+from substitution_db import open_database
+from superopt.api import verified_substitutions
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.ir import Graph, Plan
+from superopt.machines import for_devices
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
+
+
+@dataclass(frozen=True)
+class RecordedPlan:
+    """A plan of a report: for which graph, of given sizes, and for which devices."""
+
+    graph: Graph
+    plan: Plan
+    cluster: str
+    devices: int
+    objective: str
+
+
+def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
+    """The model that the recorded trace gives, byte for byte what was written then.
+
+    Raises UnprovedRuleError for a step whose rule is not verified, InvalidFileError for a report that is
+    damaged or of another model.
+    """
+    lifted, graph = _rewritten(model, report, database)
+    if _returned(report) == "original":
+        return lower(lifted, lifted.graph, Plan())
+    if not isinstance(report.get("parallel"), dict):
+        return lower(lifted, graph, plan_of(graph))
+    recorded = _plan(graph, report)
+    return for_devices(lifted, graph, recorded.plan, recorded.cluster, recorded.devices)
+
+
+def write_shards(
+    model: ModelSource, report: Mapping[str, object], directory: Path, *, database: str | None = None
+) -> tuple[int, int]:
+    """Writes the programs of all devices of the report's plan; how many devices and models there are.
+
+    Raises as ``replay`` does, InvalidFileError for a report without a plan, InvalidOptionError where the
+    directory exists or cannot be written.
+    """
+    lifted, graph = _rewritten(model, report, database)
+    recorded = _plan(graph, report)
+    program = programmed(recorded.graph, recorded.plan)
+    save_program(program, lifted, recorded.graph, directory)
+    segments = [entry.device for entry in program.entries if isinstance(entry, Segment)]
+    return len(set(segments)), len(segments)
+
+
+def simulation_of(
+    model: ModelSource, report: Mapping[str, object], cluster: Cluster, *, database: str | None = None
+) -> Simulation:
+    """The report's plan simulated on a cluster. Raises as ``write_shards`` does, and InvalidOptionError where
+    the cluster has fewer devices than the plan was made for."""
+    _, graph = _rewritten(model, report, database)
+    recorded = _plan(graph, report)
+    if len(cluster) < recorded.devices:
+        raise InvalidOptionError(
+            f"cluster {cluster.name}: expected the {recorded.devices} devices of the plan, got {len(cluster)}"
+        )
+    return simulate(recorded.graph, recorded.plan, cluster, ParallelObjective(recorded.objective))
+
+
+def _rewritten(
+    model: ModelSource, report: Mapping[str, object], database: str | None
+) -> tuple[LiftedModel, Graph]:
+    """The model, and the graph after the recorded trace."""
+    steps = recorded_trace(report)
+    lifted = lift(load_model(model))
+    _require_same_model(report, lifted.source.original, lifted.source.name)
+    if _returned(report) == "original":
+        return lifted, lifted.graph
+    with open_database(database) as opened:
+        rules = verified_substitutions(opened)
+    canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
+    graph = optimizer.replay(canonical.graph, steps, rules)
+    is_untouched_plan = isinstance(report.get("parallel"), dict) and not report.get("trace")
+    return lifted, lifted.graph if is_untouched_plan else graph
+
+
+def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
+    section, options = report.get("parallel"), report.get("options")
+    if not isinstance(section, dict) or not isinstance(options, dict):
+        raise InvalidFileError("report: it has no plan: optimise with --cluster to get one")
+    content, given = cast("Mapping[str, object]", section), cast("Mapping[str, object]", options)
+    cluster = content.get("cluster")
+    described: Mapping[str, object] = {}
+    if isinstance(cluster, dict):
+        described = cast("Mapping[str, object]", cluster)
+    name, devices, dims = described.get("name"), described.get("devices"), given.get("dims")
+    objective = given.get("objective")
+    if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
+        raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")
+    if objective not in [known.value for known in ParallelObjective]:
+        raise InvalidFileError(f"report: expected the objective of a plan, got {objective!r}")
+    sized = plannable(graph, cast("Mapping[str, int]", dims))
+    plan = plan_from_json(content, Subject.of(sized), devices)
+    return RecordedPlan(sized, plan, name, devices, str(objective))
+
+
+def _returned(report: Mapping[str, object]) -> str:
+    returned = report.get("returned")
+    if returned not in ("optimized", "original"):
+        raise InvalidFileError(f"report: expected returned to be optimized or original, got {returned!r}")
+    return str(returned)
+
+
+def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
+    """The nodes that were to stay; raises InvalidFileError where the report does not say which."""
+    options = report.get("options")
+    names = cast("Mapping[str, object]", options).get("keep") if isinstance(options, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
+        raise InvalidFileError(f"report: expected the names of kept nodes as options.keep, got {names!r}")
+    return tuple(cast("list[str]", names))
+
+
+def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:
+    model = report.get("model")
+    recorded = cast("Mapping[str, object]", model).get("sha256") if isinstance(model, dict) else None
+    actual = hashlib.sha256(content).hexdigest()
+    if recorded != actual:
+        raise InvalidFileError(
+            f"{name}: the report is of another model: expected sha256 {recorded}, got {actual}"
+        )
