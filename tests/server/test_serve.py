@@ -70,11 +70,12 @@ def test_a_job_over_a_socket_and_an_orderly_end(
         assert client.get(done["links"]["report"]).json()["options"] == {"seed": 1, "library_version": 1}
         waited = client.post("/v1/optimizations", files={"model": model}, headers={"Prefer": "wait=20"})
         assert (waited.status_code, waited.json()["state"]) == (200, "succeeded")
-        workers = descendants(process)
-        assert len(workers) == 1
+        family = descendants(process)
+        programs = sorted(word for one in family for word in one.cmdline() if word.startswith("server."))
+        assert programs == ["server.sandbox_main", "server.worker"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
-    assert [worker for worker in workers if worker.is_running()] == []
+    assert [member for member in family if member.is_running()] == []
 
 
 def test_kill_9_of_the_service_leaves_no_process(
@@ -82,7 +83,7 @@ def test_kill_9_of_the_service_leaves_no_process(
 ) -> None:
     process, address = service
     httpx.post(f"{address}/v1/optimizations", files={"model": model})
-    while len(family := descendants(process)) < 2:
+    while len(family := descendants(process)) < 3:
         time.sleep(0.02)
     process.kill()
     psutil.wait_procs(family, timeout=20)
