@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    || { echo "No venv module: install python3-venv (apt-get install python3-venv)" >&2; exit 2; }
 	@if ls .venv/installed-* >/dev/null 2>&1 && ! test -e $@; then \
 	    $(BIN)/pip uninstall --quiet --yes onnxruntime onnxruntime-gpu; rm -f .venv/installed-*; fi
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(RUNTIME),discovery,distributed,postgres,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(RUNTIME),discovery,distributed,jax,otel,postgres,dev]'
 	@touch $@
 
 demo: setup ## Optimize a real network and print what was gained
