@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from optimizer.parallel.annotation import annotate
-from optimizer.parallel.cluster import load_cluster, named_cluster, parse_cluster
+from optimizer.parallel.cluster import load_cluster, named_cluster, named_description, parse_cluster
 from optimizer.parallel.topology import Cluster
 from superopt.ir import Graph, Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower
@@ -24,11 +24,21 @@ def find_cluster(cluster: str | Path) -> Cluster:
 
     Raises InvalidFileError for a description with a mistake, InvalidOptionError for an unknown name.
     """
-    path = Path(cluster)
-    is_file = path.is_file() or path.suffix.lower() in (".yaml", ".yml", ".json")
-    return load_cluster(path) if is_file else named_cluster(str(cluster))
+    return load_cluster(Path(cluster)) if _is_file(Path(cluster)) else named_cluster(str(cluster))
+
+
+def description_of(cluster: str) -> Path | bytes:
+    """What describes a cluster elsewhere: its file, or the text for the name of a known machine.
+
+    Raises InvalidOptionError for an unknown name.
+    """
+    return Path(cluster) if _is_file(Path(cluster)) else named_description(cluster).encode()
 
 
 def described_cluster(path: str | None) -> Cluster | None:
     """The cluster of a file that came from outside: it names no other files."""
     return None if path is None else parse_cluster(Path(path).read_text(encoding="utf-8"), "cluster")
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() or path.suffix.lower() in (".yaml", ".yml", ".json")

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+import yaml
+
 from optimizer.cost.measure import LAUNCH_MICROSECONDS
 from optimizer.cost.profile import CostProfile, read_profile
 from optimizer.cost.roofline import recorded_roofline
@@ -63,6 +65,14 @@ def named_cluster(name: str, nodes: int = 1) -> Cluster:
     if not 1 <= nodes <= most:
         raise InvalidOptionError(f"cluster: expected 1 to {most} nodes of {base}, got {count or nodes}")
     return _assembled(base if nodes == 1 else f"{base}:{nodes}", [replace(kind, count=nodes)])
+
+
+def named_description(name: str) -> str:
+    """The text that describes a cluster which is known by name. Raises InvalidOptionError."""
+    nodes = len(named_cluster(name).nodes)
+    description = yaml.safe_load(_preset(name.partition(":")[0]))
+    description["nodes"][0]["count"] = nodes
+    return yaml.safe_dump({**description, "name": name}, sort_keys=False)
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -253,5 +263,6 @@ __all__ = [
     "cluster_names",
     "load_cluster",
     "named_cluster",
+    "named_description",
     "parse_cluster",
 ]

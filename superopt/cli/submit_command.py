@@ -17,6 +17,7 @@ from superopt.cli.progress import described
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
+from superopt.machines import description_of
 
 API_KEY = "SUPEROPT_API_KEY"
 SERVER = "SUPEROPT_SERVER"
@@ -35,7 +36,10 @@ def submit(
         Path | None,
         typer.Option("--output", "-o", help="The file to write; external data goes beside it."),
     ] = None,
-    cluster: Annotated[Path | None, typer.Option(help="Plan for the devices of a cluster.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Plan for these devices: a description's file, or a known machine as dgx-h100:4."),
+    ] = None,
     objective: Annotated[str | None, typer.Option(help="What to minimise.")] = None,
     target: Annotated[str | None, typer.Option(help="A device or cost profile of the service.")] = None,
     search: Annotated[str | None, typer.Option(help="The search strategy.")] = None,
@@ -90,7 +94,8 @@ def submit(
     }
     options = {name: value for name, value in given.items() if value is not None}
     with Client(server, key=key or os.environ.get(API_KEY)) as client:
-        job = client.submit(model, cluster=cluster, options=options)
+        devices = None if cluster is None else description_of(cluster)
+        job = client.submit(model, cluster=devices, options=options)
         sys.stderr.write(f"optimization {job.id}: {job.state}\n")
         if no_wait:
             output.document({"id": job.id, "state": job.state, "report": None})

@@ -62,7 +62,7 @@ class Submission:
     """What is uploaded: opened anew for each attempt."""
 
     model: Path
-    cluster: Path | None
+    cluster: Path | bytes | None
     options: JsonObject
 
     def parts(self, files: ExitStack) -> list[tuple[str, tuple[str, BinaryIO | bytes]]]:
@@ -73,12 +73,14 @@ class Submission:
         parts: list[tuple[str, tuple[str, BinaryIO | bytes]]] = []
         for name, shown, path in self._files():
             parts.append((name, (shown, files.enter_context(_opened(path)))))
+        if isinstance(self.cluster, bytes):
+            parts.append(("cluster", ("cluster.yaml", self.cluster)))
         parts.append(("options", ("", json.dumps(dict(self.options)).encode())))
         return parts
 
     def _files(self) -> list[tuple[str, str, Path]]:
         data = [("data", place, self.model.parent / place) for place in external_locations(self.model)]
-        cluster = [] if self.cluster is None else [("cluster", self.cluster.name, self.cluster)]
+        cluster = [("cluster", self.cluster.name, self.cluster)] if isinstance(self.cluster, Path) else []
         return [("model", self.model.name, self.model), *data, *cluster]
 
 

@@ -48,16 +48,18 @@ class Client:
         self,
         model: str | Path,
         *,
-        cluster: str | Path | None = None,
+        cluster: str | Path | bytes | None = None,
         options: Mapping[str, object] | None = None,
         idempotency_key: str | None = None,
     ) -> Optimization:
         """Submits a model with its external data; ``options`` as in ``OptimizationOptions`` of the service.
 
+        ``cluster`` is a file that describes the devices to plan for, or such a description in bytes.
         The same ``idempotency_key`` within a day gives the same optimization; by default each call has its
         own.
         """
-        upload = Submission(Path(model), None if cluster is None else Path(cluster), options or {})
+        devices = Path(cluster) if isinstance(cluster, str) else cluster
+        upload = Submission(Path(model), devices, options or {})
         return self._do(calls.submitting(upload, idempotency_key or uuid.uuid4().hex))
 
     def get(self, identity: str) -> Optimization:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.parallel.cluster import named_cluster, parse_cluster
 from server.settings import Settings
 from server.worker import Worker
 from substitution_db import Database, open_database
+from substitution_db.records import JobRole
 from superopt.cli.main import run
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import serving
@@ -100,6 +102,7 @@ def test_submitted_followed_and_written(
         (["--report", "x.pdf"], 2, "report: expected a file ending in"),
         (["--no-wait", "-o", "x.onnx"], 2, "no-wait: there is nothing to write yet"),
         (["--dim", "batch"], 2, "dim: expected NAME=SIZE"),
+        (["--cluster", "cray-1"], 2, "cluster: expected a file or one of"),
     ],
 )
 def test_failures_have_their_exit_codes(
@@ -117,6 +120,17 @@ def test_without_waiting_it_says_the_id(
     job = database.jobs.get(capsys.readouterr().out.strip())
     assert job is not None
     assert database.jobs.cancel(job.id) is not None
+
+
+def test_a_known_machine_is_described_to_the_service(
+    server: str, given: Path, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["submit", str(given), "--server", server, "--no-wait", "--cluster", "4x-t4:2"]) == 0
+    job = database.jobs.get(capsys.readouterr().out.strip())
+    assert job is not None
+    assert database.jobs.cancel(job.id) is not None
+    (sent,) = (file.sha256 for file in job.files if file.role is JobRole.CLUSTER)
+    assert parse_cluster(database.blobs.path(sent).read_text(), "c") == named_cluster("4x-t4:2")
 
 
 def test_an_interrupt_cancels_and_says_so(server: str, given: Path, database: Database) -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.parallel.cluster import cluster_names, load_cluster, named_cluster, parse_cluster
+from optimizer.parallel.cluster import (
+    cluster_names,
+    load_cluster,
+    named_cluster,
+    named_description,
+    parse_cluster,
+)
 from optimizer.parallel.topology import Link
 from superopt.errors import InvalidFileError, InvalidOptionError
 from tests.optimizer.parallel.bad_clusters import BAD, GOOD
@@ -26,6 +32,11 @@ def test_the_description_of_the_contract() -> None:
     assert {device.memory_bytes for device in cluster.devices} == {80 * 2**30}
     assert cluster.link(0, 7) == Link(450e9, 2.0)
     assert cluster.link(0, 8) == Link(50e9, 5.0)
+
+
+@pytest.mark.parametrize("name", [*cluster_names(), "dgx-a100:2"])
+def test_a_known_cluster_can_be_described_to_others(name: str) -> None:
+    assert parse_cluster(named_description(name), "c.yaml") == named_cluster(name)
 
 
 def test_json_is_read_as_well() -> None:
