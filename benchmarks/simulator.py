@@ -81,7 +81,7 @@ def compare(graph: Graph, cluster: Cluster, objective: ParallelObjective, count:
     takes from earlier plans whatever they have in common, as delta simulation does.
     """
     subject = Subject.of(graph)
-    plan = next(iter(experts(subject, Mesh.of(cluster)))).plan
+    plan = next(e.plan for e in experts(subject, Mesh.of(cluster)) if e.name == "data parallel")
     simulator, remembering = Simulator(graph, cluster, objective), Simulator(graph, cluster, objective)
     base = simulator.simulate(plan)
     remembering.simulate(plan)

@@ -1,8 +1,8 @@
 """Plans as experts make them, in the notation of all plans: the baselines that every search has to beat.
 
-Data parallelism; Megatron-LM's columns and rows with attention heads (Shoeybi et al. 2019); one weird trick
-(Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's hybrid (Naumov et al. 2019:
-embedding tables whole on different devices, the rest by samples).
+One device alone; data parallelism; Megatron-LM's columns and rows with attention heads (Shoeybi et al. 2019);
+one weird trick (Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's hybrid (Naumov
+et al. 2019: embedding tables whole on different devices, the rest by samples).
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import SplitKind
+
+ONE_DEVICE = "one device"
+"""The plan that uses the first device only: what speed-ups are relative to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ def assignments(
 ) -> Iterator[tuple[str, Assignment]]:
     """The same as choices on the mesh."""
     shaper = _Shaper(subject, mesh, licence)
+    yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))
     if any(_is_dense(operation) for operation in subject.operations):
         for axes in _model_axes(mesh):

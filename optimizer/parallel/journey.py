@@ -28,6 +28,7 @@ from optimizer.check import (
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.options import Options
+from optimizer.parallel.experts import ONE_DEVICE
 from optimizer.parallel.licences import Licences, declared, divisions_of, licensed
 from optimizer.parallel.plan_text import plan_from_json
 from optimizer.parallel.search.planner import Candidate, Origin, Planned, Planner, Proposal
@@ -54,6 +55,7 @@ from optimizer.search import (
     Progress,
     ProgressCallback,
     RuleSet,
+    StoppedBy,
     TraceStep,
     replay,
 )
@@ -64,9 +66,11 @@ from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
 from superopt.rewriting import Substitution
 
-_REWRITING_SHARE = 0.4
+_FIRST_PLAN_SHARE = 0.5
+_REWRITING_SHARE = 0.65
 _PLANNING_SHARE = 0.8
-"""Of the budget: until then graphs are rewritten, and planned; the rest is for checking."""
+"""Of the budget: until then the graph is planned as it is, is rewritten, and what came out of that is
+planned; the rest is for checking."""
 
 _CHECKED_BYTES = 1 << 30
 """Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
@@ -111,7 +115,11 @@ class ClusterJourney:
             self._until(_PLANNING_SHARE),
         )
         self._tried = 0
+        self._matched = 0
+        self._is_full = False
         self._nodes = 0
+        self._best_at = 0.0
+        self._alone: float | None = None
         if self.given is not None:
             return self._evaluated(self.given)
         return self._searched()
@@ -134,7 +142,7 @@ class ClusterJourney:
         subject = Subject.of(plannable(graph, self.options.dims))
         plan = plan_from_json(given, subject, len(self.cluster))
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
-        baselines = self._baselines(subject)
+        baselines = self._fitting(self._planner.experts(subject))
         trace = tuple(
             TraceStep(step.rule, "", step.backwards, step.site, step.choice, 0.0, 0.0) for step in steps
         )
@@ -143,16 +151,20 @@ class ClusterJourney:
     def _searched(self) -> ClusterResult:
         start = self._canonical.graph
         self._tell("search", float("nan"), float("nan"))
+        if self._rewrites:
+            self._planner.deadline = self._until(_FIRST_PLAN_SHARE)
         plain = self._planner.plan(plannable(start, self.options.dims))
         best, planned = Rewritten(start, (), plain.best.simulation.microseconds), plain
-        baselines = {c.proposal.name: c.simulation.microseconds for c in plain.experts if c.fits}
-        baselines |= self._one_device(plain.subject)
-        for found in self._rewritten(start):
-            if not found.trace:
+        self._best_at = self._seconds
+        baselines = self._fitting(plain.experts)
+        rewritten = self._rewritten(start)
+        self._planner.deadline = self._until(_PLANNING_SHARE)
+        for found in rewritten:
+            if not found.trace or self._is_over():
                 continue
             other = self._planner.plan(plannable(found.graph, self.options.dims))
             if other.best.rank < planned.best.rank:
-                best, planned = found, other
+                best, planned, self._best_at = found, other, self._seconds
         self._tell("check", plain.best.simulation.microseconds, planned.best.simulation.microseconds)
         if self.cancel.is_cancelled:
             return self._original("cancelled", None)
@@ -162,12 +174,9 @@ class ClusterJourney:
 
     def _rewritten(self, start: Graph) -> list[Rewritten]:
         """Graphs whose best plan is estimated to be faster."""
-        if self.options.search == "none" or weight_bytes(self.lifted) > _CHECKED_BYTES:
+        if not self._rewrites:
             return []
-        until = self._until(_REWRITING_SHARE)
-
-        def expired() -> bool:
-            return time.monotonic() > until or self.cancel.is_cancelled
+        self._planner.deadline = self._until(_REWRITING_SHARE)
 
         def cost(graph: Graph) -> float | None:
             try:
@@ -175,10 +184,25 @@ class ClusterJourney:
             except SuperoptError:
                 return None
 
-        search = Substitutions(RuleSet(self._usable, self._protected), cost, expired)
+        def is_enough() -> bool:
+            most = self.options.max_candidates
+            self._is_full = most is not None and search.tried >= most
+            return self._is_full or self._is_over()
+
+        rules = RuleSet(self._usable, self._protected)
+        search = Substitutions(rules, cost, is_enough, self.options.alpha)
         found = search.run(start)
-        self._tried = search.tried
+        self._tried, self._matched = search.tried, len(search.matched)
         return found
+
+    @property
+    def _rewrites(self) -> bool:
+        """Whether rules are tried: where the outcome can be checked here."""
+        return self.options.search != "none" and weight_bytes(self.lifted) <= _CHECKED_BYTES
+
+    def _is_over(self) -> bool:
+        """Whether the planner's time is up, or nobody wants the result any more."""
+        return self._planner.is_expired() or self.cancel.is_cancelled
 
     def _finished(
         self,
@@ -201,7 +225,7 @@ class ClusterJourney:
                     found, subject, chosen, steps = Rewritten(graph, (), 0.0), *_of(replanned), ()
                 else:
                     return self._finished(Rewritten(self._canonical.graph, (), 0.0), *_of(plain), baselines)
-        alone = baselines.get("one device")
+        alone = self._alone
         speedup = "" if not alone else f", {alone / chosen.simulation.microseconds:.2f} times one device"
         verdict = (
             f"{why}; planned for {len(self.cluster)} devices and predicted to take "
@@ -263,12 +287,13 @@ class ClusterJourney:
         steps: Sequence[CanonicalStep],
         equivalence: Equivalence | None,
     ) -> Report:
-        seconds = time.monotonic() - self.started
         return Report(
             model=self._model(),
             options=self.options.to_json(),
             rules=RuleCounts(
-                len({rule.rule_id for rule in self.rules}), 0, len({step.rule for step in trace})
+                len({rule.rule_id for rule in self.rules}),
+                self._matched,
+                len({step.rule for step in trace}),
             ),
             cost=CostSummary("us", self._source(), 0.0, 0.0),
             measured=None,
@@ -280,7 +305,13 @@ class ClusterJourney:
                 if equivalence is None
                 else EquivalenceSummary.of(equivalence)
             ),
-            search=SearchSummary(self.options.search, round(seconds, 3), self._tried, 0.0, "exhausted"),
+            search=SearchSummary(
+                self.options.search,
+                round(self._seconds, 3),
+                self._tried,
+                round(self._best_at, 3),
+                self._stopped_by(),
+            ),
             canonical=tuple(steps),
             trace=trace,
             fusion=(),
@@ -299,15 +330,25 @@ class ClusterJourney:
             opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
         )
 
-    def _baselines(self, subject: Subject) -> dict[str, float]:
-        experts = self._planner.experts(subject)
-        found = {c.proposal.name: c.simulation.microseconds for c in experts if c.fits}
-        return found | self._one_device(subject)
+    def _stopped_by(self) -> StoppedBy:
+        if self.cancel.is_cancelled:
+            return "cancelled"
+        if self._planner.was_cut:
+            return "budget"
+        return "max_candidates" if self._is_full else "exhausted"
 
-    def _one_device(self, subject: Subject) -> dict[str, float]:
-        """All on the first device, whether it fits or not: what speed-ups are relative to."""
-        alone = self._planner.evaluated(subject, Proposal("one device", Origin.EXPERT, Plan()))
-        return {"one device": alone.simulation.microseconds}
+    def _fitting(self, experts: Sequence[Candidate]) -> dict[str, float]:
+        """What the plans of experts take that fit; keeps what one device takes, whether it fits or not: what
+        speed-ups are relative to."""
+        for candidate in experts:
+            if candidate.proposal.name == ONE_DEVICE:
+                self._alone = candidate.simulation.microseconds
+        return {c.proposal.name: c.simulation.microseconds for c in experts if c.fits}
+
+    @property
+    def _seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.started
 
     def _source(self) -> str:
         return "profile" if any(d.kind.profile is not None for d in self.cluster.devices) else "analytic"
@@ -317,7 +358,7 @@ class ClusterJourney:
 
     def _tell(self, phase: Phase, before: float, best: float) -> None:
         if self.progress is not None:
-            self.progress(Progress(phase, time.monotonic() - self.started, self._tried, before, best))
+            self.progress(Progress(phase, self._seconds, self._tried, before, best))
 
 
 def _of(planned: Planned) -> tuple[Subject, Candidate]:

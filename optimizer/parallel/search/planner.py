@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from optimizer.parallel.experts import Assignment, assignments
@@ -104,13 +104,15 @@ class Planned:
 class Planner:
     """Plans graphs for one cluster and one objective, keeping what it learns from one graph to the next.
 
-    ``deadline`` is a time of the monotonic clock.
+    ``deadline`` is a time of the monotonic clock; ``was_cut``: whether it ended anything so far. The plans of
+    experts are evaluated however late it is.
     """
 
     cluster: Cluster
     objective: ParallelObjective
     licence: Licence = everything
     deadline: float = float("inf")
+    was_cut: bool = False
     tables: Tables = field(default_factory=Tables)
     _shared: Prices = field(init=False)
     _compute: Compute = field(init=False)
@@ -141,9 +143,11 @@ class Planner:
         subject = Subject.of(graph)
         seen: list[Candidate] = []
         known: set[frozenset[tuple[NodeId, Parallelism]]] = set()
-        for proposal in self._proposals(subject):
-            if self._expired() and any(candidate.fits for candidate in seen):
-                break
+
+        def is_over() -> bool:
+            return self.is_expired() and any(candidate.fits for candidate in seen)
+
+        for proposal in self._proposals(subject, is_over):
             key = frozenset(proposal.plan.parallel.items())
             if key not in known:
                 known.add(key)
@@ -191,12 +195,14 @@ class Planner:
             known = self._simulators[0] = (subject, simulator)
         return known[1]
 
-    def _proposals(self, subject: Subject) -> Iterator[Proposal]:
+    def _proposals(self, subject: Subject, is_over: Callable[[], bool]) -> Iterator[Proposal]:
         whole = Mesh.of(self.cluster)
         for name, assignment in assignments(subject, whole, self.licence):
             yield Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment)
         best, worse = float("inf"), 0
         for mesh in submachines(self.cluster):
+            if is_over():
+                break
             mappings = self._mapper(subject, mesh).mappings(self.memory_limit)
             least = min(mapping.estimate for mapping in mappings)
             worse = worse + 1 if least >= best else 0
@@ -213,7 +219,7 @@ class Planner:
         worse = 0
         for count in stage_counts(whole):
             meshes = stage_meshes(whole, count)
-            if meshes is None or self._expired() or worse > _WORSE_MACHINES:
+            if meshes is None or self.is_expired() or worse > _WORSE_MACHINES:
                 continue
             fastest: Candidate | None = None
             mapper = self._mapper(subject, meshes[0])
@@ -229,6 +235,8 @@ class Planner:
                 fastest = tried
                 if tried.fits and tried.simulation.microseconds > _HOPELESS * best.simulation.microseconds:
                     break
+                if self.is_expired():
+                    break
             worse += fastest is None or fastest.rank > best.rank
         return found
 
@@ -243,20 +251,22 @@ class Planner:
         else:
             estimator = replace(known, subject=subject)
         self._estimators[mesh] = estimator
-        return Mapper(subject, estimator, self.licence, self._expired)
+        return Mapper(subject, estimator, self.licence, self.is_expired)
 
     def _refined(self, subject: Subject, best: Candidate) -> Candidate:
         """Tries other choices for all operations of one kind at once, then for one operation at a time, then
         at random, as the simulator judges them."""
         given = best.proposal.assignment
-        if given is None:
+        if given is None or self.is_expired():
             return best
         mapper = self._mapper(subject, given.mesh)
         simulator = self.simulator(subject)
         left = min(_KINDS_TRIED, _SIMULATIONS // len(subject.operations))
         for group, alternatives in _alternatives(subject, mapper, given):
+            if self.is_expired():
+                break
             for choice in alternatives:
-                if self._expired() or not left:
+                if self.is_expired() or not left:
                     break
                 left -= 1
                 base = best.proposal.assignment or given
@@ -284,8 +294,10 @@ class Planner:
         while helped and left:
             helped = False
             for number in order:
+                if self.is_expired():
+                    break
                 for choice in mapper.alternatives(number, assignment.choices, _ALTERNATIVES):
-                    if self._expired() or not left:
+                    if self.is_expired() or not left:
                         break
                     left -= 1
                     chosen = list(assignment.choices)
@@ -302,13 +314,15 @@ class Planner:
         return self._sampled(subject, best, assignment.mesh, most)
 
     def _sampled(self, subject: Subject, best: Candidate, mesh: Mesh, proposals: int) -> Candidate:
+        if self.is_expired():
+            return best
         simulator = self.simulator(subject)
 
         def delta(plan: Plan, changed: Sequence[NodeId]) -> float:
             simulation = simulator.delta(plan, changed)
             return simulation.microseconds if self._fits(simulation) else math.inf
 
-        sampler = Metropolis(subject, mesh, delta, self.licence, expired=self._expired)
+        sampler = Metropolis(subject, mesh, delta, self.licence, expired=self.is_expired)
         found = sampler.run([best.plan], 0, proposals)
         if found.microseconds >= best.simulation.microseconds:
             return best
@@ -321,8 +335,11 @@ class Planner:
     def _candidate(self, proposal: Proposal, simulation: Simulation) -> Candidate:
         return Candidate(proposal, simulation, self._fits(simulation))
 
-    def _expired(self) -> bool:
-        return time.monotonic() >= self.deadline
+    def is_expired(self) -> bool:
+        """Whether the deadline has passed."""
+        is_late = time.monotonic() >= self.deadline
+        self.was_cut = self.was_cut or is_late
+        return is_late
 
 
 def _unique(subject: Subject, mappings: Sequence[Mapping]) -> Iterator[Proposal]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from optimizer.search.protocol import DEFAULT_ALPHA
 from optimizer.search.recording import matches_at
 from optimizer.search.rules import RuleSet
 from optimizer.search.trace import TraceStep, written
 from superopt.ir.graph import Graph
 from superopt.rewriting import Match, Substitution, apply_match
 
-_ALPHA = 1.05
 _PLACES = 3
 """Single places at which a rule is tried, beside all at once."""
 
@@ -35,13 +35,16 @@ class Substitutions:
     """Searches graphs that are equal to one graph.
 
     ``cost`` prices a graph, None where it cannot be planned; ``expired`` ends the search. ``tried`` counts
-    the graphs that were priced.
+    the graphs that were priced, ``matched`` holds the rules that matched somewhere. Graphs that cost more
+    than ``alpha`` times the best are not explored.
     """
 
     rules: RuleSet
     cost: Callable[[Graph], float | None]
     expired: Callable[[], bool]
+    alpha: float = DEFAULT_ALPHA
     tried: int = 0
+    matched: set[str] = field(default_factory=set[str])
 
     def run(self, graph: Graph) -> list[Rewritten]:
         """The best graphs found, the cheapest first; the given one is among them unless others are better."""
@@ -52,7 +55,7 @@ class Substitutions:
         queue: list[tuple[float, int, Rewritten]] = [(start.cost, 0, start)]
         while queue and not self.expired():
             cost, _, current = heapq.heappop(queue)
-            if cost > _ALPHA * best[0].cost:
+            if cost > self.alpha * best[0].cost:
                 break
             for candidate in self._steps(current):
                 if self.expired():
@@ -65,7 +68,7 @@ class Substitutions:
                 if price is None:
                     continue
                 priced = _priced(candidate, price, len(current.trace), current.cost)
-                if price <= _ALPHA * best[0].cost:
+                if price <= self.alpha * best[0].cost:
                     heapq.heappush(queue, (price, self.tried, priced))
                 best = sorted((*best, priced), key=lambda found: (found.cost, len(found.trace)))[:3]
         return best
@@ -73,6 +76,7 @@ class Substitutions:
     def _steps(self, current: Rewritten) -> Iterator[Rewritten]:
         by_rule: dict[int, list[Match]] = {}
         for match in self.rules.matches(current.graph, current.graph.weight_only):
+            self.matched.add(match.substitution.rule_id)
             by_rule.setdefault(self.rules.position(match.substitution), []).append(match)
         for _, matches in sorted(by_rule.items(), key=lambda item: len(item[1])):
             everywhere = self._everywhere(current, matches)

@@ -45,12 +45,13 @@ def test_plans_of_unitys_figure_2_send_what_the_paper_says() -> None:
 
 
 @pytest.mark.parametrize("objective", [TRAINING, LATENCY, THROUGHPUT])
-@pytest.mark.parametrize("graph", [mlp(48, 64, 256, 64), twins(6, 512)], ids=["mlp", "twins"])
+@pytest.mark.parametrize("graph", [mlp(48, 64, 256, 64), mlp(1, 64, 64), twins(6, 512)])
 def test_no_expert_and_no_sample_is_faster(graph: Graph, objective: ParallelObjective) -> None:
     cluster = devices(6)
     planned = Planner(cluster, objective).plan(graph)
     ours = planned.best.simulation.microseconds
     assert planned.best.fits
+    assert {"one device", "data parallel"} <= {expert.proposal.name for expert in planned.experts}
     assert all(ours <= expert.simulation.microseconds for expert in planned.experts)
     simulator = Simulator(graph, cluster, objective)
     sampler = Metropolis(
@@ -59,6 +60,14 @@ def test_no_expert_and_no_sample_is_faster(graph: Graph, objective: ParallelObje
         lambda plan, changed: simulator.delta(plan, changed).microseconds,
     )
     assert ours <= sampler.run([planned.experts[0].plan], 0, proposals=100).microseconds
+
+
+def test_a_search_that_is_late_says_so_and_is_no_slower_than_experts() -> None:
+    planner = Planner(devices(6), TRAINING, deadline=0.0)
+    planned = planner.plan(mlp(48, 64, 256, 64))
+    assert planner.was_cut
+    assert planned.best.rank == planned.experts[0].rank
+    assert {candidate.proposal.origin for candidate in planned.candidates} == {Origin.EXPERT}
 
 
 def test_dense_layers_are_divided_by_columns_then_rows_as_in_megatron() -> None:
