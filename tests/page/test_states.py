@@ -124,9 +124,12 @@ def test_a_plan_is_shown_with_its_timeline_beside_others(page: Page, finished: s
     expect(plan).to_contain_text("two-nodes")
     expect(plan.get_by_role("listitem").filter(has_text="data parallel")).to_contain_text("7.00 ms")
     expect(plan.get_by_role("listitem").filter(has_text="device 15")).to_contain_text("15.0 GB of 80.0 GB")
-    operator = plan.get_by_role("region", name="Operators").get_by_role("row").nth(1)
-    expect(operator).to_contain_text("sample 2 × reduction 4")
-    expect(operator).to_contain_text("0–7")
+    operators = plan.get_by_role("region", name="Operators").get_by_role("row")
+    expect(operators.nth(1)).to_contain_text("sample 2 × reduction 4")
+    expect(operators.nth(1)).to_contain_text("0–7")
+    expect(operators.nth(1).get_by_role("link")).to_have_attribute("href", f"/library/{'f' * 16}")
+    expect(operators.nth(2)).to_contain_text("axiom:partition-of-matmul")
+    expect(operators.nth(2).get_by_role("link")).to_have_count(0)
     expect(plan.get_by_role("img", name=re.compile("Timeline of 16 lanes, 5,000 events"))).to_be_visible()
 
 

@@ -61,6 +61,7 @@ def _many() -> dict[str, object]:
         {"operator": "matmul", "degrees": [2, 1, 4], "kinds": kinds, "devices": list(range(8)), "rule": rule}
         for _ in range(5000)
     ]
+    operators[1] |= {"rule": "axiom:partition-of-matmul"}
     counts = {"nodes_before": 5000, "nodes_after": 4000}
     return {
         "trace": steps,

@@ -78,8 +78,13 @@ function tableOf(name, rows) {
 function cell(head, value) {
   if (value === null || value === undefined) return "–";
   if (head === "devices" && Array.isArray(value) && value.every(Number.isInteger)) return spans(value);
-  if (head === "rule") return [value].flat().map((id, place) => [place > 0 && ", ", h("a", { href: `/library/${id}` }, h("code", {}, id))]);
+  if (head === "rule") return [value].flat().map((id, place) => [place > 0 && ", ", ruleOf(id)]);
   return typeof value === "string" && value.length > 24 ? h("code", {}, value) : valued(head, value);
+}
+
+/** A rule of the library, or an axiom by its name. */
+function ruleOf(id) {
+  return id.startsWith("axiom:") ? h("code", {}, id) : h("a", { href: `/library/${id}` }, h("code", {}, id));
 }
 
 /** Devices 0, 1, 2, 3, 8 as 0–3, 8. */
