@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import enum
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from optimizer.parallel.placement import Placement
-
-Region = tuple[tuple[int, int], ...]
-"""A box of a tensor: per axis where it starts and where it stops."""
+from optimizer.parallel.regions import Region, bounds, is_same_or_tiling, meet, regions_of_parts, volume
 
 
 class CollectiveKind(enum.StrEnum):
@@ -90,33 +87,6 @@ def summed(have: Placement) -> Placement:
     return Placement(have.degrees, have.devices, copies=have.partial * have.copies)
 
 
-def region_of(degrees: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> Region:
-    """The part of that index of a tensor whose axes are divided into so many equal parts."""
-    return tuple(
-        (number * (size // degree), (number + 1) * (size // degree))
-        for number, degree, size in zip(index, degrees, shape, strict=True)
-    )
-
-
-def meet(left: Region, right: Region) -> Region | None:
-    """What two regions share; None for nothing."""
-    if left == right:
-        return left if all(start < stop for start, stop in left) else None
-    shared: list[tuple[int, int]] = []
-    for own, other in zip(left, right, strict=True):
-        low = own[0] if own[0] > other[0] else other[0]
-        high = own[1] if own[1] < other[1] else other[1]
-        if low >= high:
-            return None
-        shared.append((low, high))
-    return tuple(shared)
-
-
-def volume(region: Region) -> int:
-    """How many elements it has."""
-    return math.prod(stop - start for start, stop in region)
-
-
 def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
     if want.partial != 1:
         raise ValueError(f"partial sums are made, never needed: {want}")
@@ -131,18 +101,9 @@ def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
 
 def _held(placement: Placement, shape: tuple[int, ...]) -> Iterator[tuple[int, Region]]:
     each = placement.partial * placement.copies
-    for number, region in enumerate(_regions(placement.degrees, shape)):
+    for number, region in enumerate(regions_of_parts(placement.degrees, shape)):
         for device in placement.devices[number * each : (number + 1) * each]:
             yield device, region
-
-
-def _regions(degrees: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Region]:
-    """All parts of a tensor, the last axis fastest."""
-    cuts = [
-        [(number * (size // degree), (number + 1) * (size // degree)) for number in range(degree)]
-        for degree, size in zip(degrees, shape, strict=True)
-    ]
-    return itertools.product(*cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +127,7 @@ class _Exchange:
 
     def steps(self) -> tuple[Step, ...]:
         sources: dict[tuple[int, ...], tuple[_Source, ...]] = {}
-        parts = _regions(self._have.degrees, self._shape)
+        parts = regions_of_parts(self._have.degrees, self._shape)
         for part, (index, terms) in zip(parts, self._have.holders(), strict=True):
             if len(terms) == 1:
                 sources[index] = (_Source(part, terms[0]),)
@@ -197,10 +158,10 @@ class _Exchange:
         covering: tuple[_Source, ...] = ()
         done: list[tuple[tuple[int, ...], Region, list[Region | None]]] = []
         for row, wanted in zip(rows, wants, strict=True):
-            whole = _bounds([region for region in wanted if region is not None])
+            whole = bounds([region for region in wanted if region is not None])
             if whole is None:
                 continue
-            if not _is_same_or_tiling(wanted, whole):
+            if not is_same_or_tiling(wanted, whole):
                 pending.extend(row)
                 continue
             done.append((row, whole, wanted))
@@ -241,7 +202,7 @@ class _Exchange:
 
     def _redistribute(self, sources: dict[tuple[int, ...], tuple[_Source, ...]]) -> None:
         transfers: dict[tuple[int, Region], list[int]] = defaultdict(list)
-        parts = _regions(self._want.degrees, self._shape)
+        parts = regions_of_parts(self._want.degrees, self._shape)
         for region, (_, terms) in zip(parts, self._want.holders(), strict=True):
             pieces = [
                 (number, source, shared)
@@ -341,9 +302,9 @@ class _Exchange:
         if len(members) < 2 or len(links) != len(pairs) or len(pairs) != len(members) * (len(members) - 1):
             return False
         after = [self._wanted[device] for device in members]
-        bounds = _bounds(after)
-        assert bounds is not None
-        before = [meet(self._held[device], bounds) for device in members]
+        around = bounds(after)
+        assert around is not None
+        before = [meet(self._held[device], around) for device in members]
         total = sum(volume(region) for region in after)
         if (
             self._have.partial > 1
@@ -375,25 +336,6 @@ class _Exchange:
                 len(targets) * size,
             )
         )
-
-
-def _bounds(regions: list[Region]) -> Region | None:
-    """The smallest region around them all."""
-    if not regions:
-        return None
-    return tuple(
-        (min(start for start, _ in axis), max(stop for _, stop in axis))
-        for axis in zip(*regions, strict=True)
-    )
-
-
-def _is_same_or_tiling(wanted: list[Region | None], whole: Region) -> bool:
-    regions = [region for region in wanted if region is not None]
-    if all(region == whole for region in wanted):
-        return True
-    return sum(map(volume, regions)) == volume(whole) and not any(
-        meet(left, right) for left, right in itertools.combinations(regions, 2)
-    )
 
 
 def _pieces(part: Region, count: int) -> list[Region | None]:

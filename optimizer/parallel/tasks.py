@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.parallel.communication import Region, region_of
 from optimizer.parallel.placement import Placement, needed, produced
+from optimizer.parallel.regions import Region, region_of
 from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, GraphOperator, Node, Value
 from superopt.ir.plan import Parallelism, Plan

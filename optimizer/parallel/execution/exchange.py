@@ -8,16 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from optimizer.parallel.communication import (
-    REDUCTIONS,
-    CollectiveKind,
-    Region,
-    Step,
-    meet,
-    volume,
-)
+from optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step
 from optimizer.parallel.execution.machine import A, Machine
 from optimizer.parallel.placement import Placement
+from optimizer.parallel.regions import Region, meet, volume
 from optimizer.parallel.tasks import regions_of
 
 

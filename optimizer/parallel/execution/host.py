@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optimizer.cost.runtime import LoadedModel
-from optimizer.parallel.communication import Region
+from optimizer.parallel.regions import Region
 from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 from superopt.errors import UnsupportedError

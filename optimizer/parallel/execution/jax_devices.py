@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.parallel.communication import Region
 from optimizer.parallel.execution.host import HostMachine
 from optimizer.parallel.execution.jax_domain import JaxDomain
+from optimizer.parallel.regions import Region
 from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 from superopt.errors import MissingServiceError

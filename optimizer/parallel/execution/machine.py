@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from optimizer.parallel.communication import Region
+from optimizer.parallel.regions import Region
 from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 

@@ -12,11 +12,12 @@ from typing import TypedDict
 import numpy as np
 
 from optimizer.cost.runtime import LoadedModel
-from optimizer.parallel.communication import CollectiveKind, Region, Step
+from optimizer.parallel.communication import CollectiveKind, Step
 from optimizer.parallel.execution.exchange import Exchange, Held
 from optimizer.parallel.execution.executor import Execution, box_of
 from optimizer.parallel.execution.host import HostMachine
 from optimizer.parallel.placement import Placement
+from optimizer.parallel.regions import Region
 from optimizer.parallel.shards import Delivery, Program, Segment
 from optimizer.parallel.tasks import regions_of, shape_of
 from superopt.domains import Array

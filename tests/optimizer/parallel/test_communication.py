@@ -11,18 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.parallel.communication import (
-    CollectiveKind,
-    Region,
-    Step,
-    communication,
-    meet,
-    moved_bytes,
-    region_of,
-    summed,
-    volume,
-)
+from optimizer.parallel.communication import CollectiveKind, Step, communication, moved_bytes, summed
 from optimizer.parallel.placement import Placement
+from optimizer.parallel.regions import Region, meet, region_of, volume
 
 SHAPE = (12, 6)
 

@@ -1,0 +1,66 @@
+"""Boxes of a tensor: the parts into which a placement divides it, what two share, whether some cover one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+Region = tuple[tuple[int, int], ...]
+"""A box of a tensor: per axis where it starts and where it stops."""
+
+
+def region_of(degrees: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> Region:
+    """The part of that index of a tensor whose axes are divided into so many equal parts."""
+    return tuple(
+        (number * (size // degree), (number + 1) * (size // degree))
+        for number, degree, size in zip(index, degrees, shape, strict=True)
+    )
+
+
+def meet(left: Region, right: Region) -> Region | None:
+    """What two regions share; None for nothing."""
+    if left == right:
+        return left if all(start < stop for start, stop in left) else None
+    shared: list[tuple[int, int]] = []
+    for own, other in zip(left, right, strict=True):
+        low = own[0] if own[0] > other[0] else other[0]
+        high = own[1] if own[1] < other[1] else other[1]
+        if low >= high:
+            return None
+        shared.append((low, high))
+    return tuple(shared)
+
+
+def volume(region: Region) -> int:
+    """How many elements it has."""
+    return math.prod(stop - start for start, stop in region)
+
+
+def regions_of_parts(degrees: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Region]:
+    """All parts of a tensor, the last axis fastest."""
+    cuts = [
+        [(number * (size // degree), (number + 1) * (size // degree)) for number in range(degree)]
+        for degree, size in zip(degrees, shape, strict=True)
+    ]
+    return itertools.product(*cuts)
+
+
+def bounds(regions: Sequence[Region]) -> Region | None:
+    """The smallest region around them all."""
+    if not regions:
+        return None
+    return tuple(
+        (min(start for start, _ in axis), max(stop for _, stop in axis))
+        for axis in zip(*regions, strict=True)
+    )
+
+
+def is_same_or_tiling(wanted: Sequence[Region | None], whole: Region) -> bool:
+    """Whether all, without those that are nothing, are the whole, or are disjoint and make it up."""
+    regions = [region for region in wanted if region is not None]
+    if all(region == whole for region in wanted):
+        return True
+    return sum(map(volume, regions)) == volume(whole) and not any(
+        meet(left, right) for left, right in itertools.combinations(regions, 2)
+    )
