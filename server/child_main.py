@@ -30,8 +30,10 @@ _GRACE_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
 
 
-class CancelledError(Exception):
-    """Raised by the progress callback when the parent wants the work to end."""
+class CancelledError(BaseException):
+    """Raised by the progress callback when the parent wants the work to end; no failure, so that work which
+    survives its failures ends too.
+    """
 
 
 class ChildFunction(Protocol):

@@ -127,6 +127,20 @@ def test_a_job_that_does_not_listen_is_ended(database: Database, job: Job, setti
     assert not psutil.pid_exists(int(str(pid)))
 
 
+def test_work_does_not_take_cancelling_for_a_failure(
+    database: Database, job: Job, settings: Settings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    thread, stop = start(database, settings, "complain_of_failures")
+    wait_for_progress(database, job)
+    database.jobs.cancel(job.id)
+    while not after(database, job).state.final:
+        time.sleep(0.02)
+    stop.set()
+    thread.join()
+    assert after(database, job).state is JobState.CANCELLED
+    assert "it failed" not in capfd.readouterr().err
+
+
 def test_a_job_lost_to_another_worker_is_dropped(database: Database, job: Job, settings: Settings) -> None:
     thread, stop = start(database, settings, "hang")
     wait_for_progress(database, job)

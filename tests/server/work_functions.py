@@ -53,6 +53,17 @@ def wait_until_cancelled(
         time.sleep(0.02)
 
 
+def complain_of_failures(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Waits until it is cancelled, and says so of what it takes for a failure."""
+    try:
+        return wait_until_cancelled(model_path, output_path, options, database_url, progress)
+    except Exception:
+        sys.stderr.write("it failed\n")
+        raise
+
+
 def hang(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
     """Never ends, and never asks."""
     progress({"pid": os.getpid()})
