@@ -21,6 +21,13 @@ from tests.server.live import add_jobs, furnished, serving
 _CANCELLED = "use_after_free"
 """``DELETE`` cancels: an optimization that was cancelled can still be read."""
 
+_SETTINGS = """
+[[operations]]
+include-path = "/v1/optimizations/{identity}/events"
+request-timeout = 1.5
+"""
+"""The events of a job that nothing does are read for so long, not for 10 seconds each time."""
+
 HERE = Path(__file__).parent
 
 
@@ -30,8 +37,8 @@ def run_schemathesis(directory: Path, *, examples: int, keyed: bool) -> subproce
         plans_clusters=True,
         poll_seconds=0.05,
         min_free_bytes=0,
-        max_wait_seconds=0.1,
-        max_prove_seconds=1.0,
+        max_wait_seconds=0.02,
+        max_prove_seconds=0.5,
         max_queued_jobs=1_000_000,
         max_requests_per_second=1e6,
         max_requests_burst=1_000_000,
@@ -45,10 +52,12 @@ def run_schemathesis(directory: Path, *, examples: int, keyed: bool) -> subproce
             "substitutions-cursor": [cursor_of("substitutions", rule) for rule in rules],
         }
         token = database.keys.create("test", ["admin"]).token if keyed else None
+        config = directory / "schemathesis.toml"
+        config.write_text(_SETTINGS)
         with serving(settings, database) as address:
             return subprocess.run(
                 [
-                    *(sys.executable, "-m", "schemathesis.cli"),
+                    *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
                     *("run", f"{address}/openapi.json"),
                     *("--checks", "all", "--exclude-checks", _CANCELLED),
                     *("--max-examples", str(examples), "--seed", "1", "--no-color"),
