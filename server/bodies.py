@@ -48,7 +48,7 @@ class Bodies:
                     return
                 content += message.get("body", b"")
                 if len(content) > SMALL_BYTES:
-                    detail = f"a body may have {SMALL_BYTES} bytes here"
+                    detail = f"a body may have {SMALL_BYTES} bytes here; models go to {UPLOADS}"
                     await _refuse(ProblemType.UPLOAD_TOO_LARGE, detail, scope, body, send)
                     return
         except TimeoutError:

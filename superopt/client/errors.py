@@ -82,7 +82,8 @@ class OptimizationEndedError(SuperoptError):
     """An optimization that ended without a result."""
 
     def __init__(self, state: str, problem: Problem | None) -> None:
-        super().__init__(f"the optimization {state}" + (f": {problem}" if problem else ""))
+        ended = f"was {state}" if state == "cancelled" else state
+        super().__init__(f"the optimization {ended}" + (f": {problem}" if problem else ""))
         self.problem = problem
 
 

@@ -28,7 +28,7 @@ from superopt.client import (
 )
 from superopt.client import errors as error_module
 from superopt.client.archives import unpack
-from superopt.client.errors import DownloadDamagedError
+from superopt.client.errors import DownloadDamagedError, OptimizationEndedError
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import RULES, furnished, serving
@@ -285,3 +285,11 @@ def test_the_tree_of_errors_is_the_one_drawn() -> None:
             assert issubclass(kind, SuperoptError)
             assert f"─ {name}" in drawn
     assert set(package.__all__) == {name for name in vars(package) if name[0].isupper()}
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [("cancelled", "the optimization was cancelled"), ("crashed", "the optimization crashed")],
+)
+def test_an_end_is_said_in_a_sentence(state: str, sentence: str) -> None:
+    assert str(OptimizationEndedError(state, None)) == sentence
