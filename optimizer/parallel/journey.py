@@ -17,17 +17,10 @@ from axioms import load_axioms
 from optimizer.canonical import CanonicalStep, canonicalise
 from optimizer.check import (
     Equivalence,
-    Reference,
-    Sampling,
     check_dims,
-    check_equivalence,
-    declared_ports,
-    load_inputs,
-    plan_inputs,
 )
-from optimizer.cost import physical_cores
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.options import Options
+from optimizer.parallel.checking import CHECKED_BYTES, Check
 from optimizer.parallel.experts import ONE_DEVICE
 from optimizer.parallel.licences import Licences, declared, divisions_of, licensed
 from optimizer.parallel.plan_text import plan_from_json
@@ -48,7 +41,7 @@ from optimizer.report import (
     SearchSummary,
     recorded_trace,
 )
-from optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
+from optimizer.runnable import weight_bytes
 from optimizer.search import (
     CancelToken,
     Phase,
@@ -60,7 +53,7 @@ from optimizer.search import (
     replay,
 )
 from optimizer.selection import kept_nodes, usable_rules
-from superopt.errors import InvalidModelError, SuperoptError, UnsupportedError
+from superopt.errors import SuperoptError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
@@ -72,8 +65,14 @@ _PLANNING_SHARE = 0.8
 """Of the budget: until then the graph is planned as it is, is rewritten, and what came out of that is
 planned; the rest is for checking."""
 
-_CHECKED_BYTES = 1 << 30
-"""Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
+_UNCHECKED_SHARE = 0.9
+"""Where nothing is rewritten, planning may take until then."""
+
+_MOST_PREPARING = 0.4
+"""Of the budget: where running the original took longer, no time is left to check another graph."""
+
+_CHECK_SHARE = 0.7
+"""What opening and running a rewritten model takes, of what that took for the original, which is run more."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,7 @@ class ClusterJourney:
         self._usable = tuple(usable_rules(self.rules, options, lifted.source.opset))
         self._canonical = canonicalise(lifted, self._protected)
         self._licences = self._licensed()
+        self._reserved = 0.0
         self._planner = Planner(
             self.cluster,
             ParallelObjective(options.objective),
@@ -117,12 +117,14 @@ class ClusterJourney:
         self._tried = 0
         self._matched = 0
         self._is_full = False
-        self._nodes = 0
+        self._is_checkable = True
         self._best_at = 0.0
         self._alone: float | None = None
-        if self.given is not None:
-            return self._evaluated(self.given)
-        return self._searched()
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            self._check = Check(lifted, options, self.started, Path(directory))
+            if self.given is not None:
+                return self._evaluated(self.given)
+            return self._searched()
 
     def _licensed(self) -> Licences:
         """By the rules of the library; where none says how an operator is divided, by the axioms; where these
@@ -149,8 +151,11 @@ class ClusterJourney:
         return self._finished(Rewritten(graph, trace, 0.0), subject, chosen, baselines)
 
     def _searched(self) -> ClusterResult:
-        start = self._canonical.graph
         self._tell("search", float("nan"), float("nan"))
+        self._prepare()
+        start = self._canonical.graph
+        is_checked = self._rewrites or bool(self._canonical.steps)
+        self._planner.deadline = self._until(_PLANNING_SHARE if is_checked else _UNCHECKED_SHARE)
         if self._rewrites:
             self._planner.deadline = self._until(_FIRST_PLAN_SHARE)
         plain = self._planner.plan(plannable(start, self.options.dims))
@@ -158,7 +163,8 @@ class ClusterJourney:
         self._best_at = self._seconds
         baselines = self._fitting(plain.experts)
         rewritten = self._rewritten(start)
-        self._planner.deadline = self._until(_PLANNING_SHARE)
+        if rewritten:
+            self._planner.deadline = self._until(_PLANNING_SHARE)
         for found in rewritten:
             if not found.trace or self._is_over():
                 continue
@@ -195,10 +201,22 @@ class ClusterJourney:
         self._tried, self._matched = search.tried, len(search.matched)
         return found
 
+    def _prepare(self) -> None:
+        """Runs the original, if another graph may come out; leaves the time that the check will take. A graph
+        that could not be checked in time stays as it was."""
+        if not self._rewrites and not self._canonical.steps:
+            return
+        took = self._check.seconds_to_prepare()
+        self._reserved = _CHECK_SHARE * took
+        if not self._check.can_be_made or took > _MOST_PREPARING * self.options.budget:
+            self._is_checkable, self._reserved = False, 0.0
+            self._canonical = replace(self._canonical, graph=self.lifted.graph, steps=())
+
     @property
     def _rewrites(self) -> bool:
         """Whether rules are tried: where the outcome can be checked here."""
-        return self.options.search != "none" and weight_bytes(self.lifted) <= _CHECKED_BYTES
+        is_small = weight_bytes(self.lifted) <= CHECKED_BYTES
+        return self._is_checkable and is_small and self.options.search != "none"
 
     def _is_over(self) -> bool:
         """Whether the planner's time is up, or nobody wants the result any more."""
@@ -217,7 +235,7 @@ class ClusterJourney:
         equivalence: Equivalence | None = None
         why = "the graph is as it was"
         if found.trace or steps:
-            equivalence, why = self._checked(found.graph)
+            equivalence, why = self._check.checked(found.graph)
             if equivalence is None or not equivalence.passed:
                 if not found.trace or plain is None:
                     graph = self.lifted.graph
@@ -243,30 +261,6 @@ class ClusterJourney:
             parallel=section(subject, chosen, baselines, self.cluster, self._licences),
         )
         return ClusterResult(found.graph, chosen.plan, report)
-
-    def _checked(self, graph: Graph) -> tuple[Equivalence | None, str]:
-        """Whether the rewritten graph is equal to the original, by running both here; and what to say."""
-        lifted, options = self.lifted, self.options
-        if weight_bytes(lifted) > _CHECKED_BYTES:
-            return None, "it is too large to be checked here"
-        try:
-            with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-                threads = options.threads or physical_cores()
-                loaded = LoadedModel(runnable_original(lifted, Path(directory)), threads)
-                given = (
-                    () if options.inputs is None else (load_inputs(options.inputs, declared_ports(lifted)),)
-                )
-                plan = plan_inputs(lifted, loaded.inputs, options.dims)
-                end = self.started + options.budget
-                sampling = Sampling(options.samples, options.seed, options.tolerance, given, end)
-                reference = Reference(loaded, plan, sampling)
-                if reference.first() is None:
-                    return None, "the original does not run on random inputs"
-                model, self._nodes = runnable_rewrite(lifted, graph, Plan(), Path(directory))
-                equivalence = check_equivalence(reference, LoadedModel(model, threads))
-        except (UnsupportedError, RuntimeRefusedError, InvalidModelError) as error:
-            return None, f"the rewritten model cannot be run here: {error}"
-        return equivalence, "equal" if equivalence.passed else f"not equal: {equivalence.why}"
 
     def _too_small(self, planned: Planned) -> str:
         tightest = min(planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
@@ -326,7 +320,7 @@ class ClusterJourney:
             name=Path(lifted.source.name).name,
             sha256=hashlib.sha256(lifted.source.original).hexdigest(),
             nodes_before=before,
-            nodes_after=self._nodes or before,
+            nodes_after=self._check.nodes or before,
             opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
         )
 
@@ -354,7 +348,8 @@ class ClusterJourney:
         return "profile" if any(d.kind.profile is not None for d in self.cluster.devices) else "analytic"
 
     def _until(self, share: float) -> float:
-        return self.started + share * self.options.budget
+        end = self.started + self.options.budget - self._reserved
+        return min(self.started + share * self.options.budget, end)
 
     def _tell(self, phase: Phase, before: float, best: float) -> None:
         if self.progress is not None:

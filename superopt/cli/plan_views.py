@@ -39,24 +39,46 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
         [("this plan", round(total), 1.0), *((name, round(us), round(us / total, 2)) for name, us in rows)],
     )
     output.line()
-    output.table(("operators", "operator", "divided", "devices", "stage"), _condensed(section))
+    if int(cast("int", section["stages"])) > 1:
+        output.table(("stage", "operators", "devices", "divided"), _stages(section))
+    else:
+        output.table(("operators", "operator", "divided", "devices"), _condensed(section))
+
+
+def _stages(section: Mapping[str, object]) -> list[tuple[object, ...]]:
+    """One row for each stage of a pipeline."""
+    stages: dict[int, list[Mapping[str, object]]] = {}
+    for entry in cast("Sequence[Mapping[str, object]]", section["operators"]):
+        stages.setdefault(int(cast("int", entry["stage"])), []).append(entry)
+    rows: list[tuple[object, ...]] = []
+    for stage, entries in sorted(stages.items()):
+        devices = {device for entry in entries for device in cast("Sequence[int]", entry["devices"])}
+        ways = Counter(_division(entry) for entry in entries)
+        most = "; ".join(way for way, _ in ways.most_common(3))
+        rows.append(
+            (stage, len(entries), _ranges(sorted(devices)), most + ("; ..." if len(ways) > 3 else ""))
+        )
+    return rows
+
+
+def _division(entry: Mapping[str, object]) -> str:
+    """How an operator is divided, in words."""
+    degrees, kinds = cast("Sequence[int]", entry["degrees"]), cast("Sequence[str]", entry["kinds"])
+    parts = [f"{kind} {degree}" for kind, degree in zip(kinds, degrees, strict=True) if degree > 1]
+    if entry["copies"] != 1:
+        parts.append(f"{entry['copies']} copies")
+    return ", ".join(parts) or "whole"
 
 
 def _condensed(section: Mapping[str, object]) -> list[tuple[object, ...]]:
     """One row for each way in which operators of one name are divided, the most frequent first."""
-    counts: Counter[tuple[str, str, str, int]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     for entry in cast("Sequence[Mapping[str, object]]", section["operators"]):
-        degrees = cast("Sequence[int]", entry["degrees"])
-        kinds = cast("Sequence[str]", entry["kinds"])
-        parts = [f"{kind} {degree}" for kind, degree in zip(kinds, degrees, strict=True) if degree > 1]
-        if entry["copies"] != 1:
-            parts.append(f"{entry['copies']} copies")
-        divided = ", ".join(parts) or "whole"
         devices = cast("Sequence[int]", entry["devices"])
-        counts[str(entry["operator"]), divided, _ranges(devices), int(cast("int", entry["stage"]))] += 1
+        counts[str(entry["operator"]), _division(entry), _ranges(devices)] += 1
     rows = [(count, *key) for key, count in counts.most_common(_MOST_ROWS)]
     hidden = sum(counts.values()) - sum(int(row[0]) for row in rows)
-    return [*rows, *([(hidden, "others", "", "", "")] if hidden else [])]
+    return [*rows, *([(hidden, "others", "", "")] if hidden else [])]
 
 
 def _ranges(devices: Sequence[int]) -> str:

@@ -1,0 +1,96 @@
+"""Whether a rewritten graph is equal to a model that is planned for a cluster, found by running both here."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from optimizer.check import (
+    Equivalence,
+    Reference,
+    Sampling,
+    check_equivalence,
+    declared_ports,
+    load_inputs,
+    plan_inputs,
+)
+from optimizer.cost import physical_cores
+from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.options import Options
+from optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
+from superopt.errors import InvalidModelError, UnsupportedError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel
+
+_SAMPLING_SHARE = 0.15
+"""Of the budget: until then the scale of random inputs is tried out on the original."""
+
+CHECKED_BYTES = 1 << 30
+"""Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
+
+
+@dataclass
+class Check:
+    """Runs the original once, and others on the same inputs; files are written into the directory.
+
+    ``nodes`` are those of the ONNX model of the last graph that was checked, 0 before.
+    """
+
+    lifted: LiftedModel
+    options: Options
+    started: float
+    directory: Path
+    nodes: int = 0
+    _known: tuple[Reference | None, str] | None = field(default=None)
+
+    def seconds_to_prepare(self) -> float:
+        """Runs the original; how long that took."""
+        began = time.monotonic()
+        self.reference()
+        return time.monotonic() - began
+
+    @property
+    def can_be_made(self) -> bool:
+        """Whether the original runs here."""
+        return self.reference()[0] is not None
+
+    def checked(self, graph: Graph) -> tuple[Equivalence | None, str]:
+        """Whether the rewritten graph is equal to the original, by running both here; and what to say."""
+        reference, why = self.reference()
+        if reference is None:
+            return None, why
+        try:
+            model, self.nodes = runnable_rewrite(self.lifted, graph, Plan(), self.directory)
+            equivalence = check_equivalence(reference, LoadedModel(model, self._threads))
+        except (UnsupportedError, RuntimeRefusedError, InvalidModelError) as error:
+            return None, f"the rewritten model cannot be run here: {error}"
+        return equivalence, "equal" if equivalence.passed else f"not equal: {equivalence.why}"
+
+    def reference(self) -> tuple[Reference | None, str]:
+        """The original, run on a first sample; else None and why not."""
+        if self._known is None:
+            self._known = self._opened()
+        return self._known
+
+    def _opened(self) -> tuple[Reference | None, str]:
+        lifted, options = self.lifted, self.options
+        if weight_bytes(lifted) > CHECKED_BYTES:
+            return None, "it is too large to be checked here"
+        given = () if options.inputs is None else (load_inputs(options.inputs, declared_ports(lifted)),)
+        try:
+            loaded = LoadedModel(runnable_original(lifted, self.directory), self._threads)
+        except (UnsupportedError, RuntimeRefusedError, InvalidModelError) as error:
+            return None, f"the original cannot be run here: {error}"
+        scaled = self.started + _SAMPLING_SHARE * options.budget
+        sampling = Sampling(options.samples, options.seed, options.tolerance, given, scaled)
+        reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, options.dims), sampling)
+        if reference.first() is None:
+            return None, "the original does not run on random inputs"
+        reference.sampling = replace(sampling, deadline=self.started + options.budget)
+        return reference, ""
+
+    @property
+    def _threads(self) -> int:
+        return self.options.threads or physical_cores()
