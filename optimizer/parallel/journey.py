@@ -233,7 +233,7 @@ class ClusterJourney:
         """The plan with its graph, if that is equal; else the plan of the graph as it was given."""
         steps = self._canonical.steps
         equivalence: Equivalence | None = None
-        why = "the graph is as it was"
+        why = "the graph is as it was" + ("" if self._is_checkable else ": no other can be checked in time")
         if found.trace or steps:
             equivalence, why = self._check.checked(found.graph)
             if equivalence is None or not equivalence.passed:
