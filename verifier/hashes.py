@@ -24,6 +24,7 @@ JUDGING = frozenset(
         "concrete.py",
         "congruence.py",
         "cvc5_prover.py",
+        "divided.py",
         "enumeration.py",
         "explanation.py",
         "instances.py",
