@@ -65,7 +65,7 @@ def difference_over_integers(axiom: Equation) -> str:
     domain: Domain[Array] = WrappingIntegers()
     for instance in instances:
         arrays = {
-            name: largest_integers(generator, cast("tuple[int, ...]", type_.shape))
+            name: largest_integers(generator, cast("tuple[int, ...]", type_.array_shape))
             for name, type_ in instance.types.items()
         }
         try:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from generator import load_preset
-from generator.bank import CLOSED, CONDITIONAL, OPEN, Bank
+from generator.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
 from generator.closure import FAR, Closure
 from generator.enumeration import Enumeration
 from generator.patterns import Rule
@@ -17,13 +17,13 @@ from superopt.equations import parse_equation, parse_term
 from superopt.ir.terms import Term, Variable
 from superopt.ops.terms import application
 
-AXIS, UNDER_A_CONDITION = 1 << 4, 1 << 8
+AXIS = 1 << 4
 
 RULES = {
     "add(x, y) <=> add(y, x)": OPEN,
     "transpose(transpose(x)) => x": OPEN,
     "transpose(matmul(x, y)) <=> matmul(transpose(y), transpose(x))": OPEN,
-    "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(y, z))": UNDER_A_CONDITION,
+    "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(y, z))": UNDER_CONDITIONS,
     "transpose(concat[axis=-1](x, y)) <=> concat[axis=-2](transpose(x), transpose(y))": AXIS,
 }
 

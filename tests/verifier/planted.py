@@ -32,6 +32,7 @@ from superopt.ir.terms import (
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
 from tests.verifier.brute import SIZES, WIDER, Found, search
+from tests.verifier.brute.meaning import SHAPES
 from tests.verifier.changes import KINDS, OTHER_VALUES, SQUARE
 from tests.verifier.rules import RIGHT
 
@@ -85,11 +86,17 @@ def counterexample(equation: Equation, seed: int, effort: int = 1) -> Found | No
 
 @cache
 def proved_rules() -> tuple[Equation, ...]:
-    """The shipped library, the right rules of these tests, and the axioms with conditions."""
+    """The shipped library, the right rules of these tests, and the axioms with conditions; of those, what brute
+    force has a meaning for."""
     lines = (files("substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
     shipped = [parse_equation(json.loads(line)["equation"]) for line in lines]
     conditional = [axiom for axiom in load_axioms().equations if axiom.conditions]
-    return (*shipped, *map(parse_equation, RIGHT), *conditional)
+    known = (*shipped, *map(parse_equation, RIGHT), *conditional)
+    return tuple(
+        rule
+        for rule in known
+        if all(each.operator in SHAPES for each in applications(*rule.left, *rule.right))
+    )
 
 
 @cache

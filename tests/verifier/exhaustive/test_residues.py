@@ -33,10 +33,10 @@ def test_residues_are_the_exact_values_modulo_the_prime(text: str) -> None:
     domain, exact = ResidueDomain(ordered=True, exponential=True), ExactDomain()
     compared = 0
     for case in all_cases(program, Bound(2)):
-        numbers = [exact.random(generator, 2, tuple(map(int, t.shape))) for t in case.types]  # type: ignore[arg-type]
+        numbers = [exact.random(generator, 2, tuple(map(int, t.array_shape))) for t in case.types]  # type: ignore[arg-type]
         residues = [_residues(array) for array in numbers]
-        pairs = program.evaluated(domain, case.operators, residues)
-        expected = program.evaluated(exact, case.operators, numbers)
+        pairs = program.evaluated(domain, case, residues)
+        expected = program.evaluated(exact, case, numbers)
         for (left, right), (one, two) in zip(pairs, expected, strict=True):
             assert np.array_equal(*np.broadcast_arrays(left.residue, _modulo(one, MODULUS)))
             assert np.array_equal(*np.broadcast_arrays(right.residue, _modulo(two, MODULUS)))
@@ -111,8 +111,8 @@ def test_degrees_of_the_difference_of_both_sides(text: str) -> None:
     ordered: set[bool] = set()
     for case in all_cases(program, Bound(2, 2)):
         domain = DegreeDomain(exponential=True)
-        inputs = [domain.variable(tuple(map(int, t.shape))) for t in case.types]  # type: ignore[arg-type]
-        ((left, right),) = program.evaluated(domain, case.operators, inputs)
+        inputs = [domain.variable(tuple(map(int, t.array_shape))) for t in case.types]  # type: ignore[arg-type]
+        ((left, right),) = program.evaluated(domain, case, inputs)
         degrees.add(domain.error_degree(left, right))
         ordered.add(domain.has_order)
     assert (max(degrees), ordered) == (DEGREES[text][0], {DEGREES[text][1]})
