@@ -86,7 +86,7 @@ def counterexample(equation: Equation, seed: int, effort: int = 1) -> Found | No
 
 @cache
 def proved_rules() -> tuple[Equation, ...]:
-    """The shipped library, the right rules of these tests, and the axioms with conditions; of those, what brute
+    """The shipped library, right rules of these tests, axioms with conditions; of those, what brute
     force has a meaning for."""
     lines = (files("substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
     shipped = [parse_equation(json.loads(line)["equation"]) for line in lines]
