@@ -18,7 +18,6 @@ def test_a_model_is_dropped_and_its_report_is_read(
         address = submitted()
         expect(page.get_by_role("heading", name="branches.onnx")).to_be_visible()
         expect(page.get_by_text("Best predicted cost")).to_be_visible()
-        expect(page.locator(".live-cost")).to_have_text(re.compile(r"\d\s(µs|ms)"), timeout=40_000)
         expect(page.locator(".headline")).to_contain_text("as fast as the original", timeout=60_000)
     expect(page).to_have_title("branches.onnx · superopt")
     applied = page.locator("#applied")
