@@ -9,7 +9,8 @@ rule must be seen to be positive. A condition on attributes that the rule leaves
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -85,15 +86,12 @@ class ChainChecker:
 
     def _type(self, step: Step) -> tuple[Equation, Typing] | None:
         axiom = self._axioms[step.axiom]
-        terms = {name: self._with_values(term) for name, term in step.terms}
         attributes = {name: self._value(value) for name, value in step.attributes}
-        grounded = Equation(
-            tuple(_instantiated(term, terms, attributes) for term in axiom.left),
-            tuple(_instantiated(term, terms, attributes) for term in axiom.right),
-        )
-        sides = (*grounded.left, *grounded.right)
-        pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
         try:
+            terms = {name: self._with_values(term) for name, term in step.terms}
+            grounded = instantiated(axiom, Step(step.axiom, tuple(terms.items()), tuple(attributes.items())))
+            sides = (*grounded.left, *grounded.right)
+            pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
             typing = infer_terms(
                 sides,
                 self._instance.types,
@@ -175,8 +173,21 @@ class ChainChecker:
         return self._instance.attributes[value.name] if isinstance(value, AttributeVariable) else value  # pyright: ignore[reportReturnType]
 
 
+def instances_of(steps: Iterable[Step], axioms: Mapping[str, Equation]) -> dict[Step, Equation]:
+    """Which instance of its axiom each step is; a step that gives an attribute a value that it cannot have,
+    such as a degree of -1, is none and is left out: to provers all numbers are of one sort."""
+    found: dict[Step, Equation] = {}
+    for step in steps:
+        with suppress(IllTypedError):
+            found[step] = instantiated(axioms[step.axiom], step)
+    return found
+
+
 def instantiated(axiom: Equation, step: Step) -> Equation:
-    """The axiom with the step's terms and attributes for its variables; the goal's own variables stay."""
+    """The axiom with the step's terms and attributes for its variables; the goal's own variables stay.
+
+    Raises IllTypedError for a value that an attribute cannot have.
+    """
     terms, attributes = dict(step.terms), dict(step.attributes)
     return Equation(
         tuple(_instantiated(term, terms, attributes) for term in axiom.left),
@@ -213,4 +224,4 @@ def _add(closure: Congruence, term: Term, typing: Typing) -> int:
     return closure.node(typing.operators[term], tuple(_add(closure, child, typing) for child in term.inputs))
 
 
-__all__ = ["ChainChecker", "CheckedSteps", "instantiated"]
+__all__ = ["ChainChecker", "CheckedSteps", "instances_of", "instantiated"]

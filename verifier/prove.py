@@ -19,7 +19,7 @@ import z3
 
 from superopt.ir.terms import Equation
 from verifier import cvc5_prover, solver
-from verifier.chain import ChainChecker, instantiated
+from verifier.chain import ChainChecker, instances_of
 from verifier.instances import Instance
 from verifier.smtlib import relevant
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
@@ -178,7 +178,9 @@ def _checked(
     limits: Limits,
 ) -> tuple[tuple[Step, ...] | None, set[str]]:
     """Steps that connect the sides under every instance; else the axioms whose steps had to be struck out."""
-    grounded = GroundSteps(goal, {step: instantiated(axioms[step.axiom], step) for step in steps}, limits)
+    known = instances_of(steps, axioms)
+    misfits = {step.axiom for step in steps if step not in known}
+    grounded = GroundSteps(goal, known, limits)
     needed: dict[Step, None] = {}
     chosen: tuple[Step, ...] | None = None
     essential, further = instances
@@ -191,17 +193,17 @@ def _checked(
             if chosen is None:
                 chosen = grounded.core(struck)
             if chosen is None:
-                return None, {step.axiom for step in struck}
+                return None, misfits | {step.axiom for step in struck}
             result = checker.check(chosen)
             if result.complete:
                 needed.update(dict.fromkeys(result.sound))
                 break
             if not result.unsound:
-                return None, set()
+                return None, misfits
             struck.update(dict.fromkeys(result.unsound))
             chosen = None
         else:
-            return None, {step.axiom for step in struck}
+            return None, misfits | {step.axiom for step in struck}
     return tuple(needed), set()
 
 

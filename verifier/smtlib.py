@@ -7,7 +7,7 @@ Attribute variables of the goal are constants about which nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -24,6 +24,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
+from superopt.ops.parallel import ParallelOperator
 
 _NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))
 
@@ -154,8 +155,13 @@ def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
 
 
 def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[Equation, ...]:
-    """The axioms about operators of the goal, or of what axioms make of it, ``rounds`` times over."""
+    """The axioms about operators of the goal, or of what axioms make of it, ``rounds`` times over.
+
+    Where the goal divides nothing, neither do they.
+    """
     known = _operators(goal.left) | _operators(goal.right)
+    if not _divides(known):
+        axioms = [a for a in axioms if not _divides(_operators(a.left) | _operators(a.right))]
     sides = [(_operators(axiom.left), _operators(axiom.right)) for axiom in axioms]
     for _ in range(rounds):
         known = known.union(
@@ -169,6 +175,10 @@ def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[E
 @lru_cache(maxsize=65536)
 def _operators(terms: tuple[Term, ...]) -> frozenset[str]:
     return frozenset(term.operator for term in applications(*terms))
+
+
+def _divides(operators: Iterable[str]) -> bool:
+    return any(issubclass(OPERATORS[name], ParallelOperator) for name in operators)
 
 
 def _sorts_of_variables(terms: Sequence[Term]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.types import ElementType, TensorType
@@ -124,3 +126,16 @@ def test_congruence_follows_from_equal_inputs() -> None:
     closure.merge(b, c)
     assert closure.equal(ffa, ffc)
     assert not closure.equal(a, fa)
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        "add(add(x, y), scale(y, full[value=-1]())) = x",
+        "replicate[degree=d](add(add(x, y), scale(y, full[value=-1]()))) = replicate[degree=d](x)",
+    ],
+)
+def test_a_number_that_is_no_degree_makes_no_instance_of_an_axiom_about_degrees(goal: str) -> None:
+    """reduce(replicate(x)) = scale(x, full[value=d]()) says nothing for -1; the rest is a proof."""
+    verdict = verify(parse_equation(goal), load_axioms())
+    assert verdict.axioms_used == ("sub-is-negated-add", "sub-of-add"), verdict.reason

@@ -16,7 +16,7 @@ from superopt.equations import format_equation
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation, Variable
 from superopt.ir.types import ElementType, TensorType
-from verifier.chain import instantiated
+from verifier.chain import instances_of
 from verifier.consistency.falsehoods import Falsehood, falsehood
 from verifier.consistency.goals import independence, instance_equation, seeds
 from verifier.consistency.interpretation import Interpretation, Kind, difference
@@ -204,9 +204,7 @@ def _few(
 ) -> tuple[Step, ...] | None:
     if not answer.proved:
         return None
-    return GroundSteps(
-        goal, {step: instantiated(axioms[step.axiom], step) for step in answer.steps}, limits
-    ).core()
+    return GroundSteps(goal, instances_of(answer.steps, axioms), limits).core()
 
 
 def _interpretations(equation: Equation, schemes: int) -> Iterator[Interpretation]:
