@@ -11,6 +11,7 @@ import numpy as np
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import UnsupportedError
 from superopt.ops import Operator
+from superopt.ops.bound import BoundOperator
 
 ValueId: TypeAlias = int
 
@@ -73,7 +74,8 @@ class SharedValues:
             except UnsupportedError:
                 if carried + 1 == len(_CARRIED):
                     raise
-                self._needed[operator.name] = carried + 1
+                own = operator.operator if isinstance(operator, BoundOperator) else operator
+                self._needed[own.name] = carried + 1
                 return None
             known = self._applications[key] = self._added(value)
         return known

@@ -8,6 +8,7 @@ import pytest
 
 from axioms import load_axioms
 from generator import generate, load_preset
+from generator.sampling import Sampler
 from superopt.equations import parse_equation
 from superopt.rewriting import substitutions_of
 from verifier.verify import Status, verify
@@ -109,3 +110,12 @@ def test_no_rule_brings_parallel_operators_into_a_graph_without() -> None:
     text = f"matmul(x, y) <=> reduce[degree=2](matmul({parts}))"
     (only,) = substitutions_of(parse_equation(text), "a rule")
     assert only.backwards
+
+
+def test_what_a_divided_operator_needs_of_its_values_is_learnt_once() -> None:
+    """Exponents for exp, an order for relu: sampling asks for what the operator needs, divided or not."""
+    for operator in ("exp", "relu", "silu"):
+        equation = parse_equation(
+            f"combine[axis=0, degree=2]({operator}(partition[axis=0, degree=2](x))) = {operator}(x)"
+        )
+        assert Sampler().holds(equation, {"x": (2, 4)})
