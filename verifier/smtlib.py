@@ -7,7 +7,7 @@ Attribute variables of the goal are constants about which nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -25,6 +25,9 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.parallel import ParallelOperator
+
+_TAKING_APART: Mapping[str, str] = {"combine": "partition", "batch": "pipeline"}
+"""What undoes an operator that puts parts together; the result is then seen to have parts."""
 
 _NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))
 
@@ -100,7 +103,7 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     """``assert`` of the axiom for all tensors and attributes; the quantifier is named after the axiom.
 
     Patterns are the sides that mention every variable; an axiom without such a side has a joint pattern of
-    all sides.
+    all sides. That parts put together may be taken apart again is seen wherever they are put together.
     """
     sides = (*axiom.left, *axiom.right)
     sorts = _sorts_of_variables(sides)
@@ -160,6 +163,7 @@ def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[E
     Where the goal divides nothing, neither do they.
     """
     known = _operators(goal.left) | _operators(goal.right)
+    known |= {_TAKING_APART[operator] for operator in known if operator in _TAKING_APART}
     if not _divides(known):
         axioms = [a for a in axioms if not _divides(_operators(a.left) | _operators(a.right))]
     sides = [(_operators(axiom.left), _operators(axiom.right)) for axiom in axioms]
@@ -210,4 +214,11 @@ def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
         for side in sides
         if isinstance(side, Application) and set(variables(side)) | attribute_variables(side) == everything
     ]
-    return whole or [[write(side, vocabulary, "?") for side in sides if isinstance(side, Application)]]
+    parts = [
+        [write(side.inputs[0], vocabulary, "?")]
+        for side, other in ((sides[0], sides[-1]), (sides[-1], sides[0]))
+        if isinstance(side, Application) and isinstance(other, Variable) and side.operator in _TAKING_APART.values()
+    ]
+    return [*whole, *parts] or [
+        [write(side, vocabulary, "?") for side in sides if isinstance(side, Application)]
+    ]
