@@ -1,10 +1,11 @@
 """Load on loopback: many clients with small models, status reads on a schedule, memory; or a 3 GB model.
 
-``python -m benchmarks load [--seconds 300] [--clients 200] [--reads 100] [--workers 1] [--json FILE]``
+``python -m benchmarks load [--seconds 300] [--database sqlite|postgresql] [--clients 200] [--reads 100]``
 ``python -m benchmarks load --large [--gigabytes 3]``
 
 Reads are open-loop: each has its time, and its latency counts from then, however long those before it take.
-They come from a process of their own, so that the clients' work is not counted as the service's.
+They come from a process of their own, so that the clients' work is not counted as the service's. The
+service, the clients and the reads are sessions of their own, between which Linux may divide the processor.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from onnx import TensorProto, helper
 
 from benchmarks.load_clients import chain
 from superopt.client import Client
+from tests.postgres import PostgresServer, programs
 
 _SAMPLE_SECONDS = 2.0
 _START = 0.3
@@ -50,9 +52,10 @@ class Reads:
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident MiB of processes of the service: after 10% of the time, at the end, the peak."""
+    """Resident MiB of processes of the service: after 10% of the time, half of it, at the end, the peak."""
 
     start: float
+    middle: float
     end: float
     peak: float
 
@@ -64,6 +67,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--reads", type=float, default=100.0, help="status reads per second")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--large", action="store_true", help="one large model instead")
     parser.add_argument("--gigabytes", type=float, default=3.0)
     parser.add_argument("--json", type=Path)
@@ -77,10 +81,12 @@ def main() -> None:
 
 
 def _load(directory: Path, given: argparse.Namespace) -> dict[str, object]:
-    with _service(directory, given.workers, {}) as (address, process):
+    with _database(directory, given.database) as url, _service(directory, given.workers, url, {}) as started:
+        address, process = started
         watch = _Watch(process, given.seconds)
         words = [sys.executable, "-m", "benchmarks.load_clients", address, str(given.clients)]
-        clients = subprocess.Popen([*words, str(given.seconds)], stdout=subprocess.PIPE, text=True)
+        words.append(str(given.seconds))
+        clients = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert clients.stdout is not None
         identity = clients.stdout.readline().strip()
         with watch:
@@ -192,7 +198,8 @@ class _Watch:
         found: dict[str, Memory] = {}
         for name, samples in self._samples.items():
             settled = [size for at, size in samples if at >= self._from] or [0.0]
-            found[name] = Memory(settled[0], settled[-1], max((size for _, size in samples), default=0.0))
+            peak = max((size for _, size in samples), default=0.0)
+            found[name] = Memory(settled[0], settled[len(settled) // 2], settled[-1], peak)
         return found
 
     def _run(self) -> None:
@@ -216,13 +223,29 @@ class _Watch:
 
 
 @contextmanager
+def _database(directory: Path, kind: str) -> Generator[str]:
+    """The URL of a database of its own."""
+    binaries = programs()
+    if kind == "sqlite":
+        yield f"sqlite:///{directory}/load.db"
+        return
+    if binaries is None:
+        raise SystemExit("PostgreSQL is not installed: apt-get install postgresql")
+    server = PostgresServer(binaries, durable="on")
+    try:
+        yield server.url(server.new_database())
+    finally:
+        server.remove()
+
+
+@contextmanager
 def _service(
-    directory: Path, workers: int, settings: dict[str, str]
+    directory: Path, workers: int, url: str, settings: dict[str, str]
 ) -> Generator[tuple[str, subprocess.Popen[str]]]:
     """A service of its own: its address and process."""
     environment = {
         **os.environ,
-        "SUPEROPT_DATABASE_URL": f"sqlite:///{directory}/load.db",
+        "SUPEROPT_DATABASE_URL": url,
         "SUPEROPT_BLOB_DIRECTORY": str(directory / "blobs"),
         "SUPEROPT_MAX_REQUESTS_PER_SECOND": "100000",
         "SUPEROPT_MAX_REQUESTS_BURST": "100000",
@@ -231,7 +254,8 @@ def _service(
     }
     log = (directory / "log").open("w+")
     program = f"from server.serve import serve; serve(port=0, workers={workers})"
-    process = subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=log, text=True)
+    words = [sys.executable, "-c", program]
+    process = subprocess.Popen(words, env=environment, stderr=log, text=True, start_new_session=True)
     try:
         yield _address(directory / "log", process), process
     finally:
@@ -275,7 +299,8 @@ def _large(directory: Path, gigabytes: float) -> dict[str, object]:
     path = directory / "large.onnx"
     path.write_bytes(chain(nodes, weights, width).SerializeToString())
     settings = {"SUPEROPT_MAX_UPLOAD_BYTES": str(1 << 40)}
-    with _service(directory, 1, settings) as (address, process):
+    url = f"sqlite:///{directory}/load.db"
+    with _service(directory, 1, url, settings) as (address, process):
         watch = _Watch(process, 0.0)
         client_before = psutil.Process().memory_info().rss
         times: dict[str, float] = {}

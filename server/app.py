@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Sequence
+from typing import cast
 
 import anyio
 from fastapi import Depends, FastAPI
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server import openapi, operations, optimizations, problems, substitutions
@@ -23,7 +25,20 @@ from server.state import State
 from server.tracing import Traces
 from substitution_db import Database
 
-_INSPECTIONS_AT_ONCE = 4
+_INSPECTIONS_AT_ONCE = min(4, os.cpu_count() or 1)
+_READS_AT_ONCE = 8
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+"""What every response says unless it says otherwise."""
+
 _DESCRIPTION = (
     "Optimise ONNX models with proved graph rewrites and measured costs. Failures are "
     "`application/problem+json`; their types are at `/problems`."
@@ -50,6 +65,7 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
         proofs=threading.BoundedSemaphore(settings.max_proofs_at_once),
         rates=TokenBuckets(settings.max_requests_per_second, settings.max_requests_burst),
         inspections=anyio.CapacityLimiter(_INSPECTIONS_AT_ONCE),
+        reads=anyio.CapacityLimiter(_READS_AT_ONCE),
         metrics=Metrics(database),
         news=News(database, settings.poll_seconds, stopping),
     )
@@ -84,15 +100,10 @@ class _Edges:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.setdefault("X-Content-Type-Options", "nosniff")
-                headers.setdefault("X-Frame-Options", "DENY")
-                headers.setdefault("Referrer-Policy", "no-referrer")
-                headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-                headers.setdefault("Cache-Control", "no-store")
-                headers.setdefault("Cross-Origin-Opener-Policy", "same-origin")
-                headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-                headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+                headers = cast("Sequence[tuple[bytes, bytes]]", message["headers"])
+                present = {name for name, _ in headers}
+                more = (header for header in _HEADERS if header[0] not in present)
+                message["headers"] = [*headers, *more]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -29,7 +29,7 @@ class Bodies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves a request."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
         elif scope["path"] == UPLOADS:
             body = _Body(scope, receive)
@@ -64,6 +64,10 @@ class Bodies:
             return message
 
         await self._app(scope, replay, send)
+
+
+def _has_body(scope: Scope) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
 
 
 class _Body:

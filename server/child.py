@@ -67,11 +67,14 @@ Ending: TypeAlias = "Done | Failed | Died | Stopped"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a child may use; ``grace_seconds`` is how long it may take to end after being told."""
+    """What a child may use; ``grace_seconds`` is how long it may take to end after being told, ``niceness``
+    how far its priority is lowered.
+    """
 
     seconds: float
     bytes: int
     grace_seconds: float
+    niceness: int = 0
 
 
 def run_in_child(
@@ -137,7 +140,13 @@ class _Child:
         self._limits = limits
         self.closed = False
         self.tell(
-            {"function": function, "arguments": arguments, "seconds": limits.seconds, "bytes": limits.bytes}
+            {
+                "function": function,
+                "arguments": arguments,
+                "seconds": limits.seconds,
+                "bytes": limits.bytes,
+                "niceness": limits.niceness,
+            }
         )
 
     def __enter__(self) -> _Child:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from server.priority import lower_priority
 from server.problem_types import ProblemType, type_of
 from superopt.errors import SuperoptError
 
@@ -54,6 +55,7 @@ def main(descriptor: int) -> None:
         if not line:
             return  # the parent died before it could say what to do
         task = cast("JsonObject", json.loads(line))
+        lower_priority(int(str(task["niceness"])))
         limit = int(str(task["bytes"]))
         _confine(float(str(task["seconds"])), limit)
         cancelled = threading.Event()

@@ -72,21 +72,30 @@ _FILE_HEADERS = {
     "Accept-Ranges": "bytes",
     "Content-Disposition": "The name of the file.",
 }
-FILE_PARAMETERS: dict[str, object] = {
-    "parameters": [
-        {
-            "name": name,
-            "in": "header",
-            "schema": {"type": "string", "format": format_},
-            "description": text,
-        }
-        for name, format_, text in (
-            ("Range", "byte-ranges", "Bytes that are wanted, as `bytes=0-1023`."),
-            ("If-Range", "entity-tag", "With another version of the file the range is ignored."),
-            ("If-None-Match", "entity-tags", "Versions that are known: then the answer is 304."),
-        )
-    ]
-}
+_IF_NONE_MATCH = ("If-None-Match", "entity-tags", "Versions that are known: then the answer is 304.")
+
+
+def _parameters(*given: tuple[str, str, str]) -> dict[str, object]:
+    """Headers of a request by name, format and description."""
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "schema": {"type": "string", "format": format_},
+                "description": text,
+            }
+            for name, format_, text in given
+        ]
+    }
+
+
+READ_PARAMETERS = _parameters(_IF_NONE_MATCH)
+FILE_PARAMETERS = _parameters(
+    ("Range", "byte-ranges", "Bytes that are wanted, as `bytes=0-1023`."),
+    ("If-Range", "entity-tag", "With another version of the file the range is ignored."),
+    _IF_NONE_MATCH,
+)
 
 
 def file_answers(*media_types: str) -> dict[int | str, dict[str, object]]:
@@ -114,6 +123,11 @@ def file_answers(*media_types: str) -> dict[int | str, dict[str, object]]:
 
 
 OF_ONE = failures(ProblemType.NOT_FOUND, ProblemType.PARAMETERS)
+READ_ANSWERS: Responses = {
+    200: {"headers": described({"ETag": "Changes when anything of it does."})},
+    304: {"description": "Nothing has changed."},
+    **OF_ONE,
+}
 
 SUBMIT_ANSWERS: Responses = {
     200: {

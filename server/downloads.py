@@ -1,7 +1,8 @@
-"""Files that are downloaded: whole or in parts, and only if they are not known already (RFC 9110)."""
+"""What is downloaded: whole or, if a file, in parts, and only if it is not known already (RFC 9110)."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from fastapi import Request, Response
@@ -14,6 +15,15 @@ from substitution_db.records import JobFile, JobRole
 
 _RANGE = re.compile(r"\s*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))\s*")
 _MOST_RANGES = 16
+
+
+def unless_known(request: Request, content: bytes) -> Response:
+    """JSON that may change at any time, or 304 when the client has it as it is."""
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if _known(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type="application/json")
 
 
 def download(request: Request, file: JobFile, kind: str) -> Response:

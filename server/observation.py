@@ -44,7 +44,7 @@ class Observation:
             await self._app(scope, receive, send)
             return
         given = Headers(scope=scope)
-        with self._traces.request(scope["method"], dict(given.items())) as entry:
+        with self._traces.request(scope["method"], given) as entry:
             identity = _identity(given.get(REQUEST_ID, ""), entry)
             with about_request(identity):
                 await self._observed(scope, receive, send, identity, entry)

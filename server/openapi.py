@@ -81,7 +81,7 @@ def document(app: FastAPI) -> Json:
             **components,
             "securitySchemes": {"ApiKey": {"type": "http", "scheme": "bearer", "description": _KEYS}},
         },
-        "security": [{"ApiKey": []}] if shared_state(app).keys_made() else [{"ApiKey": []}, {}],
+        "security": [{"ApiKey": []}] if shared_state(app).database.keys.any_made() else [{"ApiKey": []}, {}],
     }
 
 

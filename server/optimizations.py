@@ -17,13 +17,15 @@ from server.descriptions import (
     EVENT_PARAMETERS,
     FILE_PARAMETERS,
     OF_ONE,
+    READ_ANSWERS,
+    READ_PARAMETERS,
     SUBMIT_ANSWERS,
     SUBMIT_BODY,
     SUBMIT_HEADERS,
     file_answers,
 )
 from server.documents import OptimizationDocument, OptimizationPage
-from server.downloads import download
+from server.downloads import download, unless_known
 from server.events import event_stream
 from server.openapi import failures
 from server.problem_types import ProblemType
@@ -95,10 +97,19 @@ def list_optimizations(
     )
 
 
-@router.get("/{identity}", responses=OF_ONE)
-def read(request: Request, _: Reader, identity: Identity) -> OptimizationDocument:
+@router.get(
+    "/{identity}",
+    response_model=OptimizationDocument,
+    responses=READ_ANSWERS,
+    openapi_extra=READ_PARAMETERS,
+)
+async def read(request: Request, _: Reader, identity: Identity) -> Response:
     """Read an optimization."""
-    return OptimizationDocument.of(_job(request, identity))
+    state = state_of(request)
+    job = await state.look(state.database.jobs.get, identity)
+    if job is None:
+        raise _unknown(identity)
+    return unless_known(request, OptimizationDocument.of(job).model_dump_json().encode())
 
 
 @router.delete("/{identity}", status_code=202, responses=OF_ONE)

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from server.problem_types import ProblemType
@@ -29,10 +29,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a fork may use: seconds of processor time, and bytes of memory of its own."""
+    """What a fork may use: seconds of processor time, bytes of memory of its own; how far its priority is
+    lowered.
+    """
 
     seconds: float
     bytes: int
+    niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def prepare() -> None:
 
 def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Answered | Refused:
     """Calls ``function`` (``module:name``, from JSON to JSON) in a fork; safe from several threads."""
-    task = {"function": function, "arguments": arguments, "seconds": bounds.seconds, "bytes": bounds.bytes}
+    task = {"function": function, "arguments": arguments, **asdict(bounds)}
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:

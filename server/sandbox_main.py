@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from server import inspection
 from server.child_main import resolve
+from server.priority import lower_priority
 from server.problem_types import ProblemType, type_of
 from server.sandbox import WALL_PER_CPU
 from superopt.errors import SuperoptError
@@ -47,6 +48,8 @@ def main(descriptor: int) -> None:
 
 def _do(task: JsonObject, answers: socket.socket) -> None:
     try:
+        os.setsid()
+        lower_priority(int(str(task["niceness"])))
         _confine(float(str(task["seconds"])), int(str(task["bytes"])))
         function = cast("Callable[[JsonObject], JsonObject]", resolve(str(task["function"])))
         answers.sendall(json.dumps(_answer(function, cast("JsonObject", task["arguments"]))).encode())

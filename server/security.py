@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
 from server.problem_types import ProblemType
 from server.problems import Problem
-from server.state import state_of
+from server.state import State, state_of
+from substitution_db.keys import KeyRepository
+from substitution_db.records import ApiKey
 
 Scope: TypeAlias = Literal["submit", "read", "admin"]
 LOCAL_OWNER = ""
+T = TypeVar("T")
 
 
-def require(scope: Scope) -> Callable[[Request], str]:
+def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
     """A dependency that gives the id of the API key (empty for this machine without keys), or ends the
     request.
     """
 
-    def owner(request: Request) -> str:
+    async def owner(request: Request) -> str:
         _refuse_cross_site(request)
         _refuse_control_characters(request)
-        state = state_of(request)
-        if not state.keys_made():
+        state, token = state_of(request), _token(request)
+        key = await _asked(state, token, partial(_key_of, state.database.keys))
+        if key is None:
             _refuse_remote(request)
             return LOCAL_OWNER
-        key = state.database.keys.recognise(_token(request))
-        if key is None:
-            raise Problem(
-                ProblemType.UNAUTHENTICATED,
-                "the API key is missing, unknown or revoked; send it as Authorization: Bearer KEY",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
         if scope not in key.scopes and "admin" not in key.scopes:
             raise Problem(ProblemType.FORBIDDEN, f"the API key {key.name!r} lacks the scope {scope}")
         wait = state.rates.take(key.id)
@@ -52,11 +50,31 @@ def require(scope: Scope) -> Callable[[Request], str]:
     return owner
 
 
-def local_or_keys(request: Request) -> None:
+async def local_or_keys(request: Request) -> None:
     """A dependency for what needs no key: ends requests from elsewhere while no key is made."""
     _refuse_control_characters(request)
-    if not state_of(request).keys_made():
+    state = state_of(request)
+    if not await _asked(state, "", lambda _: state.database.keys.any_made()):
         _refuse_remote(request)
+
+
+async def _asked(state: State, token: str, question: Callable[[str], T]) -> T:
+    """A question about keys; asked in a thread unless the answer is remembered."""
+    return question(token) if state.database.keys.remembers(token) else await state.look(question, token)
+
+
+def _key_of(keys: KeyRepository, token: str) -> ApiKey | None:
+    """The API key of a token; None when none is made, ends the request when the token is that of none."""
+    if not keys.any_made():
+        return None
+    key = keys.recognise(token)
+    if key is None:
+        raise Problem(
+            ProblemType.UNAUTHENTICATED,
+            "the API key is missing, unknown or revoked; send it as Authorization: Bearer KEY",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    return key
 
 
 def _token(request: Request) -> str:

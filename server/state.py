@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
 import anyio
+import anyio.to_thread
 from fastapi import FastAPI, Request
 
 from server.metrics import Metrics
@@ -14,6 +16,8 @@ from server.news import News
 from server.rates import TokenBuckets
 from server.settings import Settings
 from substitution_db import Database
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,15 +34,14 @@ class State:
     inspections: anyio.CapacityLimiter
     metrics: Metrics
     news: News
+    reads: anyio.CapacityLimiter
+    """Threads that look at jobs and keys: never behind those that wait for a disk, or for a writer's turn."""
     proved: dict[int | None, int] = field(default_factory=dict[int | None, int])
     """Verified rules by version of the library, of those that were looked through."""
-    _keyed: threading.Event = field(default_factory=threading.Event)
 
-    def keys_made(self) -> bool:
-        """Whether an API key was ever made; from then on every request needs one."""
-        if not self._keyed.is_set() and self.database.keys.any_made():
-            self._keyed.set()
-        return self._keyed.is_set()
+    async def look(self, function: Callable[[str], T], argument: str) -> T:
+        """Calls a function that reads little of the database, in a thread for that."""
+        return await anyio.to_thread.run_sync(function, argument, limiter=self.reads)
 
 
 def state_of(request: Request) -> State:

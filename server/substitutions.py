@@ -109,7 +109,7 @@ def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
 def _verdict(state: State, equation: str) -> JsonObject:
     """The verdict of a child process; an equation that takes too long or too much memory is unproved."""
     settings = state.settings
-    limits = Limits(settings.max_prove_seconds, settings.max_job_bytes, 0.0)
+    limits = Limits(settings.max_prove_seconds, settings.max_job_bytes, 0.0, settings.job_niceness)
     if not state.proofs.acquire(blocking=False):
         raise Problem(ProblemType.BUSY, "other equations are being proved", headers={"Retry-After": "5"})
     try:

@@ -69,8 +69,9 @@ class Task:
             "max_model_nodes": self._settings.max_model_nodes,
             "optimize_file": self._settings.optimize_file,
         }
+        settings = self._settings
         limits = Limits(
-            self._settings.max_job_seconds, self._settings.max_job_bytes, self._settings.cancel_seconds
+            settings.max_job_seconds, settings.max_job_bytes, settings.cancel_seconds, settings.job_niceness
         )
         ending = run_in_child(WORK, arguments, limits, on_progress=self._on_progress, wanted=self._wanted)
         return self._conclude(ending, directory, key)

@@ -136,6 +136,7 @@ class Upload:
                 Bounds(
                     _INSPECTION_SECONDS + size / _BYTES_PER_SECOND,
                     _INSPECTION_BYTES + _MEMORY_PER_BYTE * size,
+                    self._settings.job_niceness // 2,
                 ),
             )
         if isinstance(ending, Refused):

@@ -2,15 +2,17 @@
 
 SQLite: WAL, ``synchronous=FULL`` (a committed job is on disk), foreign keys, ``busy_timeout`` (how long a
 writer waits for another). Transactions that write take the write lock when they begin, so that two never
-deadlock.
+deadlock; those of one process wait for each other in line, because SQLite itself only looks again after ever
+longer pauses.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,10 +25,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
 
 BUSY_TIMEOUT_SECONDS = 30
-_CONNECTIONS = 40
+_CONNECTIONS = 48
 """As many as a server has threads that answer requests: none is made anew because others are in use."""
 
 _BEGIN = "sqlite_begin"
+_NONE = "NONE"
 _LOCK_NUMBER = 0x5355_5045  # advisory locks of PostgreSQL: for migrations,
 _BLOB_LOCK_NUMBER = 0x5355_5046  # and between who uses blobs and who removes them
 _PG_DISK_FULL = "53100"
@@ -97,7 +100,9 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(_BEGIN, 'DEFERRED')}")
+    kind = connection.get_execution_options().get(_BEGIN, "DEFERRED")
+    if kind != _NONE:
+        connection.exec_driver_sql(f"BEGIN {kind}")
 
 
 class Transactions:
@@ -106,6 +111,9 @@ class Transactions:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(**{_BEGIN: "IMMEDIATE"})
+        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else None
+        alone = {"isolation_level": "AUTOCOMMIT"} if self._turn is None else {_BEGIN: _NONE}
+        self._single = engine.execution_options(**alone)
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -114,9 +122,16 @@ class Transactions:
             yield session
 
     @contextmanager
+    def statement(self) -> Generator[Connection]:
+        """For one statement that reads, without a transaction around it: one exchange with the database."""
+        with named_failures(self.engine.url), self._single.connect() as connection:
+            yield connection
+
+    @contextmanager
     def write(self) -> Generator[Session]:
         """A transaction that writes; commits at the end of the block, rolls back on an exception."""
         with (
+            self._in_turn(),
             named_failures(self.engine.url),
             Session(self._writer, expire_on_commit=False) as session,
             session.begin(),
@@ -126,10 +141,23 @@ class Transactions:
     @contextmanager
     def exclusive(self) -> Generator[Connection]:
         """One transaction at a time over all processes, for migrations and for loading the library."""
-        with named_failures(self.engine.url), self._writer.begin() as connection:
+        with self._in_turn(), named_failures(self.engine.url), self._writer.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(_LOCK_NUMBER)))
             yield connection
+
+    def _in_turn(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._turn is None else _one_at_a_time(self._turn)
+
+
+@contextmanager
+def _one_at_a_time(turn: threading.Lock) -> Generator[None]:
+    if not turn.acquire(timeout=BUSY_TIMEOUT_SECONDS):
+        raise MissingServiceError(f"the database is locked: no turn in {BUSY_TIMEOUT_SECONDS} seconds")
+    try:
+        yield
+    finally:
+        turn.release()
 
 
 def now(session: Session) -> datetime:

@@ -12,9 +12,10 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import cast
 
-from sqlalchemy import Select, delete, func, insert, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, select
+from sqlalchemy.orm import Session
 
 from substitution_db.activity import count_duration
 from substitution_db.blobs import Blob, BlobStore
@@ -36,8 +37,15 @@ DEFAULT_ATTEMPTS = 3
 _REMOVED_AT_ONCE = 200
 
 
-_BY_ID = select(JobRow).options(joinedload(JobRow.files))
-"""One statement: this is what is read most often."""
+_JOB = tuple(JobRow.__table__.columns)
+_FILE = (JobFileRow.role, JobFileRow.name, JobFileRow.sha256, JobFileRow.bytes)
+_BY_ID = (
+    select(*_JOB, *(column.label(f"file_{column.key}") for column in _FILE))
+    .outerjoin(JobFileRow, JobFileRow.job_number == JobRow.number)
+    .where(JobRow.id == bindparam("id"))
+    .order_by(JobFileRow.name)
+)
+"""One statement, and no objects that are watched for changes: this is what is read most often."""
 
 
 class QueueFullError(SuperoptError):
@@ -83,9 +91,9 @@ class JobRepository:
 
     def get(self, identity: str) -> Job | None:
         """The job with that id."""
-        with self._transactions.read() as session:
-            row = session.scalars(_BY_ID.where(JobRow.id == identity)).unique().first()
-            return None if row is None else job_of(row)
+        with self._transactions.statement() as connection:
+            rows = connection.execute(_BY_ID, {"id": identity}).all()
+        return _job_of_rows(rows) if rows else None
 
     def list(
         self, *, state: JobState | None = None, before: int | None = None, limit: int | None = None
@@ -265,6 +273,20 @@ def file_row(file: JobFile) -> JobFileRow:
 
 def job_of(row: JobRow) -> Job:
     """A row as a value."""
+    return _job(row, tuple(JobFile(JobRole(f.role), f.name, f.sha256, f.bytes) for f in row.files))
+
+
+def _job_of_rows(rows: Sequence[Row[*tuple[object, ...]]]) -> Job:
+    """The rows of ``_BY_ID``, one for each file and at least one."""
+    files = (cast("tuple[str, str, str, int]", row[len(_JOB) :]) for row in rows)
+    return _job(
+        cast("JobRow", rows[0]),
+        tuple(JobFile(JobRole(role), name, sha256, bytes_) for role, name, sha256, bytes_ in files if role),
+    )
+
+
+def _job(row: JobRow, files: tuple[JobFile, ...]) -> Job:
+    """The columns of a row, and files."""
     return Job(
         number=row.number,
         id=row.id,
@@ -283,5 +305,5 @@ def job_of(row: JobRow) -> Job:
         library_version=row.library_version,
         traceparent=row.traceparent,
         reused_from=row.reused_from,
-        files=tuple(JobFile(JobRole(f.role), f.name, f.sha256, f.bytes) for f in row.files),
+        files=files,
     )

@@ -1,14 +1,19 @@
-"""API keys: made, listed, revoked, recognised. Only a hash is stored; the secret is shown once."""
+"""API keys: made, listed, revoked, recognised. Only a hash is stored; the secret is shown once.
+
+What the database said is believed for ``REMEMBERED_SECONDS``, so that not every request asks it; what this
+process itself changes counts at once.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import ApiKeyRow
@@ -16,6 +21,9 @@ from substitution_db.records import ApiKey
 from superopt.errors import InvalidOptionError
 
 SCOPES = ("submit", "read", "admin")
+REMEMBERED_SECONDS = 1.0
+"""How long a key that another process revoked is still known, and no key when it made the first."""
+
 _PREFIX = "superopt"
 
 
@@ -27,11 +35,24 @@ class NewKey:
     token: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key that was recognised, the hash of its token, and when the database said so."""
+
+    key: ApiKey
+    sha256: str
+    seen: float
+
+
 class KeyRepository:
     """API keys by id."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, clock: Callable[[], float] = time.monotonic) -> None:
         self._transactions = transactions
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._made = False
+        self._none_made_at = float("-inf")
 
     def create(self, name: str, scopes: Sequence[str] = ("submit", "read")) -> NewKey:
         """Makes a key. Raises InvalidOptionError for an empty name or an unknown scope."""
@@ -54,7 +75,8 @@ class KeyRepository:
                 revoked_at=None,
             )
             session.add(row)
-            return NewKey(_key(row), token)
+        self._made = True
+        return NewKey(_key(row), token)
 
     def list(self) -> tuple[ApiKey, ...]:
         """All keys, revoked ones too, oldest first."""
@@ -69,23 +91,54 @@ class KeyRepository:
             if row is None:
                 raise InvalidOptionError(f"there is no API key {identity}")
             row.revoked_at = row.revoked_at or now(session)
-            return _key(row)
+        self._known.pop(identity, None)
+        return _key(row)
 
     def any_made(self) -> bool:
-        """Whether a key was ever made (revoking the last one does not open the service)."""
-        with self._transactions.read() as session:
-            return (session.scalar(select(func.count()).select_from(ApiKeyRow)) or 0) > 0
+        """Whether a key was ever made, be it revoked: revoking the last one must not open the service."""
+        if not self._made and not self._is_recent(self._none_made_at):
+            asked = self._clock()
+            with self._transactions.statement() as connection:
+                found = connection.execute(_ANY).first() is not None
+            self._made, self._none_made_at = self._made or found, asked
+        return self._made
 
     def recognise(self, token: str) -> ApiKey | None:
         """The key that a token belongs to, unless it is revoked; compares in constant time."""
-        parts = token.split("_", 2)
-        identity = parts[1] if len(parts) == 3 and parts[0] == _PREFIX else ""
+        known = self._remembered(token)
+        if known is not None:
+            return known
+        identity, digest, asked = _identity(token), _digest(token), self._clock()
         with self._transactions.read() as session:
             row = session.get(ApiKeyRow, identity)
-            known = row.sha256 if row is not None else _digest("")
-            if not hmac.compare_digest(known, _digest(token)) or row is None or row.revoked_at is not None:
+            stored = row.sha256 if row is not None else _digest("")
+            if not hmac.compare_digest(stored, digest) or row is None or row.revoked_at is not None:
                 return None
+            self._known[identity] = _Known(_key(row), digest, asked)
             return _key(row)
+
+    def remembers(self, token: str) -> bool:
+        """Whether the two questions above can be answered now without asking the database."""
+        if not self._made:
+            return self._is_recent(self._none_made_at)
+        return self._remembered(token) is not None
+
+    def _remembered(self, token: str) -> ApiKey | None:
+        known = self._known.get(_identity(token))
+        if known is None or not self._is_recent(known.seen):
+            return None
+        return known.key if hmac.compare_digest(known.sha256, _digest(token)) else None
+
+    def _is_recent(self, seen: float) -> bool:
+        return self._clock() - seen < REMEMBERED_SECONDS
+
+
+_ANY = select(ApiKeyRow.id).limit(1)
+
+
+def _identity(token: str) -> str:
+    parts = token.split("_", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == _PREFIX else ""
 
 
 def _digest(token: str) -> str:

@@ -52,6 +52,7 @@ def service(directory: Path) -> Iterator[httpx.Client]:
     """A client of a service with one worker that does real jobs."""
     settings = Settings(
         plans_clusters=True,
+        job_niceness=0,
         poll_seconds=0.05,
         min_free_bytes=0,
         max_job_seconds=6 * MOST_SECONDS,

@@ -140,7 +140,7 @@ def _file(state: State, identity: str, role: JobRole) -> Path:
 def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:
     if not _at_once.acquire(blocking=False):
         raise Problem(ProblemType.BUSY, "others are being made", headers={"Retry-After": "2"})
-    limits = Limits(_SECONDS, state.settings.max_job_bytes, 0.0)
+    limits = Limits(_SECONDS, state.settings.max_job_bytes, 0.0, state.settings.job_niceness)
     try:
         ending = run_in_child(function, arguments, limits, wanted=lambda: not state.stopping.is_set())
     finally:

@@ -48,7 +48,9 @@ def server(database: Database) -> Iterator[str]:
     path = str(Path(__file__).parent.parent / "server")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
-        settings = Settings(optimize_file="work_functions:external", poll_seconds=0.02, min_free_bytes=0)
+        settings = Settings(
+            optimize_file="work_functions:external", job_niceness=0, poll_seconds=0.02, min_free_bytes=0
+        )
         stop = threading.Event()
         worker = threading.Thread(target=Worker(database, settings, stop).run)
         worker.start()

@@ -23,7 +23,9 @@ ADDRESS = "http://127.0.0.1:8080"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = Settings(optimize_file="work_functions:copy", poll_seconds=0.02, min_free_bytes=0)
+    settings = Settings(
+        optimize_file="work_functions:copy", job_niceness=0, poll_seconds=0.02, min_free_bytes=0
+    )
     with (
         pytest.MonkeyPatch.context() as patch,
         furnished(tmp_path_factory.mktemp("readme")) as database,

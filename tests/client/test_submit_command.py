@@ -33,7 +33,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def settings() -> Settings:
-    return Settings(optimize_file="work_functions:external", poll_seconds=0.02, min_free_bytes=0)
+    return Settings(
+        optimize_file="work_functions:external", job_niceness=0, poll_seconds=0.02, min_free_bytes=0
+    )
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ _forks.set_forkserver_preload(["__main__", __name__])
 def settings(**changes: object) -> Settings:
     """Settings under which a dead worker is replaced soon."""
     usual = {
+        "job_niceness": 0,
         "poll_seconds": 0.05,
         "lease_seconds": 0.4,
         "heartbeat_seconds": 0.1,

@@ -55,7 +55,7 @@ class Service:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The service."""
     directory = tmp_path_factory.mktemp("page")
-    settings = Settings(poll_seconds=0.02, cancel_seconds=5.0, min_free_bytes=0)
+    settings = Settings(job_niceness=0, poll_seconds=0.02, cancel_seconds=5.0, min_free_bytes=0)
     with (
         pytest.MonkeyPatch.context() as environment,
         open_database(f"sqlite:///{directory}/service.db", library=directory / "none") as database,

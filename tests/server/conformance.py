@@ -35,6 +35,7 @@ def run_schemathesis(directory: Path, *, examples: int, keyed: bool) -> subproce
     """Tests a service whose data lies in ``directory``; standard output says what was found."""
     settings = Settings(
         plans_clusters=True,
+        job_niceness=0,
         poll_seconds=0.05,
         min_free_bytes=0,
         max_wait_seconds=0.02,

@@ -97,6 +97,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings(
         optimize_file="work_functions:copy",
         plans_clusters=True,
+        job_niceness=0,
         poll_seconds=0.02,
         cancel_seconds=5.0,
         min_free_bytes=0,
