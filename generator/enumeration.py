@@ -31,6 +31,7 @@ from superopt.domains.arrays import HOST, Device
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import IllTypedError, UnsupportedError
 from superopt.ops import Operator
+from superopt.ops.bound import bound
 
 SEED = 20261121
 
@@ -197,7 +198,8 @@ class Enumeration:
                         continue
                     tried = True
                     try:
-                        evaluated(instance.operator, [value for _, value in chosen])
+                        own = bound(instance.operator, tuple([type_.tensor for type_, _ in chosen]))
+                        evaluated(own, [value for _, value in chosen])
                     except UnsupportedError:
                         return False
             if not tried and leaves[0][1].exponent is None:
@@ -242,7 +244,7 @@ class Enumeration:
                 there = self._applications.output(number, types, operator)
                 back = self._applications.output(number, types[::-1], operator)
                 if there is not None or back is not None:
-                    same.append(there == back and _commutes(operator, x, y))
+                    same.append(there == back and _commutes(bound(operator, (a.tensor, b.tensor)), x, y))
             if same and all(same):
                 found.add(number)
         return frozenset(found)

@@ -52,12 +52,21 @@ _MOST_GROUPS_LEFT_OUT = 5
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Attributes of one value: all of one name, or, where they are plain numbers, of any name."""
+    """Attributes of one value: all of one name, or, where they are plain numbers, of any name.
+
+    Degrees of one value may be told apart by ``places``: the axes that they divide.
+    """
 
     attribute: str
     value: AttributeTerm
     variable: AttributeVariable
     tried: tuple[AttributeTerm, ...]
+    places: frozenset[AttributeTerm | None] = frozenset()
+
+    def holds_value(self, term: Application, name: str, value: AttributeTerm) -> bool:
+        """Whether that attribute of the term is in the group."""
+        own = _group_of(name, value) == (self.attribute, self.value)
+        return own and (not self.places or term.attribute("axis") in self.places)
 
 
 def explicit(term: Term) -> Term:
@@ -175,7 +184,7 @@ class Generaliser:
     def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
         """The equation with attributes left open where it still holds, most general first; itself last."""
         full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
-        groups = self._open_groups(full, shapes)
+        groups = self._with_degrees_apart(full, self._open_groups(full, shapes), shapes)
         chosen: list[tuple[Group, ...]] = []
         if len(groups) > 1:
             largest = tuple(groups)
@@ -219,6 +228,25 @@ class Generaliser:
             if seen and all(seen[group.variable.name] >= set(group.tried) for group in others):
                 return [group for group in groups if group in axes or group in others]
         return [g for g in groups if g in axes or (g in others and self._holds_openly(full, (g,), shapes))]
+
+    def _with_degrees_apart(self, full: Equation, groups: list[Group], shapes: Shapes) -> list[Group]:
+        """The groups with degrees along different axes told apart, but for those that have to be equal."""
+        found: list[Group] = []
+        for group in groups:
+            places = _places(full, group) if group.attribute == "degree" else []
+            alone = [
+                each
+                for number, place in enumerate(places if len(places) > 1 else ())
+                if self._holds_openly(full, (each := _placed(group, (place,), number),), shapes)
+            ]
+            free = [place for each in alone for place in each.places]
+            rest = [place for place in places if place not in free]
+            apart = [*([_placed(group, rest, len(places))] if rest else []), *alone]
+            if alone and self._holds_openly(full, [g for g in groups if g is not group] + apart, shapes):
+                found += apart
+            else:
+                found.append(group)
+        return found
 
     def _holds_openly(self, full: Equation, groups: Sequence[Group], shapes: Shapes) -> bool:
         seen = self._values_met(full, groups, shapes)
@@ -280,15 +308,27 @@ def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
         }
 
 
+def _places(full: Equation, group: Group) -> list[AttributeTerm | None]:
+    """The axes along which degrees of the group divide, None for replicas."""
+    terms = applications(*full.left, *full.right)
+    own = (t for t in terms if any(group.holds_value(t, name, value) for name, value in t.attributes))
+    return list(dict.fromkeys(term.attribute("axis") for term in own))
+
+
+def _placed(group: Group, places: Sequence[AttributeTerm | None], number: int) -> Group:
+    variable = AttributeVariable(f"{group.variable.name}.{number}") if number else group.variable
+    return Group(group.attribute, group.value, variable, group.tried, frozenset(places))
+
+
 def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
-    chosen = {(group.attribute, group.value): group.variable for group in groups}
+    def value_of(term: Application, name: str, value: AttributeTerm) -> AttributeTerm:
+        own = (group.variable for group in groups if group.holds_value(term, name, value))
+        return next(own, value)
 
     def opened(term: Term) -> Term:
         if isinstance(term, Variable):
             return term
-        attributes = tuple(
-            (name, chosen.get(_group_of(name, value) or ("", ""), value)) for name, value in term.attributes
-        )
+        attributes = tuple((name, value_of(term, name, value)) for name, value in term.attributes)
         return Application(term.operator, attributes, tuple(opened(child) for child in term.inputs))
 
     return on_terms(full, [opened(t) for t in full.left], [opened(t) for t in full.right])

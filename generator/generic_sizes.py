@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from generator.divided import divisions_needed, variable_type
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol, symbols_of
 from superopt.ir.terms import Application, Equation, Term, Variable, applications
-from superopt.ir.types import ElementType, TensorType
+from superopt.ir.types import TensorType
 from superopt.ops import Operator, attributes_of, operator_from_attributes
 from superopt.ops.attributes import substituted
 from superopt.rewriting import Typing, holds, type_equation
@@ -29,14 +30,16 @@ def generic_typing(
 
     Kernels keep their own size, or all variables their shapes, where the equation has no type otherwise.
     """
+    needed = divisions_needed(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
     for kept in (0, _KERNEL, max((size for shape in shapes.values() for size in shape), default=0)):
         types = {
-            name: TensorType(
-                ElementType.FLOAT,
-                tuple(
+            name: variable_type(
+                name,
+                [
                     size if size <= kept and (axis >= 2 or kept > _KERNEL) else symbol(f"{name}.{axis}")
                     for axis, size in enumerate(shape)
-                ),
+                ],
+                needed,
             )
             for name, shape in shapes.items()
         }

@@ -91,8 +91,8 @@ class RecordedTerms:
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the inputs by their names."""
-        return {tensor.name: tensor.type.shape for tensor in self.stage.inputs}
+        """The shapes of the inputs by their names, those of divided ones as a whole."""
+        return {tensor.name: tensor.type.whole_shape for tensor in self.stage.inputs}
 
     @property
     def inputs(self) -> np.uint64:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+from generator.divided import divisions_needed, variable_type
 from generator.shared_values import SharedValues, ValueId
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbol
@@ -223,7 +224,7 @@ class Sampler:
         values: dict[Term, ValueId] = {}
         for term in subterms(*terms):
             if isinstance(term, Variable):
-                shape = tuple(d for d in types[term.name].shape if isinstance(d, int))
+                shape = tuple(d for d in types[term.name].array_shape if isinstance(d, int))
                 values[term] = self._values.variable(term.name, shape, sample, carried)
                 continue
             inputs = tuple([values[child] for child in term.inputs])
@@ -268,13 +269,15 @@ def fixed_dimension(condition: Condition) -> tuple[str, int, int] | None:
 def _symbolic(equation: Equation, shapes: Shapes, attributes: Attributes) -> dict[str, TensorType]:
     fixed = {(f[0], f[1]): f[2] for c in equation.conditions if (f := fixed_dimension(c)) is not None}
     equal = _equal_sizes(equation, shapes, attributes)
+    needed = divisions_needed(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
     return {
-        name: TensorType(
-            ElementType.FLOAT,
-            tuple(
+        name: variable_type(
+            name,
+            [
                 fixed.get((name, axis), symbol("{}.{}".format(*_first(equal, (name, axis)))))
                 for axis in range(len(shape))
-            ),
+            ],
+            needed,
         )
         for name, shape in shapes.items()
     }
@@ -352,10 +355,7 @@ def _free(types: Types) -> frozenset[str]:
 
 
 def _unified(types: Types, typing: Typing) -> Types:
-    return {
-        name: type_.with_shape(tuple(substitute(d, typing.assignment) for d in type_.shape))
-        for name, type_ in types.items()
-    }
+    return {name: type_.substitute(typing.assignment) for name, type_ in types.items()}
 
 
 def _symbols(dimension: Dimension) -> frozenset[str]:
@@ -364,7 +364,7 @@ def _symbols(dimension: Dimension) -> frozenset[str]:
 
 def _divided(type_: TensorType) -> TensorType:
     """A kernel for two groups."""
-    if type_.rank != 4:
+    if type_.rank != 4 or is_divided((type_,)):
         return type_
     outputs, channels, *rest = type_.shape
     return type_.with_shape((outputs, channels // 2, *rest))

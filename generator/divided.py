@@ -1,0 +1,105 @@
+"""How variables of an equation are divided: as what is put together right above them asks for, or not at all.
+
+In ``combine[axis=0, degree=2](relu(x)) = relu(combine[axis=0, degree=2](x))`` the right side says that x lies
+in two parts along its first axis. The verifier reads equations in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from superopt.ir.dimensions import Dimension
+from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable
+from superopt.ir.types import Division, ElementType, ShardedType, TensorType
+
+_APART = {"partition": "degree", "pipeline": "batches", "replicate": "replicas"}
+_TOGETHER = {"combine": "degree", "batch": "batches", "reduce": "replicas"}
+_Place = tuple[str, int]
+"""What is counted, and along which axis; 0 for replicas."""
+
+
+@dataclass
+class _Demand:
+    """How many parts a variable needs in each place for the operators above it to find enough."""
+
+    needed: dict[_Place, int] = field(default_factory=dict[_Place, int])
+    there: dict[_Place, int] = field(default_factory=dict[_Place, int])
+
+    def apart(self, place: _Place, degree: int) -> None:
+        """So many times as many."""
+        self.there[place] = self.there.get(place, 1) * degree
+
+    def together(self, place: _Place, degree: int) -> None:
+        """So many times fewer; what is missing has to be there from the start."""
+        there = self.there.get(place, 1)
+        missing = degree // math.gcd(there, degree)
+        self.needed[place] = self.needed.get(place, 1) * missing
+        self.there[place] = there * missing // degree
+
+
+def variable_type(
+    name: str, shape: Sequence[Dimension], needed: Mapping[str, Mapping[_Place, int]]
+) -> TensorType:
+    """The type of a variable; where axes are divided, their sizes are those of a part times their number."""
+    own = needed.get(name, {})
+    if not own:
+        return TensorType(ElementType.FLOAT, tuple(shape))
+    divisions = tuple(
+        Division(own.get(("degree", axis), 1), own.get(("batches", axis), 1)) for axis in range(len(shape))
+    )
+    sizes = tuple(size * division.parts for size, division in zip(shape, divisions, strict=True))
+    return ShardedType(ElementType.FLOAT, sizes, divisions, own.get(("replicas", 0), 1))
+
+
+def divisions_needed(
+    equation: Equation, ranks: Mapping[str, int], attributes: Mapping[str, object]
+) -> Mapping[str, Mapping[_Place, int]]:
+    """The number of parts that each variable needs in each place; nothing for those in one piece."""
+    found: dict[str, dict[_Place, int]] = {}
+    for side in (*equation.left, *equation.right):
+        for name, above in _occurrences(side, ()):
+            demand = _Demand()
+            for term in above:
+                place = _place(term, ranks[name], attributes)
+                degree = _value(term, "degree", attributes)
+                if place is None or degree is None:
+                    break
+                if term.operator in _APART:
+                    demand.apart(place, degree)
+                else:
+                    demand.together(place, degree)
+            own = found.setdefault(name, {})
+            for place, count in demand.needed.items():
+                own[place] = math.lcm(own.get(place, 1), count)
+    return {
+        name: {place: count for place, count in own.items() if count > 1}
+        for name, own in found.items()
+        if any(count > 1 for count in own.values())
+    }
+
+
+def _occurrences(term: Term, above: tuple[Application, ...]) -> Iterator[tuple[str, tuple[Application, ...]]]:
+    """Each occurrence of a variable with the operators on divisions right above it, the nearest first."""
+    if isinstance(term, Variable):
+        yield term.name, above
+        return
+    divides = term.operator in _APART or term.operator in _TOGETHER
+    for child in term.inputs:
+        yield from _occurrences(child, (term, *above) if divides else ())
+
+
+def _place(term: Application, rank: int, attributes: Mapping[str, object]) -> _Place | None:
+    kind = _APART.get(term.operator) or _TOGETHER[term.operator]
+    if kind == "replicas":
+        return kind, 0
+    axis = _value(term, "axis", attributes)
+    return None if axis is None or not -rank <= axis < rank else (kind, axis % rank)
+
+
+def _value(term: Application, name: str, attributes: Mapping[str, object]) -> int | None:
+    value = term.attribute(name)
+    if isinstance(value, AttributeVariable):
+        value = attributes.get(value.name)
+    return value if isinstance(value, int) else None
