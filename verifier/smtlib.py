@@ -217,7 +217,9 @@ def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
     parts = [
         [write(side.inputs[0], vocabulary, "?")]
         for side, other in ((sides[0], sides[-1]), (sides[-1], sides[0]))
-        if isinstance(side, Application) and isinstance(other, Variable) and side.operator in _TAKING_APART.values()
+        if isinstance(side, Application)
+        and isinstance(other, Variable)
+        and side.operator in _TAKING_APART.values()
     ]
     return [*whole, *parts] or [
         [write(side, vocabulary, "?") for side in sides if isinstance(side, Application)]
