@@ -24,10 +24,11 @@ from pathlib import Path
 from benchmarks.plans_graphs import figure2, network_graph, part
 from optimizer.parallel.cluster import named_cluster
 from optimizer.parallel.experts import Assignment
+from optimizer.parallel.search.candidates import Planned
 from optimizer.parallel.search.choices import choices_on
 from optimizer.parallel.search.mcmc import Metropolis
 from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.planner import Planned, Planner
+from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.search.substitution import Substitutions
 from optimizer.parallel.simulator import ParallelObjective, Simulator

@@ -24,7 +24,8 @@ from optimizer.parallel.checking import CHECKED_BYTES, Check
 from optimizer.parallel.experts import ONE_DEVICE
 from optimizer.parallel.licences import Licences, declared, divisions_of, licensed
 from optimizer.parallel.plan_text import plan_from_json
-from optimizer.parallel.search.planner import Candidate, Origin, Planned, Planner, Proposal
+from optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
+from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.search.substitution import Rewritten, Substitutions
 from optimizer.parallel.section import limited_by, section

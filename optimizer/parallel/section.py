@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from optimizer.parallel.licences import Licences
-from optimizer.parallel.search.planner import Candidate
+from optimizer.parallel.search.candidates import Candidate
 from optimizer.parallel.search.subject import Subject
 from optimizer.parallel.simulator import Simulation
 from optimizer.parallel.topology import Cluster

@@ -51,9 +51,9 @@ def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[
     useful: list[set[int]] = []
     for operation in subject.operations:
         heavy = operation.operator.name in ("matmul", "conv", "opaque")
-        useful.append(set(_licensed(operation, licence)) if heavy else set())
+        useful.append(set(licensed_dimensions(operation, licence)) if heavy else set())
     if not any(useful):
-        return tuple(_licensed(operation, licence) for operation in subject.operations)
+        return tuple(licensed_dimensions(operation, licence) for operation in subject.operations)
     waiting = list(range(len(subject.operations)))
     while waiting:
         number = waiting.pop()
@@ -117,7 +117,8 @@ def parallelism(
     return Parallelism(degrees_of(operation, choice, mesh), devices, copies, stage)
 
 
-def _licensed(operation: Operation, licence: Licence) -> tuple[int, ...]:
+def licensed_dimensions(operation: Operation, licence: Licence) -> tuple[int, ...]:
+    """The task dimensions of more than one task that may be divided."""
     return tuple(
         number
         for number, dimension in enumerate(operation.splits.dimensions)

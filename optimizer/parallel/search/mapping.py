@@ -22,6 +22,7 @@ from optimizer.parallel.search.choices import (
     Licence,
     choices_on,
     everything,
+    licensed_dimensions,
     useful_dimensions,
 )
 from optimizer.parallel.search.elimination import Problem, solve
@@ -63,6 +64,7 @@ class Mapper:
         self._blocks = blocks(self.subject)
         self._branched = frozenset(n for block in self._blocks for branch in block.branches for n in branch)
         self._widths = _widths(self._blocks)
+        self._options: dict[int, Choices] = {}
         self._shares: dict[tuple[Choices, int], Costs | None] = {}
         self._experts = [found for _, found in assignments(self.subject, self.estimator.mesh, self.licence)]
 
@@ -188,16 +190,19 @@ class Mapper:
         tables = (self.estimator.own(n, known.interned((c,)), Weighing()) for n, c in enumerate(chosen))
         return [float(table.costs[0]) for table in tables]
 
-    def alternatives(self, number: int, chosen: Sequence[Choice], most: int) -> list[Choice]:
-        """Other choices for an operation, those first that cost least where its neighbours stay."""
-        segments = self.estimator.mesh.segments
-        found = dict.fromkeys(c for segment in segments for c in self._choices(number, (segment,)).all)
-        found.pop(chosen[number], None)
-        options = tuple(choice for choice in found if ALONE not in choice)
-        if not options:
-            return []
-        costs = self.estimator.around(number, self.estimator.known.interned(options), chosen)
-        return [options[i] for i in np.argsort(costs, kind="stable")[:most]]
+    def options(self, number: int) -> Choices:
+        """Every choice for an operation that gives one range of axes a label, and one to all others."""
+        found = self._options.get(number)
+        if found is None:
+            operation, mesh = self.subject.operations[number], self.estimator.mesh
+            dimensions = licensed_dimensions(operation, self.licence)
+            choices = dict.fromkeys(
+                choice
+                for segment in mesh.segments or ((0, 0),)
+                for choice in choices_on(operation, dimensions, mesh, (segment,))
+            )
+            found = self._options[number] = self.estimator.known.interned(tuple(choices))
+        return found
 
 
 def _collect(pool: list[dict[Choice, None]], chosen: Sequence[Choice]) -> None:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import enum
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.parallel.experts import Assignment, assignments
-from optimizer.parallel.search.choices import Choice, Licence, everything, parallelism
+from optimizer.parallel.experts import ONE_DEVICE, assignments
+from optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
+from optimizer.parallel.search.choices import Choice, Licence, everything
 from optimizer.parallel.search.cost_source import both_ways, forward
 from optimizer.parallel.search.estimate import Compute, Estimator
 from optimizer.parallel.search.mapping import Mapper, Mapping
-from optimizer.parallel.search.mcmc import Metropolis, with_mapping
 from optimizer.parallel.search.mesh import Mesh, submachines
 from optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
 from optimizer.parallel.search.prices import collective_prices
 from optimizer.parallel.search.redistribution import CollectivePrices
-from optimizer.parallel.search.subject import Operation, Subject
+from optimizer.parallel.search.refinement import Refined, Refinement
+from optimizer.parallel.search.subject import Subject
 from optimizer.parallel.search.tables import Tables
 from optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
 from optimizer.parallel.simulator.prices import Prices
 from optimizer.parallel.topology import Cluster
-from superopt.ir.graph import Graph, NodeId
-from superopt.ir.plan import Parallelism, Plan
+from superopt.ir.graph import Graph
 
 _WORSE_MACHINES = 2
 """Smaller machines are not tried after so many that were no better."""
@@ -33,71 +31,18 @@ _KEPT_IN_TRAINING = 4
 """Tensors that a device keeps for each weight: itself, its gradient and two moments."""
 
 _HOPELESS = 1.5
-"""A pipeline that is so many times slower than the best plan is not tried with more microbatches."""
-
-_KINDS_TRIED = 60
-"""Simulations in which all operations of one kind are changed."""
+"""A pipeline that is so many times slower than the best plan is not tried with more microbatches; nor, after
+a machine on which this is so, a smaller one."""
 
 _SIMULATIONS = 24_000
-"""Over the number of operations: simulations that change one operation, in descending and in sampling."""
+"""Over the number of operations: simulations that each phase of refining a plan may make."""
 
-_ALTERNATIVES = 4
-"""Choices that refinement tries for each kind of operation."""
+_CAUTIOUS = 1.1
+"""Where the estimate of memory is so many times what the simulator says, more is allowed by the estimate."""
 
-
-class Origin(enum.StrEnum):
-    """Where a plan comes from."""
-
-    EXPERT = "expert"
-    MAPPING = "dynamic programming"
-    PIPELINE = "pipeline"
-    REFINED = "refined"
-    GIVEN = "given"
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A plan to be evaluated; ``assignment`` is what it was made from, where that is known."""
-
-    name: str
-    origin: Origin
-    plan: Plan
-    assignment: Assignment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A plan that was evaluated; ``fits``: no device needs more memory than it has."""
-
-    proposal: Proposal
-    simulation: Simulation
-    fits: bool
-
-    @property
-    def plan(self) -> Plan:
-        """The plan."""
-        return self.proposal.plan
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """What makes one plan better than another: that it fits, then its time."""
-        return (not self.fits, self.simulation.microseconds)
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The best plan of a graph, all that were evaluated, and how much was searched."""
-
-    subject: Subject
-    best: Candidate
-    candidates: tuple[Candidate, ...]
-    seconds: float
-
-    @property
-    def experts(self) -> tuple[Candidate, ...]:
-        """The plans of experts, by time."""
-        experts = (c for c in self.candidates if c.proposal.origin is Origin.EXPERT)
-        return tuple(sorted(experts, key=lambda c: c.rank))
+_STARTS = 3
+_NEAR = 1.5
+"""So many plans are refined, if they are at most so many times slower than the best."""
 
 
 @dataclass
@@ -141,13 +86,9 @@ class Planner:
         """The best plan found for the graph."""
         began = time.process_time()
         subject = Subject.of(graph)
-        seen: list[Candidate] = []
-        known: set[frozenset[tuple[NodeId, Parallelism]]] = set()
-
-        def is_over() -> bool:
-            return self.is_expired() and any(candidate.fits for candidate in seen)
-
-        for proposal in self._proposals(subject, is_over):
+        seen = [*self.experts(subject)]
+        known = {frozenset(candidate.plan.parallel.items()) for candidate in seen}
+        for proposal in self._mapped(subject, seen):
             key = frozenset(proposal.plan.parallel.items())
             if key not in known:
                 known.add(key)
@@ -157,7 +98,7 @@ class Planner:
             piped = self._piped(subject, best)
             seen.extend(piped)
             best = min((best, *piped), key=lambda candidate: candidate.rank)
-        refined = self._refined(subject, best)
+        refined = self._refined(subject, seen, best)
         if refined is not best:
             seen.append(refined)
             best = refined
@@ -195,22 +136,35 @@ class Planner:
             known = self._simulators[0] = (subject, simulator)
         return known[1]
 
-    def _proposals(self, subject: Subject, is_over: Callable[[], bool]) -> Iterator[Proposal]:
+    def _mapped(self, subject: Subject, seen: Sequence[Candidate]) -> Iterator[Proposal]:
+        """The best mappings on the whole machine and parts of it; ``seen`` is what was evaluated so far."""
         whole = Mesh.of(self.cluster)
-        for name, assignment in assignments(subject, whole, self.licence):
-            yield Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment)
         best, worse = float("inf"), 0
         for mesh in submachines(self.cluster):
-            if is_over():
+            if self.is_expired() and any(candidate.fits for candidate in seen):
                 break
-            mappings = self._mapper(subject, mesh).mappings(self.memory_limit)
+            mapper = self._mapper(subject, mesh)
+            mappings = mapper.mappings(self.memory_limit)
+            if mesh == whole:
+                mappings += self._less_cautious(mapper, seen)
             least = min(mapping.estimate for mapping in mappings)
             worse = worse + 1 if least >= best else 0
-            if worse > _WORSE_MACHINES:
+            if worse > _WORSE_MACHINES or least > _HOPELESS * best:
                 break
             if least < best or mesh == whole:
                 yield from _unique(subject, mappings)
             best = min(best, least)
+
+    def _less_cautious(self, mapper: Mapper, experts: Sequence[Candidate]) -> list[Mapping]:
+        """Mappings that fit if the estimate of memory is corrected as the plans of experts have it."""
+        corrections = [
+            mapper.mapping(name, assignment.choices).memory / max(1, *expert.simulation.memory_bytes)
+            for expert in experts
+            if (assignment := expert.proposal.assignment) is not None
+            and (name := expert.proposal.name) != ONE_DEVICE
+        ]
+        correction = max(corrections, default=1.0)
+        return mapper.mappings(self.memory_limit * correction) if correction > _CAUTIOUS else []
 
     def _piped(self, subject: Subject, best: Candidate) -> list[Candidate]:
         """Pipelines, with more microbatches and more stages as long as that may help."""
@@ -253,80 +207,38 @@ class Planner:
         self._estimators[mesh] = estimator
         return Mapper(subject, estimator, self.licence, self.is_expired)
 
-    def _refined(self, subject: Subject, best: Candidate) -> Candidate:
-        """Tries other choices for all operations of one kind at once, then for one operation at a time, then
-        at random, as the simulator judges them."""
-        given = best.proposal.assignment
-        if given is None or self.is_expired():
-            return best
-        mapper = self._mapper(subject, given.mesh)
-        simulator = self.simulator(subject)
-        left = min(_KINDS_TRIED, _SIMULATIONS // len(subject.operations))
-        for group, alternatives in _alternatives(subject, mapper, given):
-            if self.is_expired():
+    def _refined(self, subject: Subject, found: Sequence[Candidate], best: Candidate) -> Candidate:
+        """The best plans, as far as they are choices on a mesh, improved as the simulator judges them."""
+        starts = sorted((c for c in found if c.proposal.assignment is not None), key=lambda c: c.rank)
+        near = [
+            c for c in starts[:_STARTS] if c.rank <= (not best.fits, _NEAR * best.simulation.microseconds)
+        ]
+        refined: list[tuple[Refinement, Refined]] = []
+        for candidate in near:
+            assignment = candidate.proposal.assignment
+            if self.is_expired() or assignment is None:
                 break
-            for choice in alternatives:
-                if self.is_expired() or not left:
-                    break
-                left -= 1
-                base = best.proposal.assignment or given
-                chosen = list(base.choices)
-                for number in group:
-                    chosen[number] = choice
-                assignment = replace(base, choices=tuple(chosen))
-                plan = assignment.plan(subject)
-                nodes = [subject.operations[number].node for number in group]
-                simulation = simulator.delta(plan, nodes, best.simulation)
-                tried = self._candidate(Proposal("search", Origin.REFINED, plan, assignment), simulation)
-                if tried.rank < best.rank:
-                    best = tried
-        return self._polished(subject, best, mapper)
-
-    def _polished(self, subject: Subject, best: Candidate, mapper: Mapper) -> Candidate:
-        """One operation at a time until nothing helps, then Metropolis sampling."""
-        assignment = best.proposal.assignment
-        assert assignment is not None, "refinement keeps what a plan was made from"
-        simulator = self.simulator(subject)
-        most = _SIMULATIONS // len(subject.operations)
-        simulation, left = best.simulation, most
-        helped = True
-        order = sorted(range(len(subject.operations)), key=lambda n: -_weight(subject.operations[n]))
-        while helped and left:
-            helped = False
-            for number in order:
-                if self.is_expired():
-                    break
-                for choice in mapper.alternatives(number, assignment.choices, _ALTERNATIVES):
-                    if self.is_expired() or not left:
-                        break
-                    left -= 1
-                    chosen = list(assignment.choices)
-                    chosen[number] = choice
-                    changed = replace(assignment, choices=tuple(chosen))
-                    operation = subject.operations[number]
-                    how = parallelism(operation, choice, assignment.mesh)
-                    plan = with_mapping(simulation.plan, operation.node, how)
-                    tried = simulator.delta(plan, (operation.node,), simulation)
-                    if tried.microseconds < simulation.microseconds and self._fits(tried):
-                        assignment, simulation, helped = changed, tried, True
-        found = self._candidate(Proposal("search", Origin.REFINED, simulation.plan, assignment), simulation)
-        best = min((best, found), key=lambda candidate: candidate.rank)
-        return self._sampled(subject, best, assignment.mesh, most)
-
-    def _sampled(self, subject: Subject, best: Candidate, mesh: Mesh, proposals: int) -> Candidate:
-        if self.is_expired():
+            refinement = Refinement(
+                subject,
+                self._mapper(subject, assignment.mesh),
+                self.simulator(subject),
+                self._fits,
+                _SIMULATIONS // len(subject.operations),
+                self.is_expired,
+            )
+            start = Refined(assignment, candidate.simulation)
+            refined.append((refinement, refinement.descended(start)))
+        if not refined:
             return best
-        simulator = self.simulator(subject)
+        refinement, start = min(refined, key=lambda pair: self._rank(pair[1].simulation))
+        if not self.is_expired():
+            start = refinement.sampled(start)
+        plan = start.simulation.plan
+        tried = self._candidate(Proposal("search", Origin.REFINED, plan, start.assignment), start.simulation)
+        return min((best, tried), key=lambda candidate: candidate.rank)
 
-        def delta(plan: Plan, changed: Sequence[NodeId]) -> float:
-            simulation = simulator.delta(plan, changed)
-            return simulation.microseconds if self._fits(simulation) else math.inf
-
-        sampler = Metropolis(subject, mesh, delta, self.licence, expired=self.is_expired)
-        found = sampler.run([best.plan], 0, proposals)
-        if found.microseconds >= best.simulation.microseconds:
-            return best
-        return self.evaluated(subject, Proposal("search", Origin.REFINED, found.plan))
+    def _rank(self, simulation: Simulation) -> tuple[bool, float]:
+        return (not self._fits(simulation), simulation.microseconds)
 
     def _fits(self, simulation: Simulation) -> bool:
         limits = (device.memory_bytes for device in self.cluster.devices)
@@ -349,23 +261,3 @@ def _unique(subject: Subject, mappings: Sequence[Mapping]) -> Iterator[Proposal]
             seen.add(mapping.assignment.choices)
             plan = mapping.assignment.plan(subject)
             yield Proposal(mapping.name, Origin.MAPPING, plan, mapping.assignment)
-
-
-def _alternatives(
-    subject: Subject, mapper: Mapper, assignment: Assignment
-) -> Iterator[tuple[list[int], list[Choice]]]:
-    """Operations that are alike and treated alike, the costliest kinds first, with other choices for them."""
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for number, operation in enumerate(subject.operations):
-        key = (operation.operator, operation.inputs, operation.splits, assignment.choices[number])
-        groups.setdefault(key, []).append(number)
-    weights = {key: len(numbers) * _weight(subject.operations[numbers[0]]) for key, numbers in groups.items()}
-    for key in sorted(groups, key=lambda k: -weights[k]):
-        numbers = groups[key]
-        options = mapper.alternatives(numbers[0], assignment.choices, _ALTERNATIVES)
-        yield numbers, options
-
-
-def _weight(operation: Operation) -> int:
-    elements = [type_.elements for type_ in (*operation.inputs, *operation.outputs)]
-    return sum(count for count in elements if isinstance(count, int))

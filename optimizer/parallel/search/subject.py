@@ -74,6 +74,14 @@ class Subject:
             found[edge.source].append(edge)
         return tuple(map(tuple, found))
 
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """For every operation those that it reads, then those that read it."""
+        return tuple(
+            tuple(dict.fromkeys((*(e.source for e in before), *(e.target for e in after))))
+            for before, after in zip(self.incoming, self.outgoing, strict=True)
+        )
+
     @staticmethod
     def of(graph: Graph) -> Subject:
         """The subject of a graph that ``plannable`` gave."""

@@ -16,13 +16,17 @@ _MOST = 1 << 16
 
 
 class Prices:
-    """Remembers costs across plans and graphs; placements are known by numbers."""
+    """Remembers costs across plans and graphs; placements are known by numbers.
+
+    ``steps`` counts those of all exchanges that were priced: how much work that was.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.tasks = TaskCosts()
         self.collectives = Collectives(cluster)
         self.placements: list[Placement] = []
+        self.steps = 0
         self._numbers: dict[Placement, int] = {}
         self._exchanges: dict[tuple[int, int, tuple[int, ...], int], Exchange | None] = {}
         self._held: dict[tuple[int, int], NDArray[np.int64]] = {}
@@ -45,6 +49,7 @@ class Prices:
             self._exchanges.clear()
         source, target = self.placements[have], self.placements[want]
         steps = communication(source, target, shape, element_bytes)
+        self.steps += len(steps)
         found = Exchange(steps, source.devices, self.collectives, len(self.cluster)) if steps else None
         self._exchanges[key] = found
         return found
@@ -70,6 +75,7 @@ class Prices:
             self._synchronisations.clear()
         places = [self.placements[number] for number in placements]
         steps = synchronisation(places, size)
+        self.steps += len(steps)
         holders = {device for place in places for device in place.devices}
         found = Exchange(steps, sorted(holders), self.collectives, len(self.cluster)) if steps else None
         self._synchronisations[key] = found

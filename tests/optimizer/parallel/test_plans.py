@@ -10,9 +10,10 @@ import pytest
 from optimizer.parallel.experts import Assignment, assignments
 from optimizer.parallel.plan_text import plan_from_json, plan_to_json
 from optimizer.parallel.search.branches import blocks
+from optimizer.parallel.search.candidates import Origin
 from optimizer.parallel.search.mcmc import Metropolis
 from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.planner import Origin, Planner
+from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.simulator import ParallelObjective, Simulator
 from optimizer.parallel.sufficiency import what_would_do

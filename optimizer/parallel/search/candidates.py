@@ -1,0 +1,66 @@
+"""Plans that were proposed, plans that were evaluated, and the best of all."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from optimizer.parallel.experts import Assignment
+from optimizer.parallel.search.subject import Subject
+from optimizer.parallel.simulator import Simulation
+from superopt.ir.plan import Plan
+
+
+class Origin(enum.StrEnum):
+    """Where a plan comes from."""
+
+    EXPERT = "expert"
+    MAPPING = "dynamic programming"
+    PIPELINE = "pipeline"
+    REFINED = "refined"
+    GIVEN = "given"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan to be evaluated; ``assignment`` is what it was made from, where that is known."""
+
+    name: str
+    origin: Origin
+    plan: Plan
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that was evaluated; ``fits``: no device needs more memory than it has."""
+
+    proposal: Proposal
+    simulation: Simulation
+    fits: bool
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.proposal.plan
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What makes one plan better than another: that it fits, then its time."""
+        return (not self.fits, self.simulation.microseconds)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The best plan of a graph, all that were evaluated, and how much was searched."""
+
+    subject: Subject
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    seconds: float
+
+    @property
+    def experts(self) -> tuple[Candidate, ...]:
+        """The plans of experts, by time."""
+        experts = (c for c in self.candidates if c.proposal.origin is Origin.EXPERT)
+        return tuple(sorted(experts, key=lambda c: c.rank))

@@ -1,0 +1,230 @@
+"""Refining a plan by delta simulation: descent over kinds and single operations, then Metropolis sampling.
+
+The moves are FlexFlow's, any choice for any operation, and *chains*: an operation is changed, and its
+neighbours follow as the estimate would have it. The estimate also screens moves, as the first of two stages
+of acceptance (Christen and Fox 2005), so that the simulator sees only those that may be worth it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.parallel.experts import Assignment
+from optimizer.parallel.search.choices import ALONE, Choice, parallelism
+from optimizer.parallel.search.mapping import Mapper
+from optimizer.parallel.search.subject import Operation, Subject
+from optimizer.parallel.simulator import Simulation, Simulator
+from superopt.ir.plan import Parallelism, Plan
+
+_KINDS_TRIED = 60
+"""Simulations in which all operations of one kind are changed."""
+
+_ALTERNATIVES = 4
+"""Choices that descent tries for each kind of operation, and for each operation."""
+
+_HOPELESS = 0.02
+"""Descent does not simulate what the estimate says to cost this share of the plan's time more."""
+
+_STEEPNESS = 50.0
+"""A plan that is 2% slower than the present one is accepted with probability 1/e."""
+
+_SCREEN = 10.0
+"""The same for the estimate, which counts as exposed what the simulator may hide."""
+
+_CHAIN = 8
+"""Operations that follow a change at most."""
+
+_STEPS = 160
+"""Steps between placements that take as long to price as a plan takes to simulate."""
+
+_DRAWS = 20
+"""Moves that are drawn for each one that may be simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """Choices for all operations, and how the simulator sees them."""
+
+    assignment: Assignment
+    simulation: Simulation
+
+
+@dataclass
+class Refinement:
+    """Improves plans of one graph on one mesh. ``simulations`` is how many each phase may make, fewer where
+    these have much to price; ``fits`` says of a simulation whether every device has the memory for it."""
+
+    subject: Subject
+    mapper: Mapper
+    simulator: Simulator
+    fits: Callable[[Simulation], bool]
+    simulations: int
+    expired: Callable[[], bool]
+    seed: int = 0
+    _simulations: int = 0
+    _nears: dict[tuple[int, tuple[Choice, ...]], np.typing.NDArray[np.float64]] = field(
+        default_factory=dict[tuple[int, tuple[Choice, ...]], np.typing.NDArray[np.float64]]
+    )
+
+    def descended(self, start: Refined) -> Refined:
+        """All operations of a kind at once, then one operation at a time until nothing helps."""
+        return self._by_operation(self._by_kind(start))
+
+    def sampled(self, start: Refined) -> Refined:
+        """The best of a chain of random moves from there, descended from where it is."""
+        source = random.Random(self.seed)
+        current = best = start
+        end = self._work + self.simulations
+        for _ in range(_DRAWS * self.simulations):
+            if self._is_over(end):
+                break
+            number = source.randrange(len(self.subject.operations))
+            changed, more = self._move(current.assignment.choices, number, source)
+            ratio = more / current.simulation.microseconds
+            if not changed or (ratio > 0 and source.random() >= math.exp(-_SCREEN * ratio)):
+                continue
+            tried = self._tried(current, changed)
+            ratio = tried.simulation.microseconds / current.simulation.microseconds - 1
+            if ratio > 0 and source.random() >= math.exp(-_STEEPNESS * ratio):
+                continue
+            if self.fits(tried.simulation):
+                current = tried
+                if current.simulation.microseconds < best.simulation.microseconds:
+                    best = current
+        return best if best is start else self._by_operation(best)
+
+    def _by_kind(self, start: Refined) -> Refined:
+        best, end = start, self._work + min(_KINDS_TRIED, self.simulations)
+        for group in self._kinds(start.assignment):
+            options = self._alternatives(group[0], best.assignment.choices)
+            for choice, _ in options:
+                if self._is_over(end):
+                    return best
+                best = self._better(best, self._tried(best, dict.fromkeys(group, choice)))
+        return best
+
+    def _by_operation(self, start: Refined) -> Refined:
+        best, end, helped = start, self._work + self.simulations, True
+        operations = self.subject.operations
+        order = sorted(range(len(operations)), key=lambda n: -_weight(operations[n]))
+        while helped:
+            helped = False
+            for number in order:
+                most = _HOPELESS * best.simulation.microseconds
+                for choice, more in self._alternatives(number, best.assignment.choices):
+                    if self._is_over(end):
+                        return best
+                    if more > most:
+                        break
+                    tried = self._better(best, self._tried(best, {number: choice}))
+                    helped = helped or tried is not best
+                    best = tried
+        return best
+
+    @property
+    def _work(self) -> float:
+        """What was done so far, in simulations."""
+        return self._simulations + self.simulator.prices.steps / _STEPS
+
+    def _is_over(self, end: float) -> bool:
+        return self._work >= end or self.expired()
+
+    def _better(self, best: Refined, tried: Refined) -> Refined:
+        faster = tried.simulation.microseconds < best.simulation.microseconds
+        if faster and (self.fits(tried.simulation) or not self.fits(best.simulation)):
+            return tried
+        return best
+
+    def _tried(self, base: Refined, changed: dict[int, Choice]) -> Refined:
+        choices = list(base.assignment.choices)
+        how: dict[int, Parallelism] = {}
+        for number, choice in changed.items():
+            choices[number] = choice
+            how[number] = parallelism(self.subject.operations[number], choice, base.assignment.mesh)
+        nodes = {self.subject.operations[number].node: found for number, found in how.items()}
+        plan = Plan(
+            parallel=MappingProxyType({**base.simulation.plan.parallel, **nodes}),
+            microbatches=base.simulation.plan.microbatches,
+        )
+        assignment = replace(base.assignment, choices=tuple(choices))
+        self._simulations += 1
+        return Refined(assignment, self.simulator.delta(plan, nodes, base.simulation))
+
+    def _move(
+        self, chosen: Sequence[Choice], number: int, source: random.Random
+    ) -> tuple[dict[int, Choice], float]:
+        """What a random change of an operation comes to, and what it costs more by the estimate."""
+        options = self.mapper.options(number)
+        choice = options.all[source.randrange(len(options))]
+        if choice == chosen[number]:
+            return {}, 0.0
+        length = source.choice((0, 0, 1, 2, 4, _CHAIN))
+        now = list(chosen)
+        more = self._set(now, number, choice)
+        waiting = deque(self._neighbours(number))
+        changed = {number: choice}
+        while waiting and len(changed) <= length:
+            other = waiting.popleft()
+            if other in changed or ALONE in now[other]:
+                continue
+            costs = self._near(other, now)
+            best = self.mapper.options(other).all[int(costs.argmin())]
+            if best != now[other] and float(costs.min()) < self._cost(other, now):
+                changed[other] = best
+                more += self._set(now, other, best)
+                waiting.extend(self._neighbours(other))
+        return changed, more
+
+    def _set(self, chosen: list[Choice], number: int, choice: Choice) -> float:
+        """Makes the choice; gives back what that costs more by the estimate."""
+        before = self._cost(number, chosen)
+        chosen[number] = choice
+        return self._cost(number, chosen) - before
+
+    def _alternatives(self, number: int, chosen: Sequence[Choice]) -> list[tuple[Choice, float]]:
+        """Other choices for an operation, those first that cost least where its neighbours stay, and how much
+        more that is."""
+        costs, own = self._near(number, chosen), self._cost(number, chosen)
+        options = self.mapper.options(number).all
+        cheapest: list[int] = np.argsort(costs, kind="stable")[: _ALTERNATIVES + 1].tolist()
+        found = [(options[i], float(costs[i]) - own) for i in cheapest if options[i] != chosen[number]]
+        return found[:_ALTERNATIVES]
+
+    def _near(self, number: int, chosen: Sequence[Choice]) -> np.typing.NDArray[np.float64]:
+        """What each option of an operation costs by the estimate, its neighbours as chosen."""
+        key = (number, tuple(chosen[other] for other in self._neighbours(number)))
+        found = self._nears.get(key)
+        if found is None:
+            found = self._nears[key] = self.mapper.estimator.around(
+                number, self.mapper.options(number), chosen
+            )
+        return found
+
+    def _cost(self, number: int, chosen: Sequence[Choice]) -> float:
+        known = self.mapper.estimator.known
+        return float(self.mapper.estimator.around(number, known.interned((chosen[number],)), chosen)[0])
+
+    def _neighbours(self, number: int) -> tuple[int, ...]:
+        return self.subject.neighbours[number]
+
+    def _kinds(self, assignment: Assignment) -> Iterator[list[int]]:
+        """Operations that are alike and treated alike, the costliest kinds first."""
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for number, operation in enumerate(self.subject.operations):
+            key = (operation.operator, operation.inputs, operation.splits, assignment.choices[number])
+            groups.setdefault(key, []).append(number)
+        yield from sorted(
+            groups.values(), key=lambda group: -len(group) * _weight(self.subject.operations[group[0]])
+        )
+
+
+def _weight(operation: Operation) -> int:
+    elements = [type_.elements for type_ in (*operation.inputs, *operation.outputs)]
+    return sum(count for count in elements if isinstance(count, int))
