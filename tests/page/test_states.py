@@ -21,7 +21,7 @@ VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove")
 
 
 def test_every_file_is_from_here_and_no_other_can_be_had(service: Service) -> None:
-    with httpx.Client(base_url=service.address) as http:
+    with httpx.Client(base_url=service.address, timeout=30) as http:
         page, viewer = http.get("/"), http.get("/netron/index.html")
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy

@@ -82,7 +82,7 @@ def test_kill_9_of_the_service_leaves_no_process(
     service: tuple[subprocess.Popen[str], str], model: bytes
 ) -> None:
     process, address = service
-    httpx.post(f"{address}/v1/optimizations", files={"model": model})
+    httpx.post(f"{address}/v1/optimizations", files={"model": model}, timeout=60)
     while len(family := descendants(process)) < 3:
         time.sleep(0.02)
     process.kill()
