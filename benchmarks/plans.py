@@ -1,28 +1,29 @@
-"""Plans for clusters: ours beside those of experts, of Metropolis sampling with 10 times the time, and of
-rewriting first; how long the search takes.
+"""Plans for clusters: ours beside those of experts, of rewriting first, and of Metropolis sampling with 10
+times the time.
 
-    python -m benchmarks plans [NETWORK ...] [--devices 2 6 12 24 48 96 192] [--machine summit-node]
-        [--objective training] [--sampling 10] [--seconds 120] [--rewrite 20] [--figure2]
+    python -m benchmarks plans [NETWORK ...] [--devices 192 6 48 2 12 24 96] [--machine summit-node]
+        [--objective training] [--mcmc-factor 10] [--mcmc-most 600] [--rewrite 40] [--seed 0]
+        [--cells FILE.jsonl] [--table] [--figure2]
 
 Networks and batches are those of Unity (section 6.1): 64 samples on each device for images, 4 for BERT, 1024
-for recommendations, 256 for the others. Times are simulated microseconds, ``search`` processor seconds,
-``x expert`` the best expert's time over ours. ``--sampling 0``
-leaves sampling out, ``--rewrite 0`` rewriting.
-``--figure2`` prints what Unity's figure 2 sends by plan instead.
+for recommendations, 256 for the others. Times are simulated microseconds, seconds those of the processor.
+``--cells`` keeps every finished cell as a line of a file and leaves out those that are there already, so that
+a run that was ended goes on; ``--table`` prints what is there. Sampling has ``--mcmc-factor`` times our time,
+but at most ``--mcmc-most`` seconds: a cell that this cut says so. ``--mcmc-factor 0`` leaves sampling out,
+``--rewrite 0`` (graphs whose plans are estimated) rewriting. ``--figure2``: what Unity's figure 2 sends.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.plans_graphs import figure2, network_graph, part
-from optimizer.parallel.cluster import named_cluster
+from benchmarks.plans_cells import Cell, append, known_cells, table
+from benchmarks.plans_graphs import figure2, machine, network_graph, part, verified_rules
 from optimizer.parallel.experts import Assignment
 from optimizer.parallel.search.candidates import Planned
 from optimizer.parallel.search.choices import choices_on
@@ -34,113 +35,119 @@ from optimizer.parallel.search.substitution import Substitutions
 from optimizer.parallel.simulator import ParallelObjective, Simulator
 from optimizer.parallel.topology import Cluster
 from optimizer.search import RuleSet
-from superopt.equations import parse_equation
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
-from superopt.rewriting import Substitution, substitutions_of
+from superopt.rewriting import Substitution
 
 BATCHES = {
-    "resnext50": 64, "resnet50": 64, "inception-v3": 64, "bert-large": 4, "dlrm": 1024, "xdl": 1024,
-    "candle-uno": 256, "mlp": 256,
+    "mlp": 256, "xdl": 1024, "dlrm": 1024, "candle-uno": 256, "resnext50": 64, "inception-v3": 64,
+    "bert-large": 4,
 }  # fmt: skip
 """Samples on each device (Unity, section 6.1)."""
 
-UNITY = {
-    "resnext50": 1.0, "inception-v3": 1.3, "mlp": 2.0, "xdl": 1.9, "dlrm": 3.6, "candle-uno": 1.6,
-    "bert-large": 1.0,
-}  # fmt: skip
-"""Unity's gain over the best existing approach (section 6.2, figure 14)."""
-
-HEADER = (
-    "network", "devices", "ours us", "by", "best expert", "expert us", "x expert", "Unity", "sampling us",
-    "proposals", "sequential us", "one device us", "search s",
-)  # fmt: skip
+DEVICES = (192, 6, 48, 2, 12, 24, 96)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure, and how long."""
+    """What to measure, and how long: seconds of the processor, and graphs that rewriting may price."""
 
     machine: str
     objective: ParallelObjective
-    sampling: float
-    seconds: float
-    rewrite: float
+    factor: float
+    most: float
+    rewrite: int
+    seed: int
     rules: Sequence[Substitution]
 
 
 def main() -> None:
-    """Prints a table in Markdown, row by row."""
+    """Measures cell by cell, then prints a table in Markdown."""
     parser = argparse.ArgumentParser(prog="benchmarks plans", description=__doc__)
     parser.add_argument("networks", nargs="*", default=list(BATCHES))
-    parser.add_argument("--devices", type=int, nargs="+", default=[2, 6, 12, 24, 48, 96, 192])
+    parser.add_argument("--devices", type=int, nargs="+", default=list(DEVICES))
     parser.add_argument("--machine", default="summit-node")
     parser.add_argument("--objective", default="training")
-    parser.add_argument("--sampling", type=float, default=10.0, help="times our processor seconds")
-    parser.add_argument("--seconds", type=float, default=120.0, help="wall seconds for a search at the most")
-    parser.add_argument("--rewrite", type=float, default=20.0, help="wall seconds for rewriting")
+    parser.add_argument("--mcmc-factor", type=float, default=10.0, help="times our processor seconds")
+    parser.add_argument("--mcmc-most", type=float, default=600.0, help="processor seconds at the most")
+    parser.add_argument("--rewrite", type=int, default=40, help="graphs that rewriting may price")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cells", type=Path, help="JSON lines of finished cells")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--figure2", action="store_true")
     given = parser.parse_args()
     if given.figure2:
         _print_figure2()
         return
+    cells: list[Cell] = known_cells(given.cells)
     arguments = Arguments(
         given.machine,
         ParallelObjective(given.objective),
-        given.sampling,
-        given.seconds,
+        given.mcmc_factor,
+        given.mcmc_most,
         given.rewrite,
-        _rules() if given.rewrite else (),
+        given.seed,
+        verified_rules() if given.rewrite and not given.table else (),
     )
-    _print_row(HEADER)
-    _print_row(["---"] * len(HEADER))
-    for name in given.networks:
-        for devices in given.devices:
-            _print_row(_measured(name, devices, arguments))
+    done = {(cell.network, cell.devices, cell.objective, cell.machine) for cell in cells}
+    wanted = [(network, devices) for devices in given.devices for network in given.networks]
+    for network, devices in () if given.table else wanted:
+        if (network, devices, given.objective, given.machine) in done:
+            continue
+        cell = _measured(network, devices, arguments)
+        cells.append(cell)
+        append(given.cells, cell)
+        sys.stderr.write(f"{cell.line()}\n")
+    sys.stdout.write(table(cells))
 
 
-def _measured(name: str, devices: int, arguments: Arguments) -> list[str]:
-    graph = plannable(network_graph(name, BATCHES.get(name, 16) * devices))
-    cluster = _cluster(arguments.machine, devices)
-    planner = Planner(cluster, arguments.objective, deadline=time.monotonic() + arguments.seconds)
+def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
+    graph = plannable(network_graph(network, BATCHES.get(network, 16) * devices))
+    cluster = machine(arguments.machine, devices)
     began = time.process_time()
+    planner = Planner(cluster, arguments.objective)
     planned = planner.plan(graph)
-    best, sequential = planned, None
-    if arguments.rewrite:
-        for other in _rewritten(planner, graph, arguments):
-            joint = planner.plan(other)
-            best = min(best, joint, key=lambda found: found.best.rank)
+    planning = time.process_time() - began
+    best = planned
+    for other in _rewritten(planner, graph, arguments):
+        best = min(best, planner.plan(other), key=lambda found: found.best.rank)
     seconds = time.process_time() - began
-    if arguments.rewrite:
-        sequential = _sequential(cluster, graph, arguments)
-    sampled = None
-    if arguments.sampling:
-        sampled = _sampled(planned, cluster, arguments, arguments.sampling * seconds)
-    experts = [expert for expert in planned.experts if expert.fits]
-    alone = Simulator(graph, cluster, arguments.objective).simulate(Plan()).microseconds
-    ours = best.best.simulation.microseconds
-    expert = experts[0] if experts else None
-    return [
-        name,
-        str(devices),
-        f"{ours:,.0f}" if best.best.fits else "does not fit",
-        best.best.proposal.origin.value,
-        "none fits" if expert is None else expert.proposal.name,
-        "" if expert is None else f"{expert.simulation.microseconds:,.0f}",
-        "" if expert is None else f"{expert.simulation.microseconds / ours:.3f}",
-        f"{UNITY[name]}" if name in UNITY else "",
-        "" if sampled is None else f"{sampled[0]:,.0f}",
-        "" if sampled is None else str(sampled[1]),
-        "" if sequential is None else f"{sequential.best.simulation.microseconds:,.0f}",
-        f"{alone:,.0f}",
-        f"{seconds:.1f}",
-    ]
+    sequential = _sequential(cluster, graph, arguments) if arguments.rewrite else None
+    allowed = min(arguments.factor * seconds, arguments.most)
+    sampled, proposals = _sampled(planned, cluster, arguments, allowed) if allowed else (None, 0)
+    experts = {
+        expert.proposal.name: expert.simulation.microseconds for expert in planned.experts if expert.fits
+    }
+    return Cell(
+        network=network,
+        devices=devices,
+        machine=arguments.machine,
+        objective=arguments.objective.value,
+        seed=arguments.seed,
+        operators=len(planned.subject.operations),
+        ours=best.best.simulation.microseconds,
+        fits=best.best.fits,
+        plain=planned.best.simulation.microseconds,
+        by=best.best.proposal.origin.value,
+        experts=experts,
+        sequential=None if sequential is None else sequential.best.simulation.microseconds,
+        sampled=sampled,
+        proposals=proposals,
+        sampling_factor=round(allowed / seconds, 2),
+        is_cut=arguments.factor * seconds > arguments.most,
+        alone=Simulator(graph, cluster, arguments.objective).simulate(Plan()).microseconds,
+        planning_seconds=round(planning, 2),
+        seconds=round(seconds, 2),
+    )
 
 
 def _rewritten(planner: Planner, graph: Graph, arguments: Arguments) -> list[Graph]:
     """Graphs whose plans are estimated to be faster than that of the given one."""
-    end = time.monotonic() + arguments.rewrite
-    search = Substitutions(RuleSet(arguments.rules), planner.estimate, lambda: time.monotonic() > end)
+    if not arguments.rewrite:
+        return []
+    search = Substitutions(
+        RuleSet(arguments.rules), planner.estimate, lambda: search.tried >= arguments.rewrite
+    )
     return [found.graph for found in search.run(graph) if found.trace]
 
 
@@ -148,12 +155,12 @@ def _sequential(cluster: Cluster, graph: Graph, arguments: Arguments) -> Planned
     """The graph that is fastest on one device, planned for all."""
     single = Planner(part(cluster, 1), arguments.objective)
     (best, *_) = (*_rewritten(single, graph, arguments), graph)
-    deadline = time.monotonic() + arguments.seconds
-    return Planner(cluster, arguments.objective, deadline=deadline).plan(best)
+    return Planner(cluster, arguments.objective).plan(best)
 
 
 def _sampled(planned: Planned, cluster: Cluster, arguments: Arguments, seconds: float) -> tuple[float, int]:
-    """Metropolis sampling from data parallelism, the best expert plan, and a plan at random."""
+    """Metropolis sampling from the best plan of experts, and from a plan without thought; how many plans it
+    simulated."""
     simulator = Simulator(planned.subject.graph, cluster, arguments.objective)
 
     def delta(plan: Plan, changed: Sequence[NodeId]) -> float:
@@ -166,7 +173,7 @@ def _sampled(planned: Planned, cluster: Cluster, arguments: Arguments, seconds: 
 
     mesh = Mesh.of(cluster)
     starts = [planned.experts[0].plan, _first(planned.subject, mesh)]
-    found = Metropolis(planned.subject, mesh, delta).run(starts, seconds)
+    found = Metropolis(planned.subject, mesh, delta, seed=arguments.seed).run(starts, seconds)
     return found.microseconds, found.proposals
 
 
@@ -179,35 +186,10 @@ def _first(subject: Subject, mesh: Mesh) -> Plan:
     return Assignment(mesh, tuple(choices), {}).plan(subject)
 
 
-def _cluster(machine: str, devices: int) -> Cluster:
-    single = named_cluster(machine)
-    if devices < len(single):
-        return part(single, devices)
-    return named_cluster(machine, devices // len(single))
-
-
-def _rules() -> tuple[Substitution, ...]:
-    """The verified rules of the shipped library."""
-    path = Path(__file__).parent.parent / "substitution_db" / "library.jsonl"
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return tuple(
-        substitution
-        for row in rows
-        if row.get("status") == "verified"
-        for substitution in substitutions_of(parse_equation(row["equation"]), row["id"])
-    )
-
-
 def _print_figure2() -> None:
-    _print_row(("plan of Unity's MLP on 2 devices", "elements sent", "us"))
-    _print_row(["---"] * 3)
+    sys.stdout.write("| plan of Unity's MLP on 2 devices | elements sent | us |\n| --- | --- | --- |\n")
     for name, elements, microseconds in figure2():
-        _print_row((name, f"{elements:,}", f"{microseconds:,.1f}"))
-
-
-def _print_row(cells: Sequence[str]) -> None:
-    sys.stdout.write(f"| {' | '.join(cells)} |\n")
-    sys.stdout.flush()
+        sys.stdout.write(f"| {name} | {elements:,} | {microseconds:,.1f} |\n")
 
 
 if __name__ == "__main__":

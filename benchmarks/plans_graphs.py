@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,11 +20,13 @@ from optimizer.parallel.search.subject import Subject
 from optimizer.parallel.simulator import ParallelObjective, Simulator
 from optimizer.parallel.topology import Cluster, Node
 from superopt import zoo
+from superopt.equations import parse_equation
 from superopt.ir.graph import Graph, Input, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import lift, load_model
 from superopt.ops.activation import Relu
 from superopt.ops.matrix import Matmul
+from superopt.rewriting import Substitution, substitutions_of
 
 
 def network_graph(name: str, batch: int) -> Graph:
@@ -57,6 +60,26 @@ def part(cluster: Cluster, devices: int) -> Cluster:
         f"{cluster.name}, {devices} devices",
         kept,
         (Node(tuple(range(devices)), node.link, node.network, sockets, node.bridge),),
+    )
+
+
+def machine(name: str, devices: int) -> Cluster:
+    """So many devices of machines of that name: a part of one, or several."""
+    single = named_cluster(name)
+    if devices < len(single):
+        return part(single, devices)
+    return named_cluster(name, devices // len(single))
+
+
+def verified_rules() -> tuple[Substitution, ...]:
+    """The verified rules of the shipped library."""
+    path = Path(__file__).parent.parent / "substitution_db" / "library.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return tuple(
+        substitution
+        for row in rows
+        if row.get("status") == "verified"
+        for substitution in substitutions_of(parse_equation(row["equation"]), row["id"])
     )
 
 
