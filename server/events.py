@@ -13,7 +13,7 @@ from server.state import State
 from substitution_db.records import Job, JobEvent, JobState
 
 _KEEP_ALIVE_SECONDS = 15.0
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS = 15.0
 
 
 async def event_stream(state: State, job: Job, last: int) -> Response:

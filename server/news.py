@@ -1,69 +1,92 @@
-"""News of jobs for all streams of a process at the price of one: one of those that wait asks the database."""
+"""News of jobs for all streams of a process at the price of one: one task asks the database for all."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from weakref import WeakValueDictionary
 
 import anyio
 from fastapi.concurrency import run_in_threadpool
 
 from substitution_db import Database
+from superopt.errors import MissingServiceError
 
 _REMEMBERED = 10_000
+_LATE_SECONDS = 2.0
+"""How much later than one with a higher id an event may be committed, to be seen all the same."""
+
+_log = logging.getLogger(__name__)
 
 
 class News:
     """Waits for events of jobs; every use is in one event loop.
 
-    Whoever waits while nobody looks takes on looking, every ``seconds``. An event whose transaction ends
-    behind that of a later one may be missed: nobody should wait for long before he looks for himself.
+    While anybody waits, a task looks for events every ``seconds``. Nobody should wait for long before he
+    looks for himself: an event that is committed very late is missed.
     """
 
     def __init__(self, database: Database, seconds: float, stopping: threading.Event) -> None:
         self._database = database
         self._seconds = seconds
         self._stopping = stopping
-        self._looking = False
-        self._last: int | None = None
+        self._looker: asyncio.Task[None] | None = None
+        self._looked: deque[tuple[float, int]] = deque()
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._waiting: WeakValueDictionary[str, anyio.Event] = WeakValueDictionary()
 
     async def wait(self, job: str, after: int, seconds: float) -> None:
-        """Returns when the job has an event behind ``after``, the service stops, or after so many seconds."""
-        deadline = time.monotonic() + seconds
-        if self._last is None:
-            self._last = after
+        """Returns when the job has an event behind ``after``, the service stops, or after so many seconds; at
+        times sooner.
+        """
+        if self._newest.get(job, 0) > after or self._stopping.is_set():
+            return
         heard = self._waiting.get(job)
         if heard is None:
             self._waiting[job] = heard = anyio.Event()
-        while self._newest.get(job, 0) <= after and not heard.is_set():
-            if self._stopping.is_set() or time.monotonic() > deadline:
-                return
-            await self._listen(heard)
+        if self._looker is None or self._looker.done():
+            self._looker = asyncio.create_task(self._look_on())
+        with anyio.move_on_after(seconds):
+            await heard.wait()
 
-    async def _listen(self, heard: anyio.Event) -> None:
-        if self._looking:
-            with anyio.move_on_after(self._seconds):
-                await heard.wait()
-            return
-        self._looking = True
+    async def _look_on(self) -> None:
+        """Looks until nobody waits. Whoever waits when it begins, or it fails, looks for himself."""
         try:
+            newest = await run_in_threadpool(self._database.jobs.newest_event)
+            self._looked = deque([(time.monotonic(), newest)])
+            self._wake_all()
             await anyio.sleep(self._seconds)
-            await self._look()
+            while self._waiting and not self._stopping.is_set():
+                await self._look()
+                await anyio.sleep(self._seconds)
+        except MissingServiceError as error:
+            _log.warning("no news: %s", error)
         finally:
-            self._looking = False
+            self._wake_all()
 
     async def _look(self) -> None:
-        news = await run_in_threadpool(self._database.jobs.news, self._last or 0)
+        now = time.monotonic()
+        while len(self._looked) > 1 and self._looked[1][0] < now - _LATE_SECONDS:
+            self._looked.popleft()
+        news = await run_in_threadpool(self._database.jobs.news, self._looked[0][1])
+        if news:
+            self._looked.append((now, max(news.values())))
         for job, newest in news.items():
-            self._last = max(self._last or 0, newest)
-            self._newest[job] = newest
-            self._newest.move_to_end(job)
-            waiting = self._waiting.pop(job, None)
-            if waiting is not None:
-                waiting.set()
+            if newest > self._newest.get(job, 0):
+                self._newest[job] = newest
+                self._newest.move_to_end(job)
+                self._wake(job)
         while len(self._newest) > _REMEMBERED:
             self._newest.popitem(last=False)
+
+    def _wake_all(self) -> None:
+        for job in tuple(self._waiting):
+            self._wake(job)
+
+    def _wake(self, job: str) -> None:
+        heard = self._waiting.pop(job, None)
+        if heard is not None:
+            heard.set()

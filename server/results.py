@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from server.device import this_device
 from server.reports import named_report, report_text
 from server.settings import Settings
 from substitution_db import Database
@@ -37,7 +37,7 @@ def result_key(
         "options": dict(options),
         "library": None if library is None else library.sha256,
         "hashes": [hashes.axioms, hashes.operators, hashes.verifier],
-        "device": _device(),
+        "device": this_device(),
         "program": [version("superopt"), settings.optimize_file],
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
@@ -78,12 +78,3 @@ def result_names(model_name: str, suffix: str) -> dict[JobRole, str]:
     """What people call the results of a model of that name."""
     stem = Path(model_name).stem
     return {JobRole.RESULT: f"{stem}-optimized{suffix}", JobRole.REPORT: f"{stem}-report.json"}
-
-
-@cache
-def _device() -> tuple[str, ...]:
-    # imported here: a server need not load the runtime before its first job
-    from optimizer.cost.devices import accelerator_name, processor_name
-    from optimizer.cost.runtime import physical_cores, runtime_version
-
-    return processor_name(), str(physical_cores()), accelerator_name(), runtime_version()

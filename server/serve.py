@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -18,13 +19,14 @@ import uvicorn
 
 from server import logs
 from server.app import create_app
+from server.device import this_device
 from server.security import is_loopback
 from server.settings import Settings
 from server.state import shared_state
 from server.tracing import traces_of_environment
 from substitution_db import open_database
 from substitution_db.currency import current
-from superopt.errors import InvalidOptionError
+from superopt.errors import InvalidOptionError, MissingServiceError
 
 _RESTART_SECONDS = 1.0
 _BACKLOG = 2048
@@ -63,8 +65,18 @@ def serve(
         _say_where(host, listening)
         if not is_loopback(host) and not database.keys.any_made():
             _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
+        threading.Thread(target=_look_around, daemon=True).start()
         with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
+            gc.freeze()  # what was imported stays: no collection need look at it again
             server.run(sockets=[listening])
+
+
+def _look_around() -> None:
+    """What the first upload would have to wait for."""
+    try:
+        this_device()
+    except MissingServiceError as error:
+        _log.error("%s", error)
 
 
 def _listening(host: str, port: int) -> socket.socket:

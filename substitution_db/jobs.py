@@ -124,15 +124,19 @@ class JobRepository:
     def events(self, identity: str, *, after: int = 0, limit: int = 500) -> tuple[JobEvent, ...]:
         """What happened to a job behind the event ``after``, in order."""
         statement = (
-            select(JobEventRow)
+            select(JobEventRow.id, JobEventRow.kind, JobEventRow.content, JobEventRow.created_at)
             .join(JobRow, JobRow.number == JobEventRow.job_number)
             .where(JobRow.id == identity, JobEventRow.id > after)
             .order_by(JobEventRow.id)
             .limit(limit)
         )
-        with self._transactions.read() as session:
-            rows = session.scalars(statement)
-            return tuple(JobEvent(row.id, row.kind, row.content, row.created_at) for row in rows)
+        with self._transactions.statement() as connection:
+            return tuple(JobEvent(*row) for row in connection.execute(statement))
+
+    def newest_event(self) -> int:
+        """The id of the newest event of any job; 0 without."""
+        with self._transactions.statement() as connection:
+            return connection.execute(select(func.max(JobEventRow.id))).scalar() or 0
 
     def news(self, after: int, *, limit: int = 1000) -> dict[str, int]:
         """The jobs with events behind ``after``, of the next ``limit``, and the newest of each."""
@@ -148,8 +152,8 @@ class JobRepository:
             .join(events, events.c.job_number == JobRow.number)
             .group_by(JobRow.id)
         )
-        with self._transactions.read() as session:
-            return dict(session.execute(newest).all())
+        with self._transactions.statement() as connection:
+            return dict(connection.execute(newest).tuples().all())
 
     def counts(self) -> dict[JobState, int]:
         """How many jobs there are in each state."""
