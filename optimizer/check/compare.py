@@ -17,7 +17,9 @@ _ABSOLUTE_SHARE = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two sets of outputs are apart. ``excess`` is the largest error in units of what is allowed."""
+    """How far two sets of outputs are apart. ``max_rel_error`` is relative to an element plus a hundredth of
+    the largest one, so that numbers near 0 do not decide; they agree where it is within the tolerance.
+    ``excess`` is the same in units of the tolerance."""
 
     agrees: bool
     max_abs_error: float
@@ -98,10 +100,10 @@ def _compare_numbers(name: str, left: Array, right: Array, relative: float) -> A
         return EQUAL
     size = np.abs(a[finite])
     error = np.abs(a[finite] - b[finite])
-    allowed = relative * _ABSOLUTE_SHARE * size.max() + relative * size
-    excess = float(np.max(np.divide(error, allowed, out=np.zeros_like(error), where=error > 0)))
-    largest = float(size.max())
-    max_rel = float(np.max(error / np.maximum(size, relative * _ABSOLUTE_SHARE * largest + 1e-300)))
+    scale = size + _ABSOLUTE_SHARE * size.max()
+    with np.errstate(divide="ignore"):
+        max_rel = float(np.max(np.divide(error, scale, out=np.zeros_like(error), where=error > 0)))
+    excess = float(np.divide(max_rel, relative)) if max_rel else 0.0
     why = "" if excess <= 1 else f"output {name}: an element differs by {excess:.3g} times what is allowed"
     return Agreement(excess <= 1, float(error.max()), max_rel, excess, why)
 

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from optimizer.check import (
     Equivalence,
     Reference,
@@ -18,6 +20,9 @@ from optimizer.check import (
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.options import Options
+from optimizer.parallel.search.subject import Subject
+from optimizer.parallel.task_costs import roofline_microseconds
+from optimizer.parallel.topology import DeviceKind
 from optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
 from superopt.errors import InvalidModelError, UnsupportedError
 from superopt.ir.graph import Graph
@@ -26,6 +31,17 @@ from superopt.onnx_io import LiftedModel
 
 _SAMPLING_SHARE = 0.15
 """Of the budget: until then the scale of random inputs is tried out on the original."""
+
+_RUNS = 6
+"""Of a model to check another one: to find out what inputs it takes, and to compare."""
+
+_LOADS = 4
+"""How often weights are read or written for that."""
+
+_CAUTION = 1.5
+_BYTES_PER_SECOND = 4e9
+_LAUNCH = 5.0
+_SQUARE = 512
 
 CHECKED_BYTES = 1 << 30
 """Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
@@ -44,6 +60,16 @@ class Check:
     directory: Path
     nodes: int = 0
     _known: tuple[Reference | None, str] | None = field(default=None)
+
+    def forecast(self, graph: Graph) -> float:
+        """Seconds that a check is likely to take, of which most are for the original; ``graph`` is it at the
+        sizes at which it is run. By the operations and bytes of it, and the speed of a product here."""
+        kind = DeviceKind("here", _flops_here(), 0.0, _BYTES_PER_SECOND, _LAUNCH)
+        once = sum(
+            roofline_microseconds(operation.operator, operation.inputs, operation.outputs, kind, ())
+            for operation in Subject.of(graph).operations
+        )
+        return _RUNS * _CAUTION * once / 1e6 + _LOADS * weight_bytes(self.lifted) / _BYTES_PER_SECOND
 
     def seconds_to_prepare(self) -> float:
         """Runs the original; how long that took."""
@@ -94,3 +120,14 @@ class Check:
     @property
     def _threads(self) -> int:
         return self.options.threads or physical_cores()
+
+
+def _flops_here() -> float:
+    """Operations per second of a product of matrices, the best of a few."""
+    square = np.ones((_SQUARE, _SQUARE), np.float32)
+    seconds: list[float] = []
+    for _ in range(4):
+        began = time.monotonic()
+        np.matmul(square, square)
+        seconds.append(time.monotonic() - began)
+    return 2 * _SQUARE**3 / max(min(seconds), 1e-6)

@@ -31,7 +31,7 @@ from optimizer.parallel.search.substitution import Rewritten, Substitutions
 from optimizer.parallel.section import limited_by, section
 from optimizer.parallel.simulator import ParallelObjective
 from optimizer.parallel.sufficiency import what_would_do
-from optimizer.parallel.topology import Cluster
+from optimizer.parallel.topology import Cluster, limited
 from optimizer.report import (
     CostSummary,
     EquivalenceSummary,
@@ -70,7 +70,7 @@ _UNCHECKED_SHARE = 0.9
 """Where nothing is rewritten, planning may take until then."""
 
 _MOST_PREPARING = 0.4
-"""Of the budget: where running the original took longer, no time is left to check another graph."""
+"""Of what is left of the budget: where running the original takes longer, no other graph is checked."""
 
 _CHECK_SHARE = 0.7
 """What opening and running a rewritten model takes, of what that took for the original, which is run more."""
@@ -98,6 +98,10 @@ class ClusterJourney:
     progress: ProgressCallback | None = None
     cancel: CancelToken = field(default_factory=CancelToken)
     started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        if self.options.memory_limit is not None:
+            self.cluster = limited(self.cluster, self.options.memory_limit)
 
     def run(self) -> ClusterResult:
         """Rewrites, plans, checks. Raises InvalidModelError for a model whose sizes are not known,
@@ -203,13 +207,16 @@ class ClusterJourney:
         return found
 
     def _prepare(self) -> None:
-        """Runs the original, if another graph may come out; leaves the time that the check will take. A graph
-        that could not be checked in time stays as it was."""
+        """Runs the original, if another graph may come out and is likely to be checked in time; leaves the
+        time that the check will take. A graph that could not be checked stays as it was."""
         if not self._rewrites and not self._canonical.steps:
             return
-        took = self._check.seconds_to_prepare()
-        self._reserved = _CHECK_SHARE * took
-        if not self._check.can_be_made or took > _MOST_PREPARING * self.options.budget:
+        most = _MOST_PREPARING * (self.options.budget - self._seconds)
+        took = float("inf")
+        if self._check.forecast(plannable(self.lifted.graph, self.options.dims)) <= most:
+            took = self._check.seconds_to_prepare()
+            self._reserved = _CHECK_SHARE * took
+        if took > most or not self._check.can_be_made:
             self._is_checkable, self._reserved = False, 0.0
             self._canonical = replace(self._canonical, graph=self.lifted.graph, steps=())
 

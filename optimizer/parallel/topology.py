@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from optimizer.cost.profile import CostProfile
@@ -144,6 +144,12 @@ class Cluster:
     def is_uniform(self) -> bool:
         """Whether all devices are alike."""
         return len(self.by_kind) == 1
+
+
+def limited(cluster: Cluster, memory_bytes: int) -> Cluster:
+    """The cluster with at most so much memory on each device."""
+    devices = (replace(d, memory_bytes=min(d.memory_bytes, memory_bytes)) for d in cluster.devices)
+    return Cluster(cluster.name, tuple(devices), cluster.nodes)
 
 
 def _pair(name: str, connection: Connection | None) -> tuple[Channel, Channel]:

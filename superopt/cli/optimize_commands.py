@@ -66,7 +66,9 @@ def optimize(
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option(help="Most memory for weights and tensors, as in '2 GiB' or a number of bytes."),
+        typer.Option(
+            help="Most memory for weights and tensors (with --cluster, of each device), as in '2 GiB'."
+        ),
     ] = None,
     exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
     cluster: Annotated[
