@@ -27,6 +27,7 @@ from substitution_db import Database
 
 _INSPECTIONS_AT_ONCE = min(4, os.cpu_count() or 1)
 _READS_AT_ONCE = 8
+_INTAKE_AT_ONCE = 4
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -66,6 +67,7 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
         rates=TokenBuckets(settings.max_requests_per_second, settings.max_requests_burst),
         inspections=anyio.CapacityLimiter(_INSPECTIONS_AT_ONCE),
         reads=anyio.CapacityLimiter(_READS_AT_ONCE),
+        intake=anyio.CapacityLimiter(_INTAKE_AT_ONCE),
         metrics=Metrics(database),
         news=News(database, settings.poll_seconds, stopping),
     )

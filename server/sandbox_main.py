@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -34,6 +35,7 @@ def main(descriptor: int) -> None:
     """Forks for each task until the other end of the socket closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that ended are not waited for
+    gc.freeze()  # a collection in a fork would touch, and so copy, all that was imported
     with socket.socket(fileno=descriptor) as tasks:
         while True:
             task, descriptors, _, _ = socket.recv_fds(tasks, _TASK_BYTES, 1)

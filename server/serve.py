@@ -30,6 +30,9 @@ from superopt.errors import InvalidOptionError, MissingServiceError
 
 _RESTART_SECONDS = 1.0
 _BACKLOG = 2048
+_SWITCH_SECONDS = 0.001
+"""How long a thread that takes in an upload may keep the one that answers from going on."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +71,7 @@ def serve(
         threading.Thread(target=_look_around, daemon=True).start()
         with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
             gc.freeze()  # what was imported stays: no collection need look at it again
+            sys.setswitchinterval(_SWITCH_SECONDS)
             server.run(sockets=[listening])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
 import anyio.to_thread
@@ -18,6 +18,7 @@ from server.settings import Settings
 from substitution_db import Database
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,18 @@ class State:
     news: News
     reads: anyio.CapacityLimiter
     """Threads that look at jobs and keys: never behind those that wait for a disk, or for a writer's turn."""
+    intake: anyio.CapacityLimiter
+    """Threads that take in uploads: few, for each of them keeps all else from going on now and then."""
     proved: dict[int | None, int] = field(default_factory=dict[int | None, int])
     """Verified rules by version of the library, of those that were looked through."""
 
     async def look(self, function: Callable[[str], T], argument: str) -> T:
         """Calls a function that reads little of the database, in a thread for that."""
         return await anyio.to_thread.run_sync(function, argument, limiter=self.reads)
+
+    async def take_in(self, function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
+        """Calls a function that does part of taking in an upload, in a thread for that."""
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.intake)
 
 
 def state_of(request: Request) -> State:

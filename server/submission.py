@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import anyio
 import anyio.to_thread
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 
 from server.options import parse_options, refuse_for_cluster, refuse_for_one_device
 from server.problem_types import ProblemType
@@ -23,7 +23,7 @@ from server.state import State, state_of
 from server.tracing import current_parent
 from server.upload import Upload
 from substitution_db.jobs import NewJob, QueueFullError
-from substitution_db.records import Job, JobState
+from substitution_db.records import Job, JsonObject
 from substitution_db.submissions import KeyTakenError, Submission
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -52,7 +52,7 @@ async def accept(request: Request, owner: str) -> Accepted:
         return await _accept(request, state, owner, None)
     if not _KEY.fullmatch(key):
         raise Problem(ProblemType.PARAMETERS, "Idempotency-Key: expected 1 to 255 visible ASCII characters")
-    known = await run_in_threadpool(state.database.submissions.reserve, owner, key)
+    known = await state.take_in(state.database.submissions.reserve, owner, key)
     if known is not None:
         return await _replay(request, state, known)
     async with _reserved(state, owner, key):
@@ -67,7 +67,7 @@ async def wait_for_end(request: Request, job: Job, seconds: float) -> Job:
     while not job.state.final and time.monotonic() < deadline and not state.stopping.is_set():
         await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
-        job = await run_in_threadpool(state.database.jobs.get, job.id) or job
+        job = await state.look(state.database.jobs.get, job.id) or job
         if await request.is_disconnected():
             break
     return job
@@ -80,7 +80,7 @@ async def _replay(request: Request, state: State, known: Submission) -> Accepted
         await upload.read(request)
         if upload.fingerprint != known.fingerprint:
             raise Problem(ProblemType.KEY_REUSED, "use a new key for a new request")
-    job = await run_in_threadpool(state.database.jobs.get, known.job_id)
+    job = await state.look(state.database.jobs.get, known.job_id)
     if job is None:
         raise Problem(
             ProblemType.NOT_FOUND, f"the optimization {known.job_id} of this key is no longer stored"
@@ -102,21 +102,21 @@ async def _reserved(state: State, owner: str, key: str) -> AsyncGenerator[None]:
     async def keep() -> None:
         while True:
             await asyncio.sleep(_SIGN_OF_LIFE_SECONDS)
-            await run_in_threadpool(submissions.keep, owner, key)
+            await state.take_in(submissions.keep, owner, key)
 
     signs = asyncio.create_task(keep())
     try:
         yield
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await run_in_threadpool(submissions.release, owner, key)
+            await state.take_in(submissions.release, owner, key)
         raise
     finally:
         signs.cancel()
 
 
 async def _accept(request: Request, state: State, owner: str, key: str | None) -> Accepted:
-    await run_in_threadpool(_refuse_when_full, state)
+    await state.take_in(_refuse_when_full, state)
     with Upload(state.database.blobs, state.settings) as upload:
         await upload.read(request)
         options = parse_options(bytes(upload.options), state.settings.max_job_seconds)
@@ -128,30 +128,34 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
             detail = "cluster: no plans for several devices are made here; leave it out"
             raise Problem(ProblemType.CLUSTER, detail)
         await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
-        new = NewJob(
-            model_name=upload.model_name,
-            files=await run_in_threadpool(upload.keep),
-            options=options,
-            owner=owner,
-            max_attempts=state.settings.max_job_attempts,
-            traceparent=current_parent(),
-        )
-        new = await run_in_threadpool(with_known_result, state.database, state.settings, new)
-        return await run_in_threadpool(_submit, state, upload.fingerprint, new, owner, key)
+        submit = partial(_submit, state, upload, options, owner, key, current_parent())
+        return await state.take_in(submit)
 
 
 def _refuse_when_full(state: State) -> None:
     """Before a large upload; whether there is room is decided when it has come."""
-    if state.database.jobs.counts()[JobState.QUEUED] >= state.settings.max_queued_jobs:
+    if state.database.jobs.waiting() >= state.settings.max_queued_jobs:
         raise _full("as many optimizations are waiting as are allowed")
 
 
-def _submit(state: State, fingerprint: str, new: NewJob, owner: str, key: str | None) -> Accepted:
+def _submit(
+    state: State, upload: Upload, options: JsonObject, owner: str, key: str | None, parent: str | None
+) -> Accepted:
+    """Makes the files durable, and then the job."""
     limit = state.settings.max_queued_jobs
+    new = NewJob(
+        model_name=upload.model_name,
+        files=upload.keep(),
+        options=options,
+        owner=owner,
+        max_attempts=state.settings.max_job_attempts,
+        traceparent=parent,
+    )
+    new = with_known_result(state.database, state.settings, new)
     try:
         if key is None:
             return Accepted(state.database.jobs.submit(new, queue_limit=limit), None, replayed=False)
-        made = state.database.submissions.submit(owner, key, fingerprint, new, queue_limit=limit)
+        made = state.database.submissions.submit(owner, key, upload.fingerprint, new, queue_limit=limit)
         return Accepted(made.job, made.expires_at, replayed=False)
     except QueueFullError as error:
         raise _full(str(error)) from error

@@ -17,7 +17,6 @@ from typing import Self
 
 import anyio
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
@@ -27,6 +26,7 @@ from server.problem_types import ProblemType, type_called
 from server.problems import Problem
 from server.sandbox import Bounds, Refused, run_in_sandbox
 from server.settings import Settings
+from server.state import state_of
 from substitution_db.blobs import BlobStore, BlobWriter
 from substitution_db.records import JobFile, JobRole
 
@@ -100,7 +100,7 @@ class Upload:
             async for chunk in _batches(request):
                 self._received += len(chunk)
                 self._refuse_size(self._received)
-                await run_in_threadpool(parser.write, chunk)
+                await state_of(request).take_in(parser.write, chunk)
             parser.finalize()
         except TimeoutError as error:
             raise Problem(ProblemType.SLOW, f"nothing came for {_IDLE_SECONDS:g} seconds") from error

@@ -48,6 +48,9 @@ _BY_ID = (
 """One statement, and no objects that are watched for changes: this is what is read most often."""
 
 
+_WAITING = select(func.count()).select_from(JobRow).where(JobRow.state == JobState.QUEUED)
+
+
 class QueueFullError(SuperoptError):
     """There are already as many jobs waiting as are allowed."""
 
@@ -155,6 +158,11 @@ class JobRepository:
         with self._transactions.statement() as connection:
             return dict(connection.execute(newest).tuples().all())
 
+    def waiting(self) -> int:
+        """How many jobs wait."""
+        with self._transactions.statement() as connection:
+            return connection.execute(_WAITING).scalar() or 0
+
     def counts(self) -> dict[JobState, int]:
         """How many jobs there are in each state."""
         statement = select(JobRow.state, func.count()).group_by(JobRow.state)
@@ -236,8 +244,7 @@ def give_result(
 
 
 def _require_room(session: Session, queue_limit: int | None) -> None:
-    waiting = select(func.count()).select_from(JobRow).where(JobRow.state == JobState.QUEUED)
-    if queue_limit is not None and (count := session.scalar(waiting) or 0) >= queue_limit:
+    if queue_limit is not None and (count := session.scalar(_WAITING) or 0) >= queue_limit:
         raise QueueFullError(f"{count} jobs are waiting, as many as are allowed")
 
 
