@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from server import logs
 from server.app import create_app
 from server.device import this_device
+from server.protocol import BoundedHttp
 from server.security import is_loopback
 from server.settings import Settings
 from server.state import shared_state
@@ -52,16 +54,7 @@ def serve(
     with open_database(database_url) as database, traces_of_environment("superopt-server") as traces:
         database.rules.refresh(current())
         app = create_app(settings, database, traces)
-        configuration = uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=int(settings.shutdown_seconds),
-            limit_concurrency=1000,
-        )
+        configuration = http_configuration(app, int(settings.shutdown_seconds))
         server = _Server(configuration, shared_state(app).stopping)
         listening = _listening(host, port)
         logs.configure(settings.log_format, settings.log_level, "server")
@@ -81,6 +74,20 @@ def _look_around() -> None:
         this_device()
     except MissingServiceError as error:
         _log.error("%s", error)
+
+
+def http_configuration(app: FastAPI, shutdown_seconds: int) -> uvicorn.Config:
+    """How the application is served on a socket."""
+    return uvicorn.Config(
+        app,
+        http=BoundedHttp,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=shutdown_seconds,
+        limit_concurrency=1000,
+    )
 
 
 def _listening(host: str, port: int) -> socket.socket:

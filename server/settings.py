@@ -49,7 +49,7 @@ class Settings(BaseModel):
     max_job_attempts: int = Field(default=3, gt=0)
     """How often a job is started whose process or worker dies."""
 
-    job_niceness: int = Field(default=10, ge=0, le=19)
+    job_niceness: int = Field(default=5, ge=0, le=19)
     """How much nicer (as of ``nice``) processes of jobs and proofs are than the server, which so answers
     first; those that look at uploads, half as much. 0 where nothing else runs beside workers."""
 

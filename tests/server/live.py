@@ -12,6 +12,7 @@ import uvicorn
 
 from server.app import create_app
 from server.problem_types import ProblemType
+from server.serve import http_configuration
 from server.settings import Settings
 from server.state import shared_state
 from substitution_db import Candidate, Database, open_database
@@ -29,7 +30,7 @@ def serving(settings: Settings, database: Database) -> Iterator[str]:
     """The address of the service, which ends with the block."""
     app = create_app(settings, database)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", server_header=False))
+        server = uvicorn.Server(http_configuration(app, 5))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from server.settings import Settings
+from substitution_db import Database
+from tests.server.live import serving
+
+POST = b"POST /v1/substitutions/prove HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+MOST_TAKEN = 8 << 20
+"""What sockets keep by themselves is part of it."""
+
+
+def send(connection: socket.socket, begun: bytes) -> None:
+    connection.sendall(begun)
+    for _ in range(MOST_TAKEN >> 12):
+        connection.sendall(b"x" * 4096)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"GET /", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nX: ", POST + b"1;", POST + b"0\r\nX: "],
+    ids=["address", "names", "value", "chunk", "trailer"],
+)
+def test_what_never_ends_ends_the_connection(settings: Settings, database: Database, begun: bytes) -> None:
+    with serving(settings, database) as address:
+        parts = urlsplit(address)
+        with (
+            socket.create_connection((parts.hostname, parts.port), timeout=20) as connection,
+            pytest.raises((BrokenPipeError, ConnectionResetError)),
+        ):
+            send(connection, begun)
+        assert httpx.get(f"{address}/livez").status_code == 200
+
+
+def test_large_heads_and_many_small_pieces_are_taken(settings: Settings, database: Database) -> None:
+    with serving(settings, database) as address:
+        assert httpx.get(f"{address}/livez", headers={"X": "y" * 50_000}).status_code == 200
+        body = iter([b'{"equation": "', *[b"x"] * 3000, b'"}'])
+        answer = httpx.post(f"{address}/v1/substitutions/prove", content=body)
+        assert answer.status_code == 422
