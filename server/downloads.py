@@ -15,6 +15,8 @@ from substitution_db.records import JobFile, JobRole
 
 _RANGE = re.compile(r"\s*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))\s*")
 _MOST_RANGES = 16
+_NEVER_CHANGES = "private, max-age=86400, immutable"
+"""What an optimization came to is the same for ever, but not for whoever has another key."""
 
 
 def unless_known(request: Request, content: bytes) -> Response:
@@ -32,7 +34,7 @@ def download(request: Request, file: JobFile, kind: str) -> Response:
     if not path.exists():
         raise Problem(ProblemType.ARCHIVE_UNAVAILABLE, f"{file.name} was removed from the blob store")
     tag = f'"{file.sha256}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    headers = {"ETag": tag, "Cache-Control": _NEVER_CHANGES, "Vary": "Authorization"}
     if _known(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     _settle_range(request, file.bytes, tag)

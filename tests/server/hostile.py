@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator
 
 from tests.server.conftest import WEIGHT, tiny_model
-from tests.server.mutations import LOCATIONS, OF_MODELS, Mutation, Random, Upload, model_upload, upload_of
+from tests.server.damage import OF_BYTES, Mutation, Random, Upload, model_upload, upload_of
+from tests.server.mutations import LOCATIONS, OF_MODELS
 
 
 def uploads(count: int, seed: int = 0) -> Iterator[Upload]:
@@ -122,6 +123,7 @@ def _clusters(chance: Random) -> Upload:
 
 
 _ALL: tuple[Mutation, ...] = (
+    *OF_BYTES,
     *OF_MODELS,
     _data_names,
     _multipart,

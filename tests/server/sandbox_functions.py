@@ -19,6 +19,11 @@ def answer(arguments: Json) -> Json:
     return {"given": arguments}
 
 
+def niceness(arguments: Json) -> Json:
+    """How nice the fork is."""
+    return {"niceness": os.nice(0)}
+
+
 def refuse(arguments: Json) -> Json:
     """Says what is wrong."""
     raise InvalidModelError(f"{arguments['name']} is no model")

@@ -151,6 +151,22 @@ def test_a_file_that_is_known_is_not_sent_again(http: Http, finished: str) -> No
             assert ranged.status_code == status
 
 
+def test_a_status_is_sent_when_it_has_changed(http: Http, model: bytes) -> None:
+    path = f"{URL}/{http.submit(model)}"
+    tag = http("GET", path).headers["etag"]
+    known = http("GET", path, headers={"If-None-Match": tag})
+    assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", tag)
+    http("DELETE", path)
+    changed = http("GET", path, headers={"If-None-Match": tag})
+    assert (changed.status_code, changed.json()["state"]) == (200, "cancelled")
+
+
+def test_what_may_be_kept(http: Http, finished: str) -> None:
+    kept = {"": "private, no-cache", "/model": "private, max-age=86400, immutable", "/events": "no-store"}
+    for part, expected in kept.items():
+        assert http("GET", f"{URL}/{finished}{part}").headers["cache-control"] == expected, part
+
+
 def test_what_is_added_moves_nothing_between_pages(http: Http, model: bytes, database: Database) -> None:
     ids = [http.submit(model) for _ in range(4)]
     first = http("GET", URL, params={"limit": 2}).json()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,11 @@ def test_nothing_that_a_reader_does_goes_further(tmp_path: Path, function: str, 
     assert isinstance(ending, Refused)
     assert type_called(str(ending.problem["type"])).slug == slug
     assert not path.exists() or path.read_bytes() == b""
+
+
+def test_a_fork_lets_others_go_first() -> None:
+    bounds = Bounds(seconds=1, bytes=1 << 30, niceness=3)
+    assert run_in_sandbox(f"{HERE}:niceness", {}, bounds) == Answered({"niceness": os.nice(0) + 3})
 
 
 def test_the_clock_is_bounded_too() -> None:

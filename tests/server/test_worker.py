@@ -116,8 +116,10 @@ def test_a_worker_that_stops_gives_its_job_back(database: Database, job: Job, se
 
 
 def test_a_job_that_does_not_listen_is_ended(database: Database, job: Job, settings: Settings) -> None:
-    thread, stop = start(database, settings.model_copy(update={"cancel_seconds": 0.2}), "hang")
+    changed = settings.model_copy(update={"cancel_seconds": 0.2, "job_niceness": 3})
+    thread, stop = start(database, changed, "hang")
     pid = wait_for_progress(database, job)["pid"]
+    assert psutil.Process(int(str(pid))).nice() == psutil.Process().nice() + 3
     database.jobs.cancel(job.id)
     while not after(database, job).state.final:
         time.sleep(0.02)

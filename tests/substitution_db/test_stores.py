@@ -8,6 +8,7 @@ from sqlalchemy import make_url
 
 from substitution_db import Database
 from substitution_db.blobs import Blob, BlobStore
+from substitution_db.keys import REMEMBERED_SECONDS, KeyRepository
 from substitution_db.location import blob_store
 from substitution_db.remote import RemoteStore
 from superopt.errors import InvalidOptionError, MissingServiceError
@@ -53,6 +54,22 @@ def test_keys_are_recognised_until_revoked(database: Database) -> None:
     assert {key.name for key in database.keys.list()} == {"ci", "me"}
     database.keys.revoke(other.key.id)
     assert database.keys.any_made()
+
+
+def test_what_another_process_does_with_keys_counts_a_second_later(database: Database) -> None:
+    clock = [0.0]
+    here, there = KeyRepository(database.transactions, lambda: clock[0]), database.keys
+    assert not here.any_made()
+    new = there.create("ci")
+    assert (here.remembers(new.token), here.any_made()) == (True, False)
+    clock[0] += REMEMBERED_SECONDS
+    assert (here.remembers(new.token), here.any_made()) == (False, True)
+    assert (here.recognise(new.token), here.remembers(new.token)) == (new.key, True)
+    assert not here.remembers(new.token + "x")
+    there.revoke(new.key.id)
+    assert here.recognise(new.token) == new.key
+    clock[0] += REMEMBERED_SECONDS
+    assert (here.remembers(new.token), here.recognise(new.token)) == (False, None)
 
 
 def test_the_secret_of_a_key_is_not_stored(tmp_path: Path, database: Database) -> None:
