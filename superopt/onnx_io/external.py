@@ -27,8 +27,22 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def stored_tensor(tensor: TensorProto, base: Path) -> onnx_ir.TensorProtocol:
-    """The content of a tensor, memory-mapped where it lies in a file; ``base`` is the model's directory."""
-    return onnx_ir.serde.deserialize_tensor(tensor, str(base.absolute()))  # pyright: ignore[reportUnknownMemberType]
+    """The content of a tensor, memory-mapped where it lies in a file; ``base`` is the model's directory.
+
+    ``check_external_data`` says whether the file may be read. onnx-ir's own check, which an absolute place
+    turns off, also refuses files with several hard links, which shared stores of weights are made of.
+    """
+    if not is_external(tensor):
+        return onnx_ir.serde.deserialize_tensor(tensor)  # pyright: ignore[reportUnknownMemberType]
+    place = external_place(tensor, tensor.name)
+    return onnx_ir.ExternalTensor(
+        str(base.absolute() / place.location),
+        place.offset,
+        place.length,
+        onnx_ir.DataType(tensor.data_type),
+        shape=onnx_ir.Shape(tensor.dims),
+        name=tensor.name,
+    )
 
 
 def bytes_of(tensor: TensorProto) -> int:

@@ -132,6 +132,14 @@ def test_external_data_must_lie_beside_the_model(name: str, tmp_path: Path) -> N
         load_model(directory / "model.onnx")
 
 
+def test_weights_of_a_file_with_several_names_are_read(tmp_path: Path) -> None:
+    (tmp_path / "stored").write_bytes(np.array([1, 2, 3], np.float32).tobytes())
+    (tmp_path / "weights").hardlink_to(tmp_path / "stored")
+    (tmp_path / "model.onnx").write_bytes(external("weights").SerializeToString())
+    source = load_model(tmp_path / "model.onnx")
+    assert source.constants["w"].numpy().tolist() == [1, 2, 3]
+
+
 def test_content_alone_cannot_have_external_data() -> None:
     with pytest.raises(InvalidModelError, match="keeps tensor 'w' in another file: give the path"):
         load_model(external("weights").SerializeToString())
