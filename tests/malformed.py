@@ -24,9 +24,9 @@ import httpx
 from server.settings import Settings
 from server.worker import Worker
 from tests.server.conftest import tiny_model
+from tests.server.damage import OPTIONS, Upload
 from tests.server.hostile import uploads
 from tests.server.live import furnished, serving
-from tests.server.damage import OPTIONS, Upload
 
 URL = "/v1/optimizations"
 MOST_SECONDS = 10.0
