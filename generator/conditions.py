@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import TypeAlias
 
-from generator.sampling import Sampler, Shapes, convolutions, fixed_dimension
-from superopt.ir.terms import Condition, ConditionCall, ConditionName, Equation, Variable, variables
+from generator.sampling import Attributes, Sampler, Shapes, convolutions, fixed_dimension
+from superopt.ir.terms import (
+    Condition,
+    ConditionCall,
+    ConditionName,
+    Equation,
+    Variable,
+    applications,
+    variables,
+)
 from superopt.rewriting.conditions import names_in
+from superopt.rewriting.divisions import DIVIDING
 
 Clauses: TypeAlias = "tuple[Condition, ...]"
 
+_MATRIX = 2
 SAMPLES = 3
 """Random shapes that a condition has to survive."""
 
@@ -26,6 +36,51 @@ def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
         if not _is_needed(equation, choice, fewer, shapes, sampler):
             choices = fewer
     return _conditioned(equation, choices)
+
+
+def with_groups_said(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation:
+    """The equation with convolutions said to be without groups that cannot have any: where channels are
+    divided, groups have no type, and a proof has to be told so."""
+    if not any(t.operator in DIVIDING for t in applications(*equation.left, *equation.right)):
+        return equation
+    for (clause,) in _ungrouped(equation, shapes):
+        grouped = (*equation.conditions, replace(clause, relation="!="))
+        if sampler.holds(replace(equation, conditions=grouped), shapes, samples=1) is None:
+            equation = replace(equation, conditions=(*equation.conditions, clause))
+    return equation
+
+
+def of_these_ranks(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation:
+    """The equation with the ranks of factors stated where it is false at others: axes of a product are
+    counted from another start than those of the factor of lower rank."""
+    if not differs_at_other_ranks(equation, shapes, sampler, {}):
+        return equation
+    matrices = [ConditionName(name) for name, shape in shapes.items() if len(shape) == _MATRIX]
+    names = [ConditionName(name) for name in shapes]
+    stated = [Condition(ConditionCall("rank", (name,)), "=", _MATRIX) for name in matrices]
+    if not stated:
+        ranks = [ConditionCall("rank", (name,)) for name in names]
+        stated = [Condition(one, "=", other) for one, other in pairwise(ranks)]
+    return replace(equation, conditions=(*equation.conditions, *stated))
+
+
+def differs_at_other_ranks(
+    equation: Equation, shapes: Shapes, sampler: Sampler, attributes: Attributes
+) -> bool:
+    """Whether an equation about products, of batches at least one, is false at some other ranks."""
+    ranks = {len(shape) for shape in shapes.values()}
+    products = any(t.operator == "matmul" for t in applications(*equation.left, *equation.right))
+    if not products or max(ranks) == _MATRIX or len(shapes) < 2:
+        return False
+    others: list[dict[str, tuple[int, ...]]] = []
+    if ranks == {_MATRIX, max(ranks)}:
+        more = (2,) * (max(ranks) - _MATRIX)
+        others = [{n: (*more, *s) if len(s) == _MATRIX else s[-_MATRIX:] for n, s in shapes.items()}]
+    elif len(ranks) == 1:
+        choices = product(range(_MATRIX, max(ranks) + 1), repeat=min(len(shapes), 2))
+        chosen = [dict(zip(shapes, choice, strict=False)) for choice in choices]
+        others = [{n: s[-each.get(n, len(s)) :] for n, s in shapes.items()} for each in chosen]
+    return any(sampler.holds(equation, each, attributes, samples=1) is False for each in others)
 
 
 def _with_groups_alike(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation | None:
@@ -95,7 +150,7 @@ def _pointwise(equation: Equation, shapes: Shapes) -> list[Clauses]:
     ]
 
 
-def _ungrouped(equation: Equation, shapes: Shapes) -> list[Clauses]:
+def _ungrouped(equation: Equation, shapes: Shapes) -> list[tuple[Condition]]:
     """Each convolution of a variable by a variable without groups; of any terms where there is none such."""
     found = convolutions(equation)
     direct = [term for term in found if all(isinstance(child, Variable) for child in term.inputs)]

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import cast
 
-from generator.conditions import SAMPLES, under_conditions
+from generator.conditions import SAMPLES, differs_at_other_ranks, under_conditions
 from generator.derivation import HALVES
 from generator.sampling import Sampler, Shapes
 from superopt.ir.terms import (
@@ -265,6 +265,8 @@ class Generaliser:
         ):
             result = self._sampler.holds(opened, shapes, values, samples=1)
             if result is False or (result and self._sampler.equates_sizes(opened, shapes, values)):
+                return None
+            if result and differs_at_other_ranks(opened, shapes, self._sampler, values):
                 return None
             if result:
                 for name, value in values.items():

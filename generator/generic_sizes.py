@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from generator.divided import divisions_needed, variable_type
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol, symbols_of
 from superopt.ir.terms import Application, Equation, Term, Variable, applications
@@ -16,6 +15,7 @@ from superopt.ir.types import TensorType
 from superopt.ops import Operator, attributes_of, operator_from_attributes
 from superopt.ops.attributes import substituted
 from superopt.rewriting import Typing, holds, type_equation
+from superopt.rewriting.divisions import divisions_needed, variable_type
 
 _SIZES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197)
 _CUTS = (17, 19, 23, 29, 31, 37, 41, 43, 47)

@@ -15,7 +15,7 @@ import numpy as np
 
 from generator.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
 from generator.closure import Closure
-from generator.conditions import SAMPLES, under_conditions
+from generator.conditions import SAMPLES, of_these_ranks, under_conditions, with_groups_said
 from generator.derivation import Outputs
 from generator.generalisation import GROUPS, Generaliser
 from generator.pairing import Pairing
@@ -265,6 +265,7 @@ class Selection:
             true = under_conditions(equation, shapes, self._sampler)
         if true is None:
             return self._drop("false in general", equation)
+        true = with_groups_said(of_these_ranks(true, shapes, self._sampler), shapes, self._sampler)
         if not true.conditions:
             self._states[found.text] = TRUE
         for reason, wider in (

@@ -9,10 +9,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from generator.divided import divisions_needed, variable_type
 from generator.shared_values import SharedValues, ValueId
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbol
@@ -35,6 +34,7 @@ from superopt.ops.attributes import substituted
 from superopt.ops.bound import bound
 from superopt.ops.sharding import is_divided
 from superopt.rewriting import Typing, holds, infer_terms, type_equation
+from superopt.rewriting.divisions import divisions_needed, variable_type
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
@@ -200,6 +200,7 @@ class Sampler:
             return None
         terms = (*equation.left, *equation.right)
         outputs = len(equation.left)
+        sides = list(zip(equation.left, equation.right, strict=True))
         try:
             if general is None:
                 apart = infer_terms(terms, types, attributes)
@@ -208,12 +209,13 @@ class Sampler:
                     return False
                 general = type_equation(equation, types, attributes)
             typing = _resolved(general, types, sizes, sample)
+            if any(typing.types[a] != typing.types[b] for a, b in sides):
+                return False
             values = None
             while values is None:
                 values = self._evaluated(terms, types, typing, sample)
         except IllTypedError:
             return None
-        sides = zip(terms[:outputs], terms[outputs:], strict=True)
         return all(self._values.equal(values[a], values[b]) for a, b in sides)
 
     def _evaluated(
@@ -364,10 +366,10 @@ def _symbols(dimension: Dimension) -> frozenset[str]:
 
 def _divided(type_: TensorType) -> TensorType:
     """A kernel for two groups."""
-    if type_.rank != 4 or is_divided((type_,)):
+    if type_.rank != 4:
         return type_
     outputs, channels, *rest = type_.shape
-    return type_.with_shape((outputs, channels // 2, *rest))
+    return replace(type_, shape=(outputs, channels // 2, *rest))
 
 
 def _drawn(choices: tuple[int, ...], name: str, sample: int) -> int:

@@ -49,7 +49,7 @@ JUDGING = frozenset(
 _VERIFIER: Mapping[str, frozenset[str]] = {
     "verifier": JUDGING,
     "superopt.ir": frozenset(("terms.py",)),
-    "superopt.rewriting": frozenset(("conditions.py", "evaluation.py", "typing.py")),
+    "superopt.rewriting": frozenset(("conditions.py", "divisions.py", "evaluation.py", "typing.py")),
 }
 
 

@@ -30,6 +30,7 @@ from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorTy
 from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, attributes_of
 from superopt.ops.terms import application
+from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
 from verifier.divided import demanding, divided_forms
@@ -38,6 +39,7 @@ from verifier.requirements import impose, solve_rounded
 
 _GROUPS = ((2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (3, 1, 2), (2, 2, 2))
 _TRIES_PER_SCHEME = 200
+_AS_ASKED = 0.6
 _FAILURES = 8
 _VALUES_PER_ATTRIBUTE = 4
 _HALVES = ("split0", "split1")
@@ -153,7 +155,8 @@ class SchemeSearch:
         self._random.shuffle(choices)
         for ranks in choices:
             fresh = {
-                child: self._fresh_type(child.name, rank) for child, rank in zip(missing, ranks, strict=True)
+                child: self._fresh_type(child.name, rank, state.attributes)
+                for child, rank in zip(missing, ranks, strict=True)
             }
             yield _State({**state.types, **fresh}, state.attributes, state.cuts)
 
@@ -277,13 +280,17 @@ class SchemeSearch:
             assignment = {n: substitute(d, solution) for n, d in assignment.items()} | solution
         return state.solved(assignment)
 
-    def _fresh_type(self, name: str, rank: int) -> TensorType:
+    def _fresh_type(self, name: str, rank: int, attributes: Mapping[str, object]) -> TensorType:
+        """Any form of a divided variable, or the one that the attributes known by then ask for."""
         ones = [self._random.random() < 0.06 for _ in range(rank)]
-        whole = TensorType(
-            ElementType.FLOAT, tuple(1 if one else symbol(f"{name}.{axis}") for axis, one in enumerate(ones))
+        sizes = [1 if one else symbol(f"{name}.{axis}") for axis, one in enumerate(ones)]
+        forms = tuple(
+            divided_forms(TensorType(ElementType.FLOAT, tuple(sizes)), self._demanding.get(name, frozenset()))
         )
-        forms = tuple(divided_forms(whole, self._demanding.get(name, frozenset())))
-        return self._random.choice(forms) if forms else whole
+        needed = divisions_needed(self._equation, {name: rank}, attributes)
+        if not forms or (needed and self._random.random() < _AS_ASKED):
+            return variable_type(name, sizes, needed)
+        return self._random.choice(forms)
 
     def _complete(self, state: _State) -> Scheme | None:
         """Both sides typed together.
@@ -293,7 +300,8 @@ class SchemeSearch:
         instances must show it.
         """
         types = {
-            name: state.types.get(Variable(name)) or self._fresh_type(name, self._random.choice(RANKS))
+            name: state.types.get(Variable(name))
+            or self._fresh_type(name, self._random.choice(RANKS), state.attributes)
             for name in self._names
         }
         imposed = impose(self._equation.conditions, types, state.attributes)

@@ -1,7 +1,7 @@
 """How variables of an equation are divided: as what is put together right above them asks for, or not at all.
 
 In ``combine[axis=0, degree=2](relu(x)) = relu(combine[axis=0, degree=2](x))`` the right side says that x lies
-in two parts along its first axis. The verifier reads equations in the same way.
+in two parts along its first axis.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from superopt.ir.types import Division, ElementType, ShardedType, TensorType
 
 _APART = {"partition": "degree", "pipeline": "batches", "replicate": "replicas"}
 _TOGETHER = {"combine": "degree", "batch": "batches", "reduce": "replicas"}
+DIVIDING = frozenset((*_APART, *_TOGETHER))
+"""The operators that change how a tensor is divided."""
+
 _Place = tuple[str, int]
 """What is counted, and along which axis; 0 for replicas."""
 
@@ -56,10 +59,13 @@ def variable_type(
 def divisions_needed(
     equation: Equation, ranks: Mapping[str, int], attributes: Mapping[str, object]
 ) -> Mapping[str, Mapping[_Place, int]]:
-    """The number of parts that each variable needs in each place; nothing for those in one piece."""
+    """The number of parts that each variable of a known rank needs in each place, as far as attributes are
+    known; nothing for those in one piece."""
     found: dict[str, dict[_Place, int]] = {}
     for side in (*equation.left, *equation.right):
         for name, above in _occurrences(side, ()):
+            if name not in ranks:
+                continue
             demand = _Demand()
             for term in above:
                 place = _place(term, ranks[name], attributes)
@@ -85,7 +91,7 @@ def _occurrences(term: Term, above: tuple[Application, ...]) -> Iterator[tuple[s
     if isinstance(term, Variable):
         yield term.name, above
         return
-    divides = term.operator in _APART or term.operator in _TOGETHER
+    divides = term.operator in DIVIDING
     for child in term.inputs:
         yield from _occurrences(child, (term, *above) if divides else ())
 
