@@ -10,6 +10,7 @@ operators are named once per occurrence; ``proof`` is null for a candidate, else
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,9 @@ from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.files import write_atomically
 
 SCHEMA = 1
+
+_PASSED_ON = re.compile(r"\A(?:import [^;]*; )+(?=.)")
+"""Files that a rule was imported from after it was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,11 @@ def export_rules(rules: Iterable[Rule], path: Path) -> int:
 def import_json_lines(path: Path, repository: RuleRepository) -> Added:
     """Stores the rules of a file as candidates, whatever it says about them. All or nothing.
 
-    Raises InvalidFileError, with the line, for a line that is no rule.
+    Where a rule was found stays; the file is named where it says nothing of that. Raises InvalidFileError,
+    with the line, for a line that is no rule.
     """
     return repository.add_rules(
-        replace(line.rule, provenance=f"import {path.name}; {line.rule.provenance}".rstrip("; "))
+        replace(line.rule, provenance=line.rule.provenance or f"import {path.name}")
         for line in read_json_lines(path)
     )
 
@@ -84,7 +89,7 @@ def format_line(rule: Rule) -> str:
         "operators_target": rule.operators_target,
         "status": str(rule.status),
         "proof": None if rule.proof is None else proof_object(rule.proof),
-        "provenance": rule.provenance,
+        "provenance": _found(rule.provenance),
     }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
@@ -180,7 +185,7 @@ def _read_line(text: str, where: str) -> _Line:
         id=_text(line, "id", where),
         status=_text(line, "status", where),
         equation=_text(line, "equation", where),
-        provenance=_text(line, "provenance", where),
+        provenance=_found(_text(line, "provenance", where)),
         proof=None if proof is None else _proof(_object(proof, f"{where}: proof"), f"{where}: proof"),
     )
 
@@ -230,6 +235,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise InvalidFileError(f"{path}: not UTF-8 text (byte {error.start})") from error
     return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+
+
+def _found(provenance: str) -> str:
+    """Where a rule was found, without the files that passed it on."""
+    return _PASSED_ON.sub("", provenance)
 
 
 def _object(value: object, where: str) -> JsonObject:

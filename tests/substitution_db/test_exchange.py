@@ -59,8 +59,27 @@ def test_what_is_imported_is_a_candidate(exported: Path, tmp_path: Path, no_libr
         assert (added.new, added.known) == (4, 0)
         assert other.rules.verified_rules(NOW) == ()
         assert {rule.status for rule in other.rules.list()} == {RuleStatus.CANDIDATE}
-        assert other.rules.list()[0].provenance == "import rules.jsonl; generated"
+        assert {rule.provenance for rule in other.rules.list()} == {"generated"}
         assert import_json_lines(exported, other.rules).new == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("taso, 3 operators", "taso, 3 operators"),
+        ("import a.jsonl; import b.jsonl; taso, 3 operators", "taso, 3 operators"),
+        ("import a.jsonl; import b.txt", "import b.txt"),
+        ("import taso.pb, rule 7", "import taso.pb, rule 7"),
+        ("", "import rules.jsonl"),
+    ],
+)
+def test_an_import_keeps_where_a_rule_was_found(
+    exported: Path, tmp_path: Path, no_library: Path, said: str, kept: str
+) -> None:
+    exported.write_text(exported.read_text().replace('"provenance":"generated"', f'"provenance":"{said}"'))
+    with open_database(str(tmp_path / "other.db"), library=no_library) as other:
+        import_json_lines(exported, other.rules)
+        assert {rule.provenance for rule in other.rules.list()} == {kept}
 
 
 def test_the_shipped_library_counts_while_its_hashes_are_current(exported: Path, tmp_path: Path) -> None:
