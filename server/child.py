@@ -24,45 +24,17 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import cast
 
 import psutil
 
 from server.child_main import too_large, too_slow
+from server.endings import Died, Done, Ending, Failed, Stopped
 from server.problem_types import ProblemType
 from substitution_db.records import JsonObject
 
 _LOOK_SECONDS = 0.25
 _LINE_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The function returned."""
-
-    result: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The function failed in a way that would come again, or passed a limit."""
-
-    problem: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The process is gone without an answer."""
-
-    problem: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The parent wanted it to end, and it has."""
-
-
-Ending: TypeAlias = "Done | Failed | Died | Stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from server.child import Done, Limits, run_in_child
+from server.child import Limits, run_in_child
+from server.endings import Done
 from superopt.errors import MissingServiceError
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import cast
 
+from server.endings import Done, Failed
 from server.problem_types import ProblemType
 from substitution_db.records import JsonObject
 
@@ -38,27 +39,16 @@ class Bounds:
     niceness: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The function returned."""
-
-    result: JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The function said what is wrong, or passed its bounds, or broke its process."""
-
-    problem: JsonObject
-
-
 def prepare() -> None:
     """Starts the prepared process unless it runs; does not wait until it is ready."""
     _prepared.start()
 
 
-def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Answered | Refused:
-    """Calls ``function`` (``module:name``, from JSON to JSON) in a fork; safe from several threads."""
+def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Done | Failed:
+    """Calls ``function`` (``module:name``, from JSON to JSON) in a fork; safe from several threads.
+
+    It has also failed when it passed its bounds, or broke its process.
+    """
     task = {"function": function, "arguments": arguments, **asdict(bounds)}
     ours, theirs = socket.socketpair()
     with ours:
@@ -72,11 +62,11 @@ def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Answ
             "or broke the process that read it"
         )
         _log.warning("%s: %s", function, detail)
-        return Refused(ProblemType.COSTLY.document(detail))
+        return Failed(ProblemType.COSTLY.document(detail))
     return answer
 
 
-def _received(connection: socket.socket) -> Answered | Refused | None:
+def _received(connection: socket.socket) -> Done | Failed | None:
     received = bytearray()
     try:
         while chunk := connection.recv(1 << 16):
@@ -87,10 +77,10 @@ def _received(connection: socket.socket) -> Answered | Refused | None:
     except (OSError, ValueError, RecursionError):
         return None
     if "result" in message:
-        return Answered(cast("JsonObject", message["result"]))
+        return Done(cast("JsonObject", message["result"]))
     if "trace" in message:
         _log.error("%s", message["trace"])
-    return Refused(cast("JsonObject", message["problem"]))
+    return Failed(cast("JsonObject", message["problem"]))
 
 
 class _Prepared:

@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from server.child import Died, Done, Failed, Limits, Stopped, run_in_child
+from server.child import Limits, run_in_child
 from server.cursors import cursor_of, place_of
 from server.documents import (
     ProofAnswer,
@@ -14,6 +14,7 @@ from server.documents import (
     SubstitutionDocument,
     SubstitutionPage,
 )
+from server.endings import Died, Done, Failed, Stopped
 from server.openapi import failures
 from server.problem_types import ProblemType
 from server.problems import Problem

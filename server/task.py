@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from server.child import Died, Done, Ending, Failed, Limits, Stopped, run_in_child
+from server.beside import beside
+from server.child import Limits, run_in_child
+from server.endings import Died, Done, Ending, Failed, Stopped
 from server.results import known_result, result_key, result_names
 from server.settings import Settings
 from substitution_db import Database
@@ -46,7 +48,7 @@ class Task:
         Raises LeaseLostError, MissingServiceError, OSError (its files cannot be read or written).
         """
         bound = self._settings.max_job_seconds + _FILES_SECONDS
-        with KeptLease(self._queue, self._lease, self._settings.heartbeat_seconds, bound):
+        with kept_lease(self._queue, self._lease, self._settings.heartbeat_seconds, bound):
             job = self._lease.job
             key = result_key(self._database, self._settings, job.files, job.options, job.library_version)
             known = known_result(self._database, key, job.model_name)
@@ -155,39 +157,25 @@ class Task:
                 time.sleep(_RETRY_SECONDS)
 
 
-class KeptLease:
-    """Keeps a lease for as long as a ``with`` block runs, for ``bound`` seconds at the most, and watches the
-    leases of other workers meanwhile.
+@contextmanager
+def kept_lease(queue: JobQueue, lease: Lease, seconds: float, bound: float) -> Generator[None]:
+    """Keeps a lease for as long as the block runs, for ``bound`` seconds at the most, and watches the leases
+    of other workers meanwhile.
     """
 
-    def __init__(self, queue: JobQueue, lease: Lease, seconds: float, bound: float) -> None:
-        self._queue = queue
-        self._lease = lease
-        self._seconds = seconds
-        self._bound = bound
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._give, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _give(self) -> None:
-        deadline = time.monotonic() + self._bound
-        pause = self._seconds
-        while not self._ended.wait(pause) and time.monotonic() < deadline:
+    def keep(ended: threading.Event) -> None:
+        deadline = time.monotonic() + bound
+        pause = seconds
+        while not ended.wait(pause) and time.monotonic() < deadline:
             try:
-                self._queue.heartbeat(self._lease)
-                self._queue.expire()
-                pause = self._seconds
+                queue.heartbeat(lease)
+                queue.expire()
+                pause = seconds
             except LeaseLostError:
                 return  # whoever does the job finds out by itself
             except MissingServiceError as error:
-                _log.error("job %s: no sign of life: %s", self._lease.job.id, error)
-                pause = min(self._seconds, _RETRY_SECONDS)
+                _log.error("job %s: no sign of life: %s", lease.job.id, error)
+                pause = min(seconds, _RETRY_SECONDS)
+
+    with beside(keep):
+        yield

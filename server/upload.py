@@ -21,10 +21,11 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
+from server.endings import Failed
 from server.locations import check_locations, display_name
 from server.problem_types import ProblemType, type_called
 from server.problems import Problem
-from server.sandbox import Bounds, Refused, run_in_sandbox
+from server.sandbox import Bounds, run_in_sandbox
 from server.settings import Settings
 from server.state import state_of
 from substitution_db.blobs import BlobStore, BlobWriter
@@ -139,7 +140,7 @@ class Upload:
                     self._settings.job_niceness // 2,
                 ),
             )
-        if isinstance(ending, Refused):
+        if isinstance(ending, Failed):
             raise Problem(type_called(str(ending.problem["type"])), str(ending.problem["detail"]))
 
     @contextmanager

@@ -17,6 +17,7 @@ import time
 from types import FrameType
 
 from server import logs
+from server.beside import beside
 from server.cleaning import clean, remove_abandoned_work
 from server.logs import about_job
 from server.problem_types import ProblemType
@@ -50,7 +51,7 @@ class Worker:
 
     def run(self) -> None:
         """Does jobs until it is told to stop."""
-        with self._signs:
+        with beside(self._signs.give):
             self._run()
 
     def _run(self) -> None:

@@ -15,7 +15,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 
-from server.child import Done, Limits, Stopped, run_in_child
+from server.child import Limits, run_in_child
+from server.endings import Done, Stopped
 from server.options import OptimizationOptions
 from server.problem_types import ProblemType
 from server.problems import Problem

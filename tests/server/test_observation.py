@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.app import create_app
+from server.beside import beside
 from server.logs import JsonLines
 from server.settings import Settings
 from server.signs import SignsOfLife
@@ -108,7 +109,8 @@ def test_metrics(http: Http, model: bytes, work: Work, database: Database) -> No
     http("GET", f"{JOBS}/unknown-too")
     http("BREW", "/coffee")
     work()
-    with SignsOfLife(database, "host:7", 60.0) as signs:
+    signs = SignsOfLife(database, "host:7", 60.0)
+    with beside(signs.give):
         while not database.activity.workers():
             pass
         signs.job_id = "a" * 32

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from server.endings import Done, Failed
 from server.problem_types import type_called
-from server.sandbox import Answered, Bounds, Refused, run_in_sandbox
+from server.sandbox import Bounds, run_in_sandbox
 
 BOUNDS = Bounds(seconds=1, bytes=512 << 20)
 HERE = "tests.server.sandbox_functions"
@@ -14,7 +15,7 @@ HERE = "tests.server.sandbox_functions"
 
 def test_a_function_answers() -> None:
     arguments = {"name": "net.onnx", "n": 1}
-    assert run_in_sandbox(f"{HERE}:answer", arguments, BOUNDS) == Answered({"given": arguments})
+    assert run_in_sandbox(f"{HERE}:answer", arguments, BOUNDS) == Done({"given": arguments})
 
 
 @pytest.mark.parametrize(
@@ -33,18 +34,18 @@ def test_a_function_answers() -> None:
 def test_nothing_that_a_reader_does_goes_further(tmp_path: Path, function: str, slug: str) -> None:
     path = tmp_path / "written"
     ending = run_in_sandbox(f"{HERE}:{function}", {"name": "net.onnx", "path": str(path)}, BOUNDS)
-    assert isinstance(ending, Refused)
+    assert isinstance(ending, Failed)
     assert type_called(str(ending.problem["type"])).slug == slug
     assert not path.exists() or path.read_bytes() == b""
 
 
 def test_a_fork_lets_others_go_first() -> None:
     bounds = Bounds(seconds=1, bytes=1 << 30, niceness=3)
-    assert run_in_sandbox(f"{HERE}:niceness", {}, bounds) == Answered({"niceness": os.nice(0) + 3})
+    assert run_in_sandbox(f"{HERE}:niceness", {}, bounds) == Done({"niceness": os.nice(0) + 3})
 
 
 def test_the_clock_is_bounded_too() -> None:
-    assert isinstance(run_in_sandbox(f"{HERE}:sleep", {}, Bounds(seconds=0.1, bytes=1 << 30)), Refused)
+    assert isinstance(run_in_sandbox(f"{HERE}:sleep", {}, Bounds(seconds=0.1, bytes=1 << 30)), Failed)
 
 
 def test_a_prepared_process_that_died_is_replaced() -> None:
@@ -54,4 +55,4 @@ def test_a_prepared_process_that_died_is_replaced() -> None:
     assert process is not None
     process.kill()
     process.wait()
-    assert run_in_sandbox(f"{HERE}:answer", {}, BOUNDS) == Answered({"given": {}})
+    assert run_in_sandbox(f"{HERE}:answer", {}, BOUNDS) == Done({"given": {}})
