@@ -4,8 +4,8 @@ verifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from axioms import AxiomSet
@@ -22,6 +22,8 @@ from verifier.certificate import Grade
 JSON_ENDINGS = frozenset((".jsonl", ".json"))
 """Files of JSON lines; every other file is text, one equation per line."""
 
+_UNCLAIMED = (RuleStatus.CANDIDATE, RuleStatus.REFUTED, RuleStatus.UNPROVED)
+
 
 @dataclass(frozen=True, slots=True)
 class Offender:
@@ -34,10 +36,14 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """How many rules were looked at, and which may not pass."""
+    """How many rules were looked at, and which may not pass.
+
+    ``unclaimed`` counts the others: they were never verified, so that nothing uses them.
+    """
 
     rules: int
     offenders: tuple[Offender, ...]
+    unclaimed: Mapping[RuleStatus, int] = field(default_factory=dict[RuleStatus, int])
 
     @property
     def passed(self) -> bool:
@@ -58,7 +64,9 @@ def gate_database(database: Database, currency: Currency) -> GateResult:
         for rule in rules
         if rule.id not in passing
     )
-    return GateResult(len(rules), tuple(offenders))
+    counts = database.rules.statistics().by_status
+    unclaimed = {status: counts[status] for status in _UNCLAIMED if counts.get(status)}
+    return GateResult(len(rules), tuple(offenders), unclaimed)
 
 
 def strict_gate_database(
@@ -75,7 +83,7 @@ def strict_gate_database(
             weak.append(Offender(rule.id, rule.equation, reason))
         if progress:
             progress(done, len(passing))
-    return GateResult(result.rules, (*result.offenders, *weak))
+    return replace(result, offenders=(*result.offenders, *weak))
 
 
 def gate_files(

@@ -95,9 +95,20 @@ def generate(
 def _presets(names: list[str] | None, operators: str | None) -> tuple[Preset, ...]:
     """The presets asked for, once each, with no more than the operators asked for."""
     wanted = preset_names() if not names or "all" in names else tuple(dict.fromkeys(names))
-    chosen = tuple(name.strip() for name in (operators or "").split(",") if name.strip())
     presets = tuple(load_preset(name) for name in wanted)
-    return tuple(preset.restricted_to(chosen) for preset in presets) if chosen else presets
+    chosen = tuple(name.strip() for name in (operators or "").split(",") if name.strip())
+    if not chosen:
+        return presets
+    if len(presets) == 1:
+        return (presets[0].restricted_to(chosen),)
+    known = {instance.name for preset in presets for instance in preset.instances}
+    for name in chosen:
+        if name not in known:
+            raise InvalidOptionError(
+                f"no preset has an operator {name}; they have: {', '.join(sorted(known))}"
+            )
+    shares = ((preset, [i.name for i in preset.instances if i.name in chosen]) for preset in presets)
+    return tuple(preset.restricted_to(share) for preset, share in shares if share)
 
 
 def _workers(jobs: int | None, scheduler: str | None) -> AbstractContextManager[Workers]:

@@ -137,6 +137,7 @@ def gate(
 ) -> int:
     """Exit 0 if every rule is verified under the current axioms, operators and verifier, else 1.
 
+    Of the library, those rules count that are or were verified: no job uses others.
     Rules of files are proved anew, whatever the files say; a certificate that a file has must replay.
     """
     output = Output(as_json)
@@ -154,11 +155,15 @@ def gate(
         {
             "rules": result.rules,
             "offenders": [{"id": o.id, "equation": o.equation, "reason": o.reason} for o in result.offenders],
+            "unclaimed": {status.value: count for status, count in result.unclaimed.items()},
         }
     )
     for offender in result.offenders:
         output.line(f"{offender.id}  {offender.equation}\n    {offender.reason}")
     output.line(f"{result.rules - len(result.offenders)} of {result.rules} rules pass")
+    if result.unclaimed:
+        others = ", ".join(f"{count} {status}" for status, count in result.unclaimed.items())
+        output.line(f"not looked at, because nothing uses rules that were never verified: {others}")
     if not result.rules:
         output.line("there are no rules: a gate without rules does not pass")
     return 0 if result.passed and result.rules else NO

@@ -101,6 +101,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_keeps_what_is_done(tmp_path: P
         (["--preset", "nothing"], 2, "unknown preset nothing; known: "),
         (["--preset", "nothing.toml"], 2, "nothing.toml: cannot be read"),
         (["--preset", "matrix", "--operators", "conv"], 2, "preset matrix has no operator conv; it has: "),
+        (["--operators", "relu,nothing"], 2, "no preset has an operator nothing; they have: "),
         (["--preset", "matrix", "--max-ops", "0"], 2, "Invalid value for '--max-ops': "),
         (["--preset", "matrix", "--jobs", "0"], 2, "Invalid value for '--jobs': "),
         (["--preset", "matrix", "--work", "/dev/null/there"], 2, "/dev/null/there/matrix-2-"),
