@@ -179,7 +179,7 @@ class _Caches:
             self._evicted, self.most_runs = _scratch(2 * last_cache_bytes()), _MAX_FAR_RUNS
         elif kernel.weight_bytes >= LARGE_WEIGHTS:
             self._evicted, self.most_runs = _scratch(_EVICTED), _MAX_COLD_RUNS
-        self._recent = [array for array in feeds.values() if array.nbytes <= _RECENT]
+        self._recent = [array for array in feeds.values() if 0 < array.nbytes <= _RECENT]
 
     def prepare(self) -> None:
         """Evicts the weights of a kernel that has many: from the core's own cache, or from all of them."""

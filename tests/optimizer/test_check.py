@@ -216,3 +216,24 @@ def test_a_model_is_not_faster_than_itself_but_faster_than_one_that_does_more() 
     assert gain.low <= gain.ratio <= gain.high
     assert gain.ratio > 1.5
     assert not compare_latency(short, long, feeds, threads=1, seconds=1.0).is_faster
+
+
+def test_a_model_that_takes_texts_is_timed() -> None:
+    """The runtime binds numbers alone."""
+    nodes = [helper.make_node("Identity", ["s"], ["t"]), helper.make_node("MatMul", ["x", "x"], ["y"])]
+    ports = [
+        helper.make_tensor_value_info(name, element, shape)
+        for name, element, shape in (
+            ("s", TensorProto.STRING, [2]),
+            ("x", TensorProto.FLOAT, [96, 96]),
+            ("t", TensorProto.STRING, [2]),
+            ("y", TensorProto.FLOAT, [96, 96]),
+        )
+    ]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "texts", ports[:2], ports[2:]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    ).SerializeToString()
+    feeds = {"s": np.full(2, "a", dtype=object), "x": np.ones((96, 96), np.float32)}
+    assert compare_latency(proto, proto, feeds, threads=1, seconds=0.1).runs >= 3

@@ -396,3 +396,12 @@ def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -
     model = lift(load_model(path))
     result = run(model, costs)
     assert result.report.returned == "optimized"
+
+
+def test_tensors_without_elements(costs: MemoryCostStore) -> None:
+    builder = Builder()
+    product = builder.add(Matmul(), builder.input("x", 0, 64), builder.weight(64, 64))
+    model = lifted(builder.graph(builder.add(Matmul(), product, builder.weight(64, 64))))
+    report = run(model, costs, (ASSOCIATIVE,)).report
+    assert report.search.candidates > 0
+    assert (report.equivalence.passed, report.measured is not None) == (True, True)
