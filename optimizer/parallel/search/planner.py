@@ -34,7 +34,7 @@ _HOPELESS = 1.5
 """A pipeline that is so many times slower than the best plan is not tried with more microbatches; nor, after
 a machine on which this is so, a smaller one."""
 
-_SIMULATIONS = 24_000
+_SIMULATIONS = 16_000
 """Over the number of operations: simulations that each phase of refining a plan may make."""
 
 _CAUTIOUS = 1.1
@@ -223,7 +223,7 @@ class Planner:
                 self._mapper(subject, assignment.mesh),
                 self.simulator(subject),
                 self._fits,
-                _SIMULATIONS // len(subject.operations),
+                _SIMULATIONS // max(1, len(subject.operations)),
                 self.is_expired,
             )
             start = Refined(assignment, candidate.simulation)

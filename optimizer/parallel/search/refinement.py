@@ -7,6 +7,7 @@ of acceptance (Christen and Fox 2005), so that the simulator sees only those tha
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import deque
@@ -35,8 +36,8 @@ _HOPELESS = 0.02
 _STEEPNESS = 50.0
 """A plan that is 2% slower than the present one is accepted with probability 1/e."""
 
-_SCREEN = 10.0
-"""The same for the estimate, which counts as exposed what the simulator may hide."""
+_SCREENS = (10.0, 3.0, 1.0)
+"""The same for the estimate, which counts as exposed what the simulator may hide: one chain after another."""
 
 _CHAIN = 8
 """Operations that follow a change at most."""
@@ -78,8 +79,14 @@ class Refinement:
         return self._by_operation(self._by_kind(start))
 
     def sampled(self, start: Refined) -> Refined:
-        """The best of a chain of random moves from there, descended from where it is."""
-        source = random.Random(self.seed)
+        """The best of chains of random moves, each from the best so far, where every other choice for every
+        operation was tried, as far as that goes."""
+        best = start
+        for number, screen in enumerate(_SCREENS):
+            best = self._by_estimate(self._chain(best, screen, random.Random(self.seed + number)))
+        return best
+
+    def _chain(self, start: Refined, screen: float, source: random.Random) -> Refined:
         current = best = start
         end = self._work + self.simulations
         for _ in range(_DRAWS * self.simulations):
@@ -88,7 +95,7 @@ class Refinement:
             number = source.randrange(len(self.subject.operations))
             changed, more = self._move(current.assignment.choices, number, source)
             ratio = more / current.simulation.microseconds
-            if not changed or (ratio > 0 and source.random() >= math.exp(-_SCREEN * ratio)):
+            if not changed or (ratio > 0 and source.random() >= math.exp(-screen * ratio)):
                 continue
             tried = self._tried(current, changed)
             ratio = tried.simulation.microseconds / current.simulation.microseconds - 1
@@ -98,13 +105,12 @@ class Refinement:
                 current = tried
                 if current.simulation.microseconds < best.simulation.microseconds:
                     best = current
-        return best if best is start else self._by_operation(best)
+        return best
 
     def _by_kind(self, start: Refined) -> Refined:
         best, end = start, self._work + min(_KINDS_TRIED, self.simulations)
         for group in self._kinds(start.assignment):
-            options = self._alternatives(group[0], best.assignment.choices)
-            for choice, _ in options:
+            for choice, _ in self._few(group[0], best.assignment.choices):
                 if self._is_over(end):
                     return best
                 best = self._better(best, self._tried(best, dict.fromkeys(group, choice)))
@@ -118,7 +124,7 @@ class Refinement:
             helped = False
             for number in order:
                 most = _HOPELESS * best.simulation.microseconds
-                for choice, more in self._alternatives(number, best.assignment.choices):
+                for choice, more in self._few(number, best.assignment.choices):
                     if self._is_over(end):
                         return best
                     if more > most:
@@ -126,6 +132,25 @@ class Refinement:
                     tried = self._better(best, self._tried(best, {number: choice}))
                     helped = helped or tried is not best
                     best = tried
+        return best
+
+    def _by_estimate(self, start: Refined) -> Refined:
+        """Every choice for every operation, those first that cost least by the estimate, until nothing
+        helps."""
+        best, end, helped = start, self._work + self.simulations, True
+        while helped:
+            helped = False
+            moves = [
+                (more, number, choice)
+                for number in range(len(self.subject.operations))
+                for choice, more in self._alternatives(number, best.assignment.choices)
+            ]
+            for _, number, choice in sorted(moves):
+                if self._is_over(end):
+                    return best
+                tried = self._better(best, self._tried(best, {number: choice}))
+                helped = helped or tried is not best
+                best = tried
         return best
 
     @property
@@ -188,14 +213,17 @@ class Refinement:
         chosen[number] = choice
         return self._cost(number, chosen) - before
 
-    def _alternatives(self, number: int, chosen: Sequence[Choice]) -> list[tuple[Choice, float]]:
+    def _alternatives(self, number: int, chosen: Sequence[Choice]) -> Iterator[tuple[Choice, float]]:
         """Other choices for an operation, those first that cost least where its neighbours stay, and how much
         more that is."""
         costs, own = self._near(number, chosen), self._cost(number, chosen)
         options = self.mapper.options(number).all
-        cheapest: list[int] = np.argsort(costs, kind="stable")[: _ALTERNATIVES + 1].tolist()
-        found = [(options[i], float(costs[i]) - own) for i in cheapest if options[i] != chosen[number]]
-        return found[:_ALTERNATIVES]
+        for place in np.argsort(costs, kind="stable").tolist():
+            if options[place] != chosen[number]:
+                yield options[place], float(costs[place]) - own
+
+    def _few(self, number: int, chosen: Sequence[Choice]) -> list[tuple[Choice, float]]:
+        return list(itertools.islice(self._alternatives(number, chosen), _ALTERNATIVES))
 
     def _near(self, number: int, chosen: Sequence[Choice]) -> np.typing.NDArray[np.float64]:
         """What each option of an operation costs by the estimate, its neighbours as chosen."""
