@@ -15,7 +15,7 @@ import uvicorn
 
 import server.app
 import server.task
-from optimizer.cost.runtime import physical_cores
+from server.device import this_device
 from server.settings import Settings
 from server.upload import Upload
 from server.worker import Worker, run_worker
@@ -24,8 +24,8 @@ from substitution_db.currency import current
 from substitution_db.records import JobFile, JobRole, JobState
 from tests.crash.edges import Edge, arm
 
-current()  # so that no fork has to read the axioms, or to load the runtime
-physical_cores()
+current()  # so that no fork has to read the axioms, or to ask what machine this is
+this_device()
 WORK = "tests.crash.work:quick"
 ROOT = Path(__file__).parents[2]
 NO_LIBRARY = Path("/dev/null")
