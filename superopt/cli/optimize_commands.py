@@ -219,6 +219,8 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
 
 
 def _print_summary(report: Report, output: Output) -> None:
+    if output.as_json:
+        return
     model, cost, search = report.model, report.cost, report.search
     pairs: dict[str, object] = {
         "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood",

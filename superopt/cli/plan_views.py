@@ -32,12 +32,13 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
     )
     total = predicted["total"]
     baselines = cast("Sequence[Mapping[str, object]]", section["baselines"])
-    rows = [(str(entry["name"]), float(cast("float", entry["total"]))) for entry in baselines]
+    others = [(str(entry["name"]), float(cast("float", entry["total"]))) for entry in baselines]
+    rows = [
+        (name, round(us), round(us / total, 2) if total else None)
+        for name, us in (("this plan", total), *others)
+    ]
     output.line()
-    output.table(
-        ("plan", "us", "times this plan"),
-        [("this plan", round(total), 1.0), *((name, round(us), round(us / total, 2)) for name, us in rows)],
-    )
+    output.table(("plan", "us", "times this plan"), rows)
     output.line()
     if int(cast("int", section["stages"])) > 1:
         output.table(("stage", "operators", "devices", "divided"), _stages(section))

@@ -45,3 +45,14 @@ def test_operators_are_one_row_for_each_kind_or_stage(
     print_plan(_section(*stages), Output(as_json=False))
     *_, table = capsys.readouterr().out.strip().split("\n\n")
     assert [line.split() for line in table.splitlines()[1:]] == rows
+
+
+def test_a_plan_that_takes_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    free = {"total": 0.0, "compute": 0.0, "communication": 0.0}
+    section = {**_section(0), "predicted": free, "baselines": [{"name": "one device", "total": 0.0}]}
+    print_plan(section, Output(as_json=False))
+    plans = capsys.readouterr().out.split("\n\n")[1]
+    assert [line.split() for line in plans.splitlines()[1:]] == [
+        ["this", "plan", "0"],
+        ["one", "device", "0"],
+    ]
