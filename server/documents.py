@@ -205,6 +205,17 @@ class ProofRequest(BaseModel, extra="forbid"):
     )
 
 
+class FoundCondition(BaseModel):
+    """Where a refuted equation holds: the equation with its condition, the verdict on that, whether it fails
+    everywhere else (``exact``), and on how many instances both were compared.
+    """
+
+    equation: str
+    verdict: str
+    exact: bool
+    instances: int
+
+
 class ProofAnswer(BaseModel):
     """The verdict on an equation; ``known`` is its state in the library, if it is there."""
 
@@ -217,6 +228,7 @@ class ProofAnswer(BaseModel):
     milliseconds: float
     validated_shapes: list[str]
     counterexample: str | None
+    condition: FoundCondition | None
     reason: str
     grade: str
     confirmed_by: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from substitution_db.discovery import prove_equation
+from substitution_db.judging import condition_object, prove_equation
 from substitution_db.records import JsonObject
 from superopt.equations import parse_equation
 
@@ -12,7 +12,7 @@ from superopt.equations import parse_equation
 def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     """Judges the equation ``arguments["equation"]``; the verdict as JSON."""
     del progress
-    proof = prove_equation(parse_equation(str(arguments["equation"])))
+    proof, conditional = prove_equation(parse_equation(str(arguments["equation"])))
     return {
         "verdict": str(proof.verdict),
         "prover": proof.prover,
@@ -21,6 +21,7 @@ def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]
         "milliseconds": proof.milliseconds,
         "validated_shapes": proof.validated_shapes,
         "counterexample": proof.counterexample,
+        "condition": condition_object(conditional),
         "reason": proof.reason,
         "grade": proof.grade,
         "confirmed_by": proof.confirmed_by,

@@ -88,7 +88,10 @@ def read(
     ),
 )
 def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
-    """Judge an equation as written: verified, refuted with a counterexample, or unproved."""
+    """Judge an equation as written: verified, refuted with a counterexample, or unproved.
+
+    Of a refuted one it is said where it holds, if that is found.
+    """
     state = state_of(request)
     try:
         equation = parse_equation(asked.equation)
@@ -143,6 +146,7 @@ def _unproved(reason: str) -> JsonObject:
         "milliseconds": 0.0,
         "validated_shapes": [],
         "counterexample": None,
+        "condition": None,
         "reason": reason,
         "grade": "",
         "confirmed_by": "",

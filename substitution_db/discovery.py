@@ -22,7 +22,7 @@ from superopt.equations import parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
-from verifier import Verdict, verify
+from verifier import Verdict
 from verifier.condition_inference import verify_or_condition_many
 from verifier.generality import with_matrix_axes
 
@@ -116,11 +116,6 @@ def verify_all(database: Database, *, jobs: int = 1, progress: VerifyProgress | 
     """Judges every rule anew."""
     database.rules.refresh(current())
     return _verify(database, database.rules.list(), jobs, progress)
-
-
-def prove_equation(equation: Equation) -> Proof:
-    """The verdict on one equation as written; nothing is stored."""
-    return proof_of_verdict(equation, verify(equation, load_axioms()), current())
 
 
 def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -> Proof:

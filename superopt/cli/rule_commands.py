@@ -11,14 +11,15 @@ from axioms import load_axioms
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.gate import gate_database, gate_files, strict_gate_database, strict_gate_files
+from substitution_db.judging import condition_object, judge_equation
 from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
 from superopt.equations import format_equation, parse_equation
 from superopt.ir import Equation
-from verifier import Status, Verdict, verify
+from verifier import Status, Verdict
 from verifier.certificate import certificate_object, format_certificate
-from verifier.condition_inference import Conditional, infer_condition
+from verifier.condition_inference import Conditional
 from verifier.pool import Allowance, judge_alone
 
 NO = 1
@@ -43,7 +44,9 @@ def prove(
     """
     output = Output(as_json)
     parsed = parse_equation(equation)
-    verdict, conditional = judge_alone(_judged, parsed, lost=_lost, allowance=Allowance(seconds=seconds))
+    verdict, conditional = judge_alone(
+        judge_equation, parsed, lost=_lost, allowance=Allowance(seconds=seconds)
+    )
     output.document(_verdict_document(parsed, verdict, conditional))
     output.line(format_equation(parsed))
     match verdict.status:
@@ -58,12 +61,6 @@ def prove(
         case _:
             output.line(f"unproved: {verdict.reason}")
             return UNDECIDED
-
-
-def _judged(equation: Equation) -> tuple[Verdict, Conditional | None]:
-    verdict = verify(equation, load_axioms())
-    refuted = verdict.status is Status.REFUTED
-    return verdict, infer_condition(equation, load_axioms()) if refuted else None
 
 
 def _lost(_: Equation, reason: str) -> tuple[Verdict, Conditional | None]:
@@ -85,16 +82,7 @@ def _verdict_document(
         "milliseconds": verdict.milliseconds,
         "validated_shapes": list(verdict.validated_shapes),
         "counterexample": verdict.counterexample,
-        "condition": None
-        if conditional is None
-        else {
-            "equation": format_equation(conditional.equation),
-            "verdict": {"verified": "proved"}.get(
-                conditional.verdict.status, str(conditional.verdict.status)
-            ),
-            "exact": conditional.exact,
-            "instances": conditional.checked,
-        },
+        "condition": condition_object(conditional),
         "reason": verdict.reason,
     }
 

@@ -27,7 +27,7 @@ from server.tracing import traces_of_environment, traces_to
 from server.worker import Worker
 from substitution_db import Candidate, Database
 from substitution_db.currency import current
-from substitution_db.discovery import prove_equation
+from substitution_db.judging import prove_equation
 from superopt.equations import parse_equation, rule_id
 from tests.server.conftest import Http, problem
 
@@ -38,7 +38,7 @@ Work = Callable[..., None]
 
 def proved(database: Database) -> None:
     database.rules.add_candidates([Candidate(RULE, "test")])
-    database.rules.record_verdict(rule_id(RULE), prove_equation(RULE))
+    database.rules.record_verdict(rule_id(RULE), prove_equation(RULE)[0])
     database.library.publish(current(), "test")
 
 

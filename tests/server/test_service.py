@@ -56,6 +56,14 @@ def test_proving(http: Http, equation: str, verdict: str) -> None:
     )
 
 
+def test_a_refuted_equation_is_told_where_it_holds(http: Http) -> None:
+    convolved = "concat[axis=1](conv(x, y), conv(x, z)) => conv(x, concat[axis=0](y, z))"
+    answer = http("POST", "/v1/substitutions/prove", json={"equation": convolved}).json()
+    assert answer["verdict"] == "refuted"
+    assert answer["condition"]["equation"] == f"{convolved} where groups(x, y) = 1"
+    assert (answer["condition"]["verdict"], answer["condition"]["exact"]) == ("proved", True)
+
+
 @pytest.mark.parametrize(
     ("body", "slug"),
     [

@@ -18,9 +18,10 @@ from axioms import load_axioms
 from substitution_db import Candidate, Database, Outcome, Proof, open_database, upgrade_database
 from substitution_db.certificates import chain_of, why_not_replayed
 from substitution_db.currency import current
-from substitution_db.discovery import prove_equation, verify_pending
+from substitution_db.discovery import verify_pending
 from substitution_db.exchange import export_rules
 from substitution_db.gate import gate_database, gate_files, strict_gate_database, strict_gate_files
+from substitution_db.judging import prove_equation
 from substitution_db.migrate import HEAD
 from superopt.equations import parse_equation, rule_id
 
@@ -85,7 +86,7 @@ def test_a_rule_spelled_otherwise_keeps_its_certificate(database: Database) -> N
     database.rules.add_candidates(
         [Candidate(spelled, "test"), Candidate(parse_equation("relu(x) => x"), "test")]
     )
-    proof = prove_equation(parse_equation(RULES[1]))
+    proof = prove_equation(parse_equation(RULES[1]))[0]
     general = Candidate(parse_equation(RULES[1]), "test")
     assert database.rules.record_general_form(
         rule_id(parse_equation("relu(x) => x")), general, proof

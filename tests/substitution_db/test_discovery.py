@@ -11,9 +11,10 @@ import pytest
 from generator import load_preset
 from substitution_db import Candidate, Database, RuleFilter, RuleStatus, open_database
 from substitution_db.currency import current
-from substitution_db.discovery import Verification, discover, prove_equation, verify_all, verify_pending
+from substitution_db.discovery import Verification, discover, verify_all, verify_pending
 from substitution_db.exchange import export_rules
 from substitution_db.gate import gate_database, gate_files
+from substitution_db.judging import prove_equation
 from superopt.equations import parse_equation, rule_id
 
 OPERATORS = ["relu", "transpose"]
@@ -129,7 +130,7 @@ def test_a_refuted_candidate_is_stored_with_the_condition_under_which_it_holds(d
     ],
 )
 def test_an_equation_is_judged_as_written(text: str, verdict: str) -> None:
-    proof = prove_equation(parse_equation(text))
+    proof = prove_equation(parse_equation(text))[0]
     assert proof.verdict == verdict
     assert (proof.counterexample is not None) == (verdict == "refuted")
 

@@ -1,0 +1,42 @@
+"""Whether an equation holds, for whoever asks: the verdict, and where it holds if not everywhere."""
+
+from __future__ import annotations
+
+from axioms import load_axioms
+from substitution_db.currency import current
+from substitution_db.discovery import proof_of_verdict
+from substitution_db.records import JsonObject, Proof
+from superopt.equations import format_equation
+from superopt.ir import Equation
+from verifier import Status, Verdict, verify
+from verifier.condition_inference import Conditional, infer_condition
+
+
+def judge_equation(equation: Equation) -> tuple[Verdict, Conditional | None]:
+    """The verdict on the equation as written; of a refuted one also the condition under which it holds, if
+    one is found.
+    """
+    verdict = verify(equation, load_axioms())
+    refuted = verdict.status is Status.REFUTED
+    return verdict, infer_condition(equation, load_axioms()) if refuted else None
+
+
+def prove_equation(equation: Equation) -> tuple[Proof, Conditional | None]:
+    """As ``judge_equation``, with the verdict as it would be stored; nothing is."""
+    verdict, conditional = judge_equation(equation)
+    return proof_of_verdict(equation, verdict, current()), conditional
+
+
+def condition_object(conditional: Conditional | None) -> JsonObject | None:
+    """A condition as JSON: the equation with it, its verdict, whether it fails wherever the condition does,
+    and on how many instances that was compared.
+    """
+    if conditional is None:
+        return None
+    status = conditional.verdict.status
+    return {
+        "equation": format_equation(conditional.equation),
+        "verdict": "proved" if status is Status.VERIFIED else str(status),
+        "exact": conditional.exact,
+        "instances": conditional.checked,
+    }
