@@ -35,7 +35,9 @@ _HOPELESS = 1.5
 a machine on which this is so, a smaller one."""
 
 _SIMULATIONS = 16_000
-"""Over the number of operations: simulations that each phase of refining a plan may make."""
+_PER_OPERATION = 40
+"""Simulations that each phase of refining a plan may make: the former over the number of operations, but at
+most the latter for each of them."""
 
 _CAUTIOUS = 1.1
 """Where the estimate of memory is so many times what the simulator says, more is allowed by the estimate."""
@@ -213,6 +215,7 @@ class Planner:
         near = [
             c for c in starts[:_STARTS] if c.rank <= (not best.fits, _NEAR * best.simulation.microseconds)
         ]
+        count = len(subject.operations)
         refined: list[tuple[Refinement, Refined]] = []
         for candidate in near:
             assignment = candidate.proposal.assignment
@@ -223,7 +226,7 @@ class Planner:
                 self._mapper(subject, assignment.mesh),
                 self.simulator(subject),
                 self._fits,
-                _SIMULATIONS // max(1, len(subject.operations)),
+                min(_SIMULATIONS // max(1, count), _PER_OPERATION * count),
                 self.is_expired,
             )
             start = Refined(assignment, candidate.simulation)
