@@ -18,7 +18,8 @@ def usable_rules(
 ) -> Iterable[Substitution]:
     """The rules that were not excluded and whose operators the model's operator set has.
 
-    Raises InvalidOptionError for an excluded rule that there is not.
+    Rules about divided tensors say where plans may divide, and are used in no graph. Raises
+    InvalidOptionError for an excluded rule that there is not.
     """
     offered = tuple(rules)
     for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
@@ -26,7 +27,7 @@ def usable_rules(
     for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
         known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
-        if known and rule.rule_id not in options.exclude_rules:
+        if known and not rule.divides and rule.rule_id not in options.exclude_rules:
             yield rule
 
 

@@ -49,6 +49,11 @@ class Substitution:
         return tuple(applications(*self.source))
 
     @cached_property
+    def divides(self) -> bool:
+        """Whether the source has an operator that divides tensors: no graph of whole tensors has a match."""
+        return _divides(self.source)
+
+    @cached_property
     def target_variables(self) -> tuple[str, ...]:
         """The variables that the target uses."""
         return variables(*self.target)

@@ -9,6 +9,8 @@ import pytest
 from axioms import load_axioms
 from generator import generate, load_preset
 from generator.sampling import Sampler
+from optimizer.options import Options
+from optimizer.selection import usable_rules
 from superopt.equations import parse_equation
 from superopt.rewriting import substitutions_of
 from verifier.verify import Status, verify
@@ -55,6 +57,8 @@ WRONG = {
     "what was divided stays divided": "relu(partition[axis=a, degree=d](x)) = relu(x)",
 }
 
+PRODUCTS = {"partition", "combine", "replicate", "reduce", "matmul"}
+
 ILL_TYPED = {
     "softmax along its axis": "softmax(x) = combine[axis=-1, degree=d](softmax(partition[axis=-1, "
     "degree=d](x)))",
@@ -94,15 +98,15 @@ def test_tasks_that_do_not_find_what_they_need_are_ill_typed(why: str) -> None:
 
 def test_discovery_finds_how_a_product_is_divided() -> None:
     preset = load_preset("parallel")
-    found = {c.text for c in generate(replace(preset, stages=preset.stages[:1]), max_ops=4).candidates}
-    rows, columns = (f"partition[axis={axis}, degree=degree]" for axis in (-2, -1))
-    inner = "degree=degree"
-    divided = {
-        f"combine[axis=-2, {inner}](matmul({rows}(x), replicate[{inner}](y)))",
-        f"combine[axis=-1, {inner}](matmul(replicate[{inner}](x), {columns}(y)))",
-        f"reduce[{inner}](matmul({columns}(x), {rows}(y)))",
-    }
-    assert {f"{way} => matmul(x, y)" for way in divided} <= found
+    products = [stage for stage in preset.stages if {i.name for i in stage.instances} == PRODUCTS]
+    found = {c.text for c in generate(replace(preset, stages=tuple(products[:1])), max_ops=4).candidates}
+    d = "degree=degree"
+    assert {
+        f"matmul(partition[axis=-2, {d}](x), replicate[{d}](y)) <=> partition[axis=-2, {d}](matmul(x, y))",
+        f"matmul(replicate[{d}](x), partition[axis=-1, {d}](y)) <=> partition[axis=-1, {d}](matmul(x, y))",
+        f"reduce[{d}](matmul(partition[axis=-1, {d}](x), partition[axis=-2, {d}](y))) => matmul(x, y)",
+        f"matmul(combine[axis=-1, {d}](x), combine[axis=-2, {d}](y)) <=> reduce[{d}](matmul(x, y))",
+    } <= found
 
 
 def test_no_rule_brings_parallel_operators_into_a_graph_without() -> None:
@@ -119,3 +123,12 @@ def test_what_a_divided_operator_needs_of_its_values_is_learnt_once() -> None:
             f"combine[axis=0, degree=2]({operator}(partition[axis=0, degree=2](x))) = {operator}(x)"
         )
         assert Sampler().holds(equation, {"x": (2, 4)})
+
+
+def test_rules_about_divided_tensors_are_matched_in_no_graph() -> None:
+    texts = (
+        "combine[axis=a, degree=d](relu(x)) <=> relu(combine[axis=a, degree=d](x))",
+        "relu(relu(x)) => relu(x)",
+    )
+    rules = [rule for text in texts for rule in substitutions_of(parse_equation(text), text)]
+    assert [rule.rule_id for rule in usable_rules(rules, Options(), None)] == [texts[1]]
