@@ -51,7 +51,7 @@ from optimizer.search import (
     RuleSet,
     StoppedBy,
     TraceStep,
-    replay,
+    retraced,
 )
 from optimizer.selection import kept_nodes, usable_rules
 from superopt.errors import SuperoptError
@@ -145,14 +145,17 @@ class ClusterJourney:
     def _evaluated(self, given: Mapping[str, object]) -> ClusterResult:
         """A given plan, after its trace."""
         steps = recorded_trace(given) if "trace" in given else ()
-        graph = replay(self._canonical.graph, steps, self.rules)
+        end = self._until(_FIRST_PLAN_SHARE)
+
+        def price(graph: Graph) -> float | None:
+            return self._estimated(graph) if time.monotonic() < end else None
+
+        graph, trace = retraced(self._canonical.graph, steps, self.rules, price)
+        self._matched = len({step.rule for step in trace})
         subject = Subject.of(plannable(graph, self.options.dims))
         plan = plan_from_json(given, subject, len(self.cluster))
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
         baselines = self._fitting(self._planner.experts(subject))
-        trace = tuple(
-            TraceStep(step.rule, "", step.backwards, step.site, step.choice, 0.0, 0.0) for step in steps
-        )
         return self._finished(Rewritten(graph, trace, 0.0), subject, chosen, baselines)
 
     def _searched(self) -> ClusterResult:
@@ -189,22 +192,23 @@ class ClusterJourney:
             return []
         self._planner.deadline = self._until(_REWRITING_SHARE)
 
-        def cost(graph: Graph) -> float | None:
-            try:
-                return self._planner.estimate(plannable(graph, self.options.dims))
-            except SuperoptError:
-                return None
-
         def is_enough() -> bool:
             most = self.options.max_candidates
             self._is_full = most is not None and search.tried >= most
             return self._is_full or self._is_over()
 
         rules = RuleSet(self._usable, self._protected)
-        search = Substitutions(rules, cost, is_enough, self.options.alpha)
+        search = Substitutions(rules, self._estimated, is_enough, self.options.alpha)
         found = search.run(start)
         self._tried, self._matched = search.tried, len(search.matched)
         return found
+
+    def _estimated(self, graph: Graph) -> float | None:
+        """What the graph takes by the planner's estimate, None where it cannot be planned."""
+        try:
+            return self._planner.estimate(plannable(graph, self.options.dims))
+        except SuperoptError:
+            return None
 
     def _prepare(self) -> None:
         """Runs the original, if another graph may come out and is likely to be checked in time; leaves the

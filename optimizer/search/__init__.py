@@ -15,7 +15,7 @@ from optimizer.search.protocol import (
 )
 from optimizer.search.rules import RuleSet
 from optimizer.search.strategies import search_named, searches
-from optimizer.search.trace import ReplayStep, TraceStep, replay, without_rules, written
+from optimizer.search.trace import ReplayStep, TraceStep, replay, retraced, without_rules, written
 
 __all__ = [
     "Backtracking",
@@ -34,6 +34,7 @@ __all__ = [
     "Watch",
     "minimised",
     "replay",
+    "retraced",
     "search_named",
     "searches",
     "without_rules",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -75,6 +75,33 @@ def replay(graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substituti
     ``rules`` are the verified ones: raises UnprovedRuleError for a step with any other rule, InvalidFileError
     for a step that does not apply to the graph.
     """
+    replayed = graph
+    for _, after in _replayed(graph, steps, rules):
+        replayed = after
+    return replayed
+
+
+def retraced(
+    graph: Graph,
+    steps: Sequence[ReplayStep],
+    rules: Iterable[Substitution],
+    price: Callable[[Graph], float | None],
+) -> tuple[Graph, tuple[TraceStep, ...]]:
+    """``replay``, and the trace at other prices; what has no price costs as much as the graph before it."""
+    before = (price(graph) if steps else None) or 0.0
+    trace: list[TraceStep] = []
+    for step, (equation, after) in zip(steps, _replayed(graph, steps, rules), strict=True):
+        found = price(after)
+        cost = before if found is None else found
+        trace.append(TraceStep(step.rule, equation, step.backwards, step.site, step.choice, before, cost))
+        graph, before = after, cost
+    return graph, tuple(trace)
+
+
+def _replayed(
+    graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substitution]
+) -> Iterator[tuple[str, Graph]]:
+    """What was applied in each step, as text, and what came of it."""
     known = {(rule.rule_id, rule.backwards): rule for rule in rules}
     for number, step in enumerate(steps, start=1):
         substitution = known.get((step.rule, step.backwards))
@@ -85,7 +112,7 @@ def replay(graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substituti
             nodes = ", ".join(map(str, step.site))
             raise InvalidFileError(f"step {number}: rule {step.rule} does not apply at nodes {nodes}")
         graph = rewrite.graph
-    return graph
+        yield written(substitution), graph
 
 
 def without_rules(

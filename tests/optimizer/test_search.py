@@ -22,6 +22,7 @@ from optimizer.search import (
     Watch,
     minimised,
     replay,
+    retraced,
     without_rules,
 )
 from optimizer.search.trace import step_of
@@ -153,6 +154,18 @@ def test_replay_refuses_what_is_not_verified_or_does_not_apply() -> None:
         replay(graph, [replace(trace[0], site=(NodeId(1), NodeId(2)))], rules(*ALL))
     with pytest.raises(InvalidFileError):
         replay(graph, [replace(trace[0], choice=9)], rules(*ALL))
+
+
+def test_a_trace_is_told_again_at_other_prices() -> None:
+    graph = dense_blocks(2)
+    found = search(graph, rules(*ALL))
+    again, trace = retraced(graph, found.trace, rules(*ALL), lambda graph: float(len(graph.nodes)))
+    assert again.nodes == found.best.graph.nodes
+    assert [(step.rule, step.equation) for step in trace] == [(s.rule, s.equation) for s in found.trace]
+    assert [step.cost_after for step in trace[:-1]] == [step.cost_before for step in trace[1:]]
+    assert (trace[0].cost_before, trace[-1].cost_after) == (len(graph.nodes), len(again.nodes))
+    _, unpriced = retraced(graph, found.trace, rules(*ALL), lambda _: None)
+    assert {(step.cost_before, step.cost_after) for step in unpriced} == {(0.0, 0.0)}
 
 
 def test_protected_nodes_are_left_alone() -> None:
