@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from server.problem_types import ProblemType
@@ -52,6 +53,17 @@ class OptimizationOptions(BaseModel):
     runtime: Literal["onnxruntime"] | None = None
     """None: standard ONNX operators only, which is all that can be written yet."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _are_options(cls, given: object) -> object:
+        names = cast("Iterable[object]", given) if isinstance(given, dict) else ()
+        known = sorted(cls.model_fields)
+        unknown = [str(name)[:50] for name in names if name not in known]
+        if unknown:
+            given_and_known = {"name": unknown[0], "known": ", ".join(known)}
+            raise PydanticCustomError("no_option", "{name} is no option; there are {known}", given_and_known)
+        return cast("object", given)
+
     @field_validator("runtime")
     @classmethod
     def _can_be_written(cls, runtime: str | None) -> str | None:
@@ -64,7 +76,11 @@ def options_schema(settings: Settings) -> dict[str, object]:
     """The JSON schema of the options that can be used under these settings."""
     schema = OptimizationOptions.model_json_schema(ref_template="#/components/schemas/{model}")
     properties = cast("dict[str, dict[str, object]]", schema["properties"])
-    properties["budget"]["maximum"] = settings.max_job_seconds
+    budget = properties["budget"]
+    budget |= {
+        "maximum": settings.max_job_seconds,
+        "default": min(cast("float", budget["default"]), settings.max_job_seconds),
+    }
     properties["runtime"] = {"type": "null", "default": None}
     if not settings.plans_clusters:
         objectives = cast("list[str]", properties["objective"]["enum"])
@@ -89,7 +105,9 @@ def refuse_for_cluster(options: JsonObject) -> None:
 
 
 def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:
-    """The options that the text (JSON) gives, without defaults; ends the request if they cannot be used."""
+    """The options that the text (JSON) gives, without defaults, but never with a budget over ``max_seconds``;
+    ends the request if they cannot be used.
+    """
     try:
         content: object = json.loads(text or b"{}")
     except (ValueError, RecursionError) as error:
@@ -99,8 +117,11 @@ def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:
     except ValidationError as error:
         errors = field_errors(error)
         raise Problem(ProblemType.OPTIONS, f"options: {sentence(errors)}", errors=errors) from error
+    given = options.model_dump(exclude_unset=True)
+    if "budget" not in given and options.budget > max_seconds:
+        return {**given, "budget": max_seconds}
     if options.budget > max_seconds:
         raise Problem(
             ProblemType.OPTIONS, f"options: budget: at most {max_seconds:g} seconds, got {options.budget:g}"
         )
-    return options.model_dump(exclude_unset=True)
+    return given

@@ -38,7 +38,7 @@ class Settings(BaseModel):
     """Jobs that may wait at one time."""
 
     max_model_nodes: int = Field(default=200_000, gt=0)
-    """Most nodes in a model, those in subgraphs and functions not counted."""
+    """Most nodes in a model, those in subgraphs and functions included."""
 
     max_job_seconds: float = Field(default=3600.0, gt=0)
     """Time for a job, and the largest ``budget`` that can be asked for."""
