@@ -68,3 +68,11 @@ class Quantity(enum.Enum):
         if unit not in self.units:
             raise ValueError(f"expected {self.description}, in one of {', '.join(self.units)}")
         return Fraction(number) * self.units[unit]
+
+
+def size_text(count: int) -> str:
+    """Bytes as people read them."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= factor:
+            return f"{count / factor:.2f} {unit}"
+    return f"{count} bytes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from optimizer.parallel.quantities import size_text
 from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject
 from optimizer.parallel.topology import Cluster, Connection, Node
@@ -17,7 +18,7 @@ _NETWORK = Connection(12.5e9, 12.5e9, 5.0)
 def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
     """How many devices of the same kind would be enough, and what these would need to have, in a sentence;
     ``here`` are the bytes that the best plan for these devices needs on the fullest."""
-    larger = f"{here / 2**30:.2f} GiB on each of its devices"
+    larger = f"{size_text(here)} on each of its devices"
     times = 2
     while times * len(planner.cluster) <= _MOST_DEVICES:
         if time.monotonic() > planner.deadline:

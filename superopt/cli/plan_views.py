@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from optimizer.parallel.quantities import size_text
 from superopt.cli.output import Output
 
 _MOST_ROWS = 24
@@ -20,12 +21,13 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
     output.line()
     output.pairs(
         {
-            "cluster": f"{cluster['name']}: {cluster['devices']} devices in {cluster['nodes']} nodes",
+            "cluster": f"{cluster['name']}: {_counted(cluster['devices'], 'device')} in "
+            f"{_counted(cluster['nodes'], 'node')}",
             "predicted": f"{predicted['total']:,.0f} us for {section['objective']}: "
             f"{predicted['compute']:,.0f} computing on the busiest device, "
             f"{predicted['communication']:,.0f} sending on the busiest channel",
             "sent": f"{section['communication_bytes']:,} bytes",
-            "memory": f"{fullest['bytes'] / 2**30:.2f} of {fullest['limit'] / 2**30:.2f} GiB on device "
+            "memory": f"{size_text(fullest['bytes'])} of {size_text(fullest['limit'])} on device "
             f"{fullest['device']}, the fullest",
             "stages": f"{section['stages']}, microbatches: {section['microbatches']}",
         }
@@ -91,3 +93,7 @@ def _ranges(devices: Sequence[int]) -> str:
         else:
             found.append([device, device])
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+
+
+def _counted(count: object, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

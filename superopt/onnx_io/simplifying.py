@@ -47,7 +47,8 @@ def simplify(source: SourceModel) -> SourceModel:
         model = known.apply(model, nodes)
     if model is source.proto:
         return source
-    tensors = {name: tensor for name, tensor in source.tensors.items() if name in known.stored(model)}
+    stored = known.stored(model)
+    tensors = {name: tensor for name, tensor in source.tensors.items() if name in stored}
     folded = {
         tensor.name: stored_tensor(tensor, source.base)
         for tensor in model.graph.initializer
