@@ -168,7 +168,7 @@ class Journey:
         self._threads = options.threads or physical_cores()
         self._rules = tuple(usable_rules(rules, options, lifted.source.opset))
         self._record = Record(
-            lifted, options, self._threads, tuple(rules), self._rules, Canonical(lifted.graph, ())
+            lifted, options, self._threads, target, tuple(rules), self._rules, Canonical(lifted.graph, ())
         )
         self._given: tuple[Mapping[str, Array], ...] = ()
         self._file: ModelFile | None = None

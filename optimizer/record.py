@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from optimizer.canonical import Canonical
-from optimizer.cost import GraphCost, Objective
+from optimizer.cost import GraphCost, Objective, Target, device_name
 from optimizer.decision import Court, Verdict, plan_of
 from optimizer.explanation import Explanation, Findings, explain
 from optimizer.options import Options
@@ -41,6 +41,7 @@ class Record:
     lifted: LiftedModel
     options: Options
     threads: int
+    target: Target
     offered: tuple[Substitution, ...]
     usable: tuple[Substitution, ...]
     canonical: Canonical
@@ -74,7 +75,7 @@ class Record:
             cost=self._cost_summary(accepted),
             measured=None if comparison is None else Measured.of(comparison, self.threads),
             equivalence=(
-                EquivalenceSummary.untouched(self.options.tolerance)
+                EquivalenceSummary.untouched(self.options.tolerance, self._original)
                 if equivalence is None
                 else EquivalenceSummary.of(equivalence)
             ),
@@ -94,7 +95,15 @@ class Record:
             why=why,
             explanation=self._explanation(accepted, explaining),
             memory=self._memory(accepted),
+            target=device_name(self.target.provider) if self.target.is_here else self.target.name,
         )
+
+    @property
+    def _original(self) -> str:
+        """What returning the original means."""
+        if self.lifted.source.has_external_data:
+            return "the original is returned, with its external data in a file of its own"
+        return "the original is returned, byte for byte"
 
     def _memory(self, accepted: Verdict | None) -> MemorySummary | None:
         if self.start is None:

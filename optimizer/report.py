@@ -118,15 +118,15 @@ class EquivalenceSummary:
         )
 
     @staticmethod
-    def untouched(tolerance: float | None) -> EquivalenceSummary:
-        """Nothing was compared, as what is returned is what was given; the tolerance is the one asked for."""
+    def untouched(tolerance: float | None, returned: str) -> EquivalenceSummary:
+        """Nothing was compared, for what is ``returned`` is what was given; ``tolerance`` was asked for."""
         return EquivalenceSummary(
             passed=True,
             samples=0,
             max_abs_error=None,
             max_rel_error=None,
             tolerance=tolerance,
-            why="nothing was compared: the original is returned, byte for byte",
+            why=f"nothing was compared: {returned}",
         )
 
 
@@ -166,7 +166,10 @@ class MemorySummary:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything about one optimization; ``to_json`` gives the documented schema."""
+    """Everything about one optimization; ``to_json`` gives the documented schema.
+
+    ``target`` is the device that the costs are about, None where that is a cluster.
+    """
 
     model: ModelSummary
     options: Mapping[str, object]
@@ -183,6 +186,7 @@ class Report:
     explanation: Explanation | None = None
     memory: MemorySummary | None = None
     parallel: Mapping[str, object] | None = None
+    target: str | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -205,7 +209,7 @@ class Report:
             "returned": self.returned,
             "why": self.why,
             "explanation": None if self.explanation is None else self.explanation.to_json(),
-            "versions": _versions(),
+            "versions": _versions() if self.target is None else {**_versions(), "target": self.target},
         }
 
 
@@ -263,7 +267,7 @@ def _recorded(number: int, step: object) -> RecordedStep:
 
 
 def _versions() -> dict[str, str]:
-    """What the report was made with, and on."""
+    """What the report was made with, and on which device."""
     return {
         "superopt": version("superopt"),
         "runtime": runtime_version(),

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -175,7 +175,8 @@ def optimize_with(
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began
         )
-    return Result(lower(lifted, found.graph, found.plan), found.report, published)
+    report = replace(found.report, options={**found.report.options, "target": target})
+    return Result(lower(lifted, found.graph, found.plan), report, published)
 
 
 def check(

@@ -304,10 +304,7 @@ class ClusterJourney:
             cost=CostSummary("us", self._source(), 0.0, 0.0),
             measured=None,
             equivalence=(
-                replace(
-                    EquivalenceSummary.untouched(self.options.tolerance),
-                    why="nothing was compared: the graph is as it was",
-                )
+                EquivalenceSummary.untouched(self.options.tolerance, "the graph is as it was")
                 if equivalence is None
                 else EquivalenceSummary.of(equivalence)
             ),

@@ -40,6 +40,7 @@ def test_a_profile_is_measured_imported_and_searched_with(
         *("--budget", "10", "--max-candidates", "20"),
     )
     assert report["cost"]["source"] == "profile"  # type: ignore[index]
+    assert report["options"]["target"] == report["versions"]["target"] == "distant-device"  # type: ignore[index]
     assert report["measured"] is None
 
 

@@ -105,7 +105,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "explanation": [
             "complete", "gains", "kernels", "regions", "seconds", "seconds_allowed", "tried", "unused",
         ],
-        "versions": ["device", "onnx", "python", "runtime", "superopt"],
+        "versions": ["device", "onnx", "python", "runtime", "superopt", "target"],
     }  # fmt: skip
     (step,) = report["trace"]
     assert set(step) == {
@@ -396,6 +396,9 @@ def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -
     model = lift(load_model(path))
     result = run(model, costs)
     assert result.report.returned == "optimized"
+    assert run(model, costs, ()).report.equivalence.why == (
+        "nothing was compared: the original is returned, with its external data in a file of its own"
+    )
 
 
 def test_tensors_without_elements(costs: MemoryCostStore) -> None:
