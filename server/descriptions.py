@@ -152,6 +152,7 @@ SUBMIT_ANSWERS: Responses = {
         ProblemType.JOB_NODES,
         ProblemType.COSTLY,
         ProblemType.PARAMETERS,
+        ProblemType.JOB_SERVICE,
         ProblemType.QUEUE_FULL,
         ProblemType.DISK_FULL,
     ),

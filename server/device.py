@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -21,8 +22,18 @@ _LIMITS = Limits(seconds=300.0, bytes=8 << 30, grace_seconds=0.0)
 _asking = threading.Lock()
 
 
-def this_device() -> tuple[str, ...]:
-    """Processor, cores, accelerator and runtime; asked once, of a process that has the runtime loaded.
+@dataclass(frozen=True, slots=True)
+class Device:
+    """``name`` says processor, cores, accelerator and runtime; ``targets`` what can be optimised for here,
+    apart from recorded profiles.
+    """
+
+    name: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+def this_device() -> Device:
+    """What is here; asked once, of a process that has the runtime loaded.
 
     Raises MissingServiceError when that process does not answer.
     """
@@ -31,17 +42,28 @@ def this_device() -> tuple[str, ...]:
 
 
 @cache
-def _asked() -> tuple[str, ...]:
+def _asked() -> Device:
     ending = run_in_child("server.device:describe", {}, _LIMITS)
     if isinstance(ending, Done):
-        return tuple(cast("list[str]", ending.result["device"]))
+        name, targets = (tuple(cast("list[str]", ending.result[key])) for key in ("name", "targets"))
+        return Device(name, targets)
     raise MissingServiceError(f"this machine cannot be described: {ending}")
 
 
 def describe(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     """``this_device`` in the child process."""
     del arguments, progress
+    from optimizer.cost import Provider
     from optimizer.cost.devices import accelerator_name, processor_name
     from optimizer.cost.runtime import physical_cores, runtime_version
+    from superopt.targets import require_device
 
-    return {"device": [processor_name(), str(physical_cores()), accelerator_name(), runtime_version()]}
+    targets: list[str] = []
+    for provider in Provider:
+        try:
+            require_device(provider)
+        except MissingServiceError:
+            continue
+        targets.append(provider.value)
+    name = [processor_name(), str(physical_cores()), accelerator_name(), runtime_version()]
+    return {"name": name, "targets": targets}

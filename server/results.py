@@ -37,7 +37,7 @@ def result_key(
         "options": dict(options),
         "library": None if library is None else library.sha256,
         "hashes": [hashes.axioms, hashes.operators, hashes.verifier],
-        "device": this_device(),
+        "device": this_device().name,
         "program": [version("superopt"), settings.optimize_file],
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()

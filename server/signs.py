@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 
 from substitution_db import Database
 from superopt.errors import MissingServiceError
@@ -14,8 +15,9 @@ _log = logging.getLogger(__name__)
 class SignsOfLife:
     """Gives a sign of life now and then; ``job_id`` is the job being done."""
 
-    def __init__(self, database: Database, worker: str, seconds: float) -> None:
+    def __init__(self, database: Database, worker: str, seconds: float, targets: Sequence[str] = ()) -> None:
         self.job_id: str | None = None
+        self._targets = targets
         self._database = database
         self._worker = worker
         self._seconds = seconds
@@ -33,6 +35,6 @@ class SignsOfLife:
 
     def _give(self) -> None:
         try:
-            self._database.activity.beat(self._worker, self.job_id)
+            self._database.activity.beat(self._worker, self.job_id, self._targets)
         except MissingServiceError as error:
             _log.warning("no sign of life: %s", error)

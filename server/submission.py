@@ -23,11 +23,13 @@ from server.state import State, state_of
 from server.tracing import current_parent
 from server.upload import Upload
 from substitution_db.jobs import NewJob, QueueFullError
+from substitution_db.queue import SCARCE
 from substitution_db.records import Job, JsonObject
 from substitution_db.submissions import KeyTakenError, Submission
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SIGN_OF_LIFE_SECONDS = 15.0
+_BEATS_MISSED = 3
 _FIRST_LOOK_SECONDS = 0.05
 _LAST_LOOK_SECONDS = 0.5
 
@@ -127,6 +129,7 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
         else:
             detail = "cluster: no plans for several devices are made here; leave it out"
             raise Problem(ProblemType.CLUSTER, detail)
+        await state.take_in(_refuse_without_device, state, options)
         await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
         submit = partial(_submit, state, upload, options, owner, key, current_parent())
         return await state.take_in(submit)
@@ -136,6 +139,19 @@ def _refuse_when_full(state: State) -> None:
     """Before a large upload; whether there is room is decided when it has come."""
     if state.database.jobs.waiting() >= state.settings.max_queued_jobs:
         raise _full("as many optimizations are waiting as are allowed")
+
+
+def _refuse_without_device(state: State, options: JsonObject) -> None:
+    """No job shall wait for a device that no worker has."""
+    target = options.get("target")
+    if target not in SCARCE:
+        return
+    recent = _BEATS_MISSED * state.settings.heartbeat_seconds
+    if not any(
+        target in sign.targets and sign.seconds < recent for sign in state.database.activity.workers()
+    ):
+        detail = f"target {target}: no worker that gives signs of life has such a device"
+        raise Problem(ProblemType.JOB_SERVICE, detail, headers={"Retry-After": "30"})
 
 
 def _submit(

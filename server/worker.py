@@ -19,6 +19,7 @@ from types import FrameType
 from server import logs
 from server.beside import beside
 from server.cleaning import clean, remove_abandoned_work
+from server.device import this_device
 from server.logs import about_job
 from server.problem_types import ProblemType
 from server.settings import Settings
@@ -46,8 +47,9 @@ class Worker:
         self._stop = stop
         self._traces = traces or Traces(None)
         name = f"{socket.gethostname()}:{os.getpid()}"
-        self._signs = SignsOfLife(database, name, settings.heartbeat_seconds)
-        self._queue = database.queue(name, settings.lease_seconds)
+        targets = this_device().targets
+        self._signs = SignsOfLife(database, name, settings.heartbeat_seconds, targets)
+        self._queue = database.queue(name, settings.lease_seconds, targets=targets)
 
     def run(self) -> None:
         """Does jobs until it is told to stop."""

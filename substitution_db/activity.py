@@ -7,7 +7,7 @@ counts go on when processes end.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,11 +27,14 @@ _FORGOTTEN = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class SignOfLife:
-    """A worker and how many seconds ago it gave a sign of life; the job it has, if any."""
+    """A worker and how many seconds ago it gave a sign of life; the job it has, if any; the devices that it
+    can optimise for.
+    """
 
     worker: str
     seconds: float
     job_id: str | None
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,16 @@ class ActivityRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    def beat(self, worker: str, job_id: str | None) -> None:
+    def beat(self, worker: str, job_id: str | None, targets: Sequence[str] = ()) -> None:
         """A sign of life; workers that gave none for an hour are forgotten."""
         with self._transactions.write() as session:
             time = now(session)
             row = session.get(WorkerRow, worker)
             if row is None:
                 session.execute(delete(WorkerRow).where(WorkerRow.seen_at < time - _FORGOTTEN))
-                session.add(WorkerRow(name=worker, started_at=time, seen_at=time, job_id=job_id))
-            else:
-                row.seen_at, row.job_id = time, job_id
+                row = WorkerRow(name=worker, started_at=time)
+                session.add(row)
+            row.seen_at, row.job_id, row.targets = time, job_id, list(targets)
 
     def leave(self, worker: str) -> None:
         """The worker ends."""
@@ -72,7 +75,10 @@ class ActivityRepository:
             time = now(session)
             rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name))
             return tuple(
-                SignOfLife(row.name, (time - row.seen_at).total_seconds(), row.job_id) for row in rows
+                SignOfLife(
+                    row.name, (time - row.seen_at).total_seconds(), row.job_id, tuple(row.targets or ())
+                )
+                for row in rows
             )
 
     def durations(self) -> Mapping[JobState, Durations]:

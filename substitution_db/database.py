@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from substitution_db.keys import KeyRepository
 from substitution_db.library import load_shipped, shipped_library
 from substitution_db.location import blob_store, database_url
 from substitution_db.migrate import is_usable, revision_of, upgrade
-from substitution_db.queue import LEASE_SECONDS, JobQueue
+from substitution_db.queue import LEASE_SECONDS, SCARCE, JobQueue
 from substitution_db.rules import RuleRepository
 from substitution_db.submissions import SubmissionRepository
 from substitution_db.versions import LibraryVersions
@@ -45,10 +45,16 @@ class Database:
     transactions: Transactions
 
     def queue(
-        self, worker: str, lease_seconds: float = LEASE_SECONDS, clock: Callable[[], float] = time.monotonic
+        self,
+        worker: str,
+        lease_seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        targets: Sequence[str] = SCARCE,
     ) -> JobQueue:
-        """The queue of jobs for a worker of that name, whose clock (in seconds) only ever goes forward."""
-        return JobQueue(self.transactions, self.blobs, worker, lease_seconds, clock)
+        """The queue of jobs for a worker of that name, whose clock (in seconds) only ever goes forward, and
+        which has devices for those targets (of those that not every worker has).
+        """
+        return JobQueue(self.transactions, self.blobs, worker, lease_seconds, clock, targets)
 
     def ping(self) -> str | None:
         """The revision of the schema; raises MissingServiceError when the database does not answer."""

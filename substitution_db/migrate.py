@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from substitution_db.engine import Transactions
 from superopt.errors import InvalidFileError, MissingServiceError
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The revisions that this version of the code knows (a test compares them with the migrations)."""
 
 _LOCK_MILLISECONDS = 300

@@ -279,7 +279,7 @@ class JobEventRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker that is there, and the job that it has."""
+    """A worker that is there, the job that it has, and what it can optimise for (null: earlier software)."""
 
     __tablename__ = "workers"
 
@@ -287,6 +287,7 @@ class WorkerRow(Base):
     started_at: Mapped[datetime]
     seen_at: Mapped[datetime]
     job_id: Mapped[str | None] = mapped_column(String(32))
+    targets: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class JobDurationRow(Base):

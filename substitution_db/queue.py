@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from substitution_db.blobs import BlobStore
@@ -29,6 +29,9 @@ LEASE_SECONDS = 30.0
 """How long a job stays with a worker that gives no sign of life."""
 
 _HELD = (str(JobState.RUNNING), str(JobState.CANCELLING))
+
+SCARCE = ("cuda",)
+"""Targets that not every worker can optimise for."""
 
 HEARTBEAT_SECONDS = 10.0
 """How often a worker gives a sign of life."""
@@ -47,7 +50,7 @@ class _Sign:
 
 
 class JobQueue:
-    """Claims jobs for one worker; ``worker`` is a name for people."""
+    """Claims jobs for one worker; ``worker`` is a name for people, ``targets`` what it has devices for."""
 
     def __init__(
         self,
@@ -56,20 +59,25 @@ class JobQueue:
         worker: str,
         lease_seconds: float,
         clock: Callable[[], float],
+        targets: Sequence[str] = SCARCE,
     ) -> None:
         self._transactions = transactions
         self._blobs = blobs
         self._worker = worker
         self._lease_seconds = lease_seconds
         self._clock = clock
+        self._absent = [target for target in SCARCE if target not in targets]
         self._signs: dict[str, _Sign] = {}
 
     def claim(self) -> Lease | None:
-        """The oldest waiting job, now running under a new lease; None if none waits. Ends expired leases
-        first.
+        """The oldest waiting job that this worker has the device for, now running under a new lease; None if
+        none waits. Ends expired leases first.
         """
         self.expire()
         statement = select(JobRow).where(JobRow.state == JobState.QUEUED).order_by(JobRow.number).limit(1)
+        if self._absent:
+            target = func.coalesce(JobRow.options["target"].as_string(), "")
+            statement = statement.where(target.not_in(self._absent))
         with self._transactions.read() as session:
             if session.scalars(statement).first() is None:
                 return None

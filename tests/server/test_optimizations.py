@@ -209,3 +209,11 @@ def test_a_result_that_was_removed(http: Http, model: bytes, work: Work, databas
     work()
     database.blobs.remove_unused(database.blobs.stored(), -1)
     assert problem(http("GET", f"{URL}/{identity}/model")) == (410, "result-unavailable")
+
+
+def test_a_device_that_no_worker_has_is_refused(http: Http, database: Database, model: bytes) -> None:
+    sent = {"files": {"model": ("net.onnx", model), "options": (None, '{"target": "cuda"}')}}
+    database.activity.beat("here:1", None, ("cpu",))
+    assert problem(http("POST", URL, **sent)) == (503, "missing-service")
+    database.activity.beat("there:1", None, ("cpu", "cuda"))
+    assert http("POST", URL, **sent).status_code == 202

@@ -80,6 +80,15 @@ def test_jobs_are_claimed_in_order(database: Database) -> None:
     assert [claimed(queue).job.id for _ in jobs] == [job.id for job in jobs]
 
 
+def test_a_worker_leaves_a_job_for_which_it_has_no_device(database: Database) -> None:
+    targets: tuple[object, ...] = ("cuda", "cpu", None, "h100")
+    jobs = [database.jobs.submit(NewJob("model", [MODEL], {"target": target})).id for target in targets]
+    without, with_ = database.queue("w1", targets=("cpu",)), database.queue("w2", targets=("cpu", "cuda"))
+    assert [claimed(without).job.id for _ in jobs[1:]] == jobs[1:]
+    assert without.claim() is None
+    assert claimed(with_).job.id == jobs[0]
+
+
 @pytest.mark.parametrize(
     ("end", "final"),
     [
