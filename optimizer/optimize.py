@@ -395,4 +395,4 @@ def _minimal_ratio(start: GraphCost, options: Options) -> float:
     """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
     if start.penalty:
         return 0.0
-    return 1.0 if options.objective == "latency" else 0.99
+    return 1.0 if options.objective in ("latency", "throughput") else 0.99

@@ -58,10 +58,10 @@ class Options:
     def __post_init__(self) -> None:
         objectives = OBJECTIVES if self.cluster is None else CLUSTER_OBJECTIVES
         strategies = SEARCHES if self.cluster is None else CLUSTER_SEARCHES
-        if self.cluster is None and self.objective in CLUSTER_OBJECTIVES[1:]:
+        if self.cluster is None and self.objective == "training":
             raise InvalidOptionError(
-                f"objective: {self.objective} is about several devices: name them with cluster, or choose "
-                f"one of {', '.join(OBJECTIVES)}"
+                "objective: training is simulated on devices that are described: name them with cluster (one "
+                f"may be enough), or choose one of {', '.join(OBJECTIVES)}"
             )
         _require("objective", self.objective, self.objective in objectives, f"one of {', '.join(objectives)}")
         _require("search", self.search, self.search in strategies, f"one of {', '.join(strategies)}")

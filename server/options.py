@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from server.problem_types import ProblemType
@@ -16,7 +16,7 @@ from substitution_db.records import JsonObject
 from superopt.threads import MOST_THREADS
 
 _OF_CLUSTERS = ("latency", "throughput", "training")
-"""What a plan for several devices is judged by; all but the first mean nothing for one."""
+"""What a plan for several devices is judged by; the last means nothing without one."""
 
 Objective: TypeAlias = Literal["latency", "throughput", "training", "memory", "flops", "traffic", "launches"]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -50,8 +50,8 @@ class OptimizationOptions(BaseModel):
     """Names of nodes that stay as they are."""
     exclude_rule: Annotated[list[Name], Field(max_length=10_000)] = []
     """Ids of rules that are not used."""
-    runtime: Literal["onnxruntime"] | None = None
-    """None: standard ONNX operators only, which is all that can be written yet."""
+    runtime: Literal["portable", "onnxruntime"] | None = None
+    """Whose operators may be written; standard ONNX ones are all that is written so far."""
 
     @model_validator(mode="before")
     @classmethod
@@ -64,13 +64,6 @@ class OptimizationOptions(BaseModel):
             raise PydanticCustomError("no_option", "{name} is no option; there are {known}", given_and_known)
         return cast("object", given)
 
-    @field_validator("runtime")
-    @classmethod
-    def _can_be_written(cls, runtime: str | None) -> str | None:
-        if runtime is not None:
-            raise PydanticCustomError("not_yet", "models are written with standard ONNX operators only")
-        return runtime
-
 
 def options_schema(settings: Settings) -> dict[str, object]:
     """The JSON schema of the options that can be used under these settings."""
@@ -81,18 +74,17 @@ def options_schema(settings: Settings) -> dict[str, object]:
         "maximum": settings.max_job_seconds,
         "default": min(cast("float", budget["default"]), settings.max_job_seconds),
     }
-    properties["runtime"] = {"type": "null", "default": None}
     if not settings.plans_clusters:
         objectives = cast("list[str]", properties["objective"]["enum"])
-        properties["objective"]["enum"] = [name for name in objectives if name not in _OF_CLUSTERS[1:]]
+        properties["objective"]["enum"] = [name for name in objectives if name not in _OF_CLUSTERS[2:]]
     return schema
 
 
 def refuse_for_one_device(options: JsonObject) -> None:
     """Ends the request if the options are about a cluster, of which there is none."""
     objective = options.get("objective")
-    if objective in _OF_CLUSTERS[1:]:
-        detail = f"options: objective: {objective} is about several devices: send their cluster too"
+    if objective in _OF_CLUSTERS[2:]:
+        detail = f"options: objective: {objective} is simulated on devices that are described: send a cluster"
         raise Problem(ProblemType.OPTIONS, detail)
 
 

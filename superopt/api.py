@@ -35,7 +35,7 @@ from substitution_db.database import Database
 from substitution_db.versions import PublishedRules
 from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
-from superopt.files import write_atomically
+from superopt.files import require_writable, write_atomically
 from superopt.ir import Graph, Input, Weight
 from superopt.machines import described_cluster, find_cluster, for_devices
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
@@ -47,8 +47,8 @@ ProgressCallback = Callable[[Progress], None]
 
 REPORT_SUFFIXES = (".json", ".html")
 
-RUNTIMES = ("portable",)
-"""Which operators may be written: standard ONNX ones."""
+RUNTIMES = ("portable", "onnxruntime")
+"""Which operators may be written: standard ONNX ones, or the runtime's own too, of which none is so far."""
 
 
 @dataclass(frozen=True)
@@ -282,11 +282,9 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
 
 
 def require_runtime(runtime: str | None) -> None:
-    """Raises InvalidOptionError for operators that cannot be written; None is portable."""
+    """Raises InvalidOptionError for a runtime that is not known; None is portable."""
     if runtime is not None and runtime not in RUNTIMES:
-        raise InvalidOptionError(
-            f"runtime: only standard ONNX operators can be written: expected portable, got {runtime!r}"
-        )
+        raise InvalidOptionError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
 
 
 def read_report(path: Path) -> Mapping[str, object]:
@@ -317,13 +315,7 @@ def require_report_path(path: Path) -> None:
     """Raises InvalidOptionError unless a report can be written there, and the path says of which kind."""
     if path.suffix.lower() not in REPORT_SUFFIXES:
         raise InvalidOptionError(f"report: expected a file ending in .json or .html, got {path}")
-    require_directory(path)
-
-
-def require_directory(path: Path) -> None:
-    """Raises InvalidOptionError unless the path is of a file in a directory that exists."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InvalidOptionError(f"{path}: expected the path of a file in a directory that exists")
+    require_writable(path)
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:

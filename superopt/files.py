@@ -11,6 +11,14 @@ from pathlib import Path
 from superopt.errors import InvalidOptionError
 
 
+def require_writable(path: Path) -> None:
+    """Raises InvalidOptionError unless the path is of a file in a directory that exists."""
+    if path.is_dir():
+        raise InvalidOptionError(f"{path}: expected a file to write, got a directory")
+    if not path.absolute().parent.is_dir():
+        raise InvalidOptionError(f"{path}: expected the path of a file in a directory that exists")
+
+
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
     """A temporary path beside ``path``, renamed to it at the end; removed if the block raises.
@@ -18,8 +26,7 @@ def atomic_path(path: Path) -> Generator[Path]:
     Raises InvalidOptionError where the directory is missing or cannot be written, or ``path`` is a directory.
     """
     path = path.absolute()
-    if path.is_dir():
-        raise InvalidOptionError(f"{path}: expected a file to write, got a directory")
+    require_writable(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:

@@ -17,6 +17,7 @@ from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
+from superopt.files import require_writable
 from superopt.machines import find_cluster
 from superopt.recorded import replay as replay_report
 
@@ -34,9 +35,7 @@ def optimize(
     out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
     objective: Annotated[
         str,
-        typer.Option(
-            help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also throughput or training."
-        ),
+        typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also training."),
     ] = "latency",
     target: Annotated[
         str,
@@ -83,7 +82,7 @@ def optimize(
         bool, typer.Option("--portable", help="Write standard ONNX operators only (the default).")
     ] = True,
     runtime: Annotated[
-        str, typer.Option(help="Whose operators to write: portable is all that there is yet.")
+        str, typer.Option(help="Whose operators may be written: portable, or onnxruntime for its own too.")
     ] = "portable",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write the model.")] = False,
     report: Annotated[
@@ -104,7 +103,7 @@ def optimize(
     for path in reports:
         api.require_report_path(path)
     if not dry_run:
-        api.require_directory(out)
+        require_writable(out)
     options = Options(
         objective=objective,
         search=search,

@@ -17,6 +17,7 @@ from superopt.cli.progress import described
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
+from superopt.files import require_writable
 from superopt.machines import description_of
 
 API_KEY = "SUPEROPT_API_KEY"
@@ -77,7 +78,7 @@ def submit(
     for path in reports:
         api.require_report_path(path)
     if out is not None:
-        api.require_directory(out)
+        require_writable(out)
     given: Mapping[str, object] = {
         "objective": objective,
         "target": target,

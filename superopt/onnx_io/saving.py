@@ -19,7 +19,7 @@ import onnx_ir
 from onnx import TensorProto
 
 from superopt.errors import InvalidModelError, InvalidOptionError
-from superopt.files import write_atomically
+from superopt.files import require_writable, write_atomically
 from superopt.ir.graph import Value
 from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
@@ -95,8 +95,7 @@ class LoweredModel:
         that is named after its content. Raises InvalidOptionError if the place cannot be written.
         """
         target = Path(path)
-        if target.is_dir() or not target.absolute().parent.is_dir():
-            raise InvalidOptionError(f"{target}: expected the path of a file in a directory that exists")
+        require_writable(target)
         try:
             if self._bytes <= LIMIT and not self.source.has_external_data:
                 content = self.to_bytes()

@@ -11,10 +11,10 @@ from superopt.errors import InvalidOptionError
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"objective": "beauty"}, "objective: expected one of latency, flops, .*, got 'beauty'"),
+        ({"objective": "beauty"}, "objective: expected one of latency, throughput, flops, .*, got 'beauty'"),
         (
             {"objective": "training"},
-            "objective: training is about several devices: name them with cluster",
+            "objective: training is simulated on devices that are described: name them with cluster",
         ),
         (
             {"objective": "memory", "cluster": "dgx-h100"},
