@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from optimizer.parallel.placement import Placement
-from optimizer.parallel.regions import Region, bounds, is_same_or_tiling, meet, regions_of_parts, volume
+from optimizer.parallel.placement import Placement, regions_of
+from optimizer.parallel.regions import Region, bounds, cut, is_same_or_tiling, meet, regions_of_parts, volume
 
 
 class CollectiveKind(enum.StrEnum):
@@ -71,8 +71,8 @@ def communication(
     """
     _check(have, want, shape)
     if have.partial == 1 and have.degrees == want.degrees and set(want.devices) <= set(have.devices):
-        at = dict(_held(have, shape))
-        if all(at[device] == region for device, region in _held(want, shape)):
+        at = regions_of(have, shape)
+        if all(at[device] == region for device, region in regions_of(want, shape).items()):
             return ()
     return _Exchange(have, want, shape, element_bytes).steps()
 
@@ -99,13 +99,6 @@ def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
             raise ValueError(f"{placement.degrees} do not divide the shape {shape}")
 
 
-def _held(placement: Placement, shape: tuple[int, ...]) -> Iterator[tuple[int, Region]]:
-    each = placement.partial * placement.copies
-    for number, region in enumerate(regions_of_parts(placement.degrees, shape)):
-        for device in placement.devices[number * each : (number + 1) * each]:
-            yield device, region
-
-
 @dataclass(frozen=True, slots=True)
 class _Source:
     """A region without partial sums, and its holders, in the order of those of regions made together."""
@@ -120,8 +113,8 @@ class _Exchange:
         self._want = want
         self._shape = shape
         self._element_bytes = element_bytes
-        self._wanted = dict(_held(want, shape))
-        self._held = dict(_held(have, shape))
+        self._wanted = regions_of(want, shape)
+        self._held = regions_of(have, shape)
         self._satisfied: set[tuple[int, tuple[int, ...]]] = set()
         self._steps: list[Step] = []
 
@@ -169,7 +162,7 @@ class _Exchange:
                 covering = _sources_of(row, wanted)
         if pending and not covering:
             done = []
-            pieces = _pieces(part, len(rows[0]))
+            pieces = cut(part, len(rows[0]))
             covering = _sources_of(rows[0], pieces)
             done.append((rows[0], part, pieces))
         for row, whole, after in done:
@@ -336,19 +329,6 @@ class _Exchange:
                 len(targets) * size,
             )
         )
-
-
-def _pieces(part: Region, count: int) -> list[Region | None]:
-    """A part cut along its longest axis into pieces that differ by at most one."""
-    axis = max(range(len(part)), key=lambda number: part[number][1] - part[number][0], default=None)
-    if axis is None:
-        return [part, *(None for _ in range(count - 1))]
-    start, stop = part[axis]
-    cuts = [start + (stop - start) * number // count for number in range(count + 1)]
-    return [
-        (*part[:axis], (low, high), *part[axis + 1 :]) if low < high else None
-        for low, high in itertools.pairwise(cuts)
-    ]
 
 
 def _sources_of(row: tuple[int, ...], regions: list[Region | None]) -> tuple[_Source, ...]:

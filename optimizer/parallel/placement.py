@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.parallel.regions import Region, regions_of_parts
 from superopt.ir.plan import Parallelism
 from superopt.ops.splits import SplitKind, Splits
 
@@ -49,6 +50,16 @@ class Placement:
                 index,
                 tuple(devices[term * self.copies : (term + 1) * self.copies] for term in range(self.partial)),
             )
+
+
+def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region]:
+    """The box of a tensor that each device has, or has a term of."""
+    each = placement.partial * placement.copies
+    return {
+        device: region
+        for number, region in enumerate(regions_of_parts(placement.degrees, shape))
+        for device in placement.devices[number * each : (number + 1) * each]
+    }
 
 
 def placed_whole(rank: int, device: int) -> Placement:

@@ -32,6 +32,19 @@ def meet(left: Region, right: Region) -> Region | None:
     return tuple(shared)
 
 
+def cut(region: Region, count: int) -> list[Region | None]:
+    """A region in so many pieces along its longest axis that differ by at most one; None for an empty one."""
+    axis = max(range(len(region)), key=lambda number: region[number][1] - region[number][0], default=None)
+    if axis is None:
+        return [region, *(None for _ in range(count - 1))]
+    start, stop = region[axis]
+    cuts = [start + (stop - start) * number // count for number in range(count + 1)]
+    return [
+        (*region[:axis], (low, high), *region[axis + 1 :]) if low < high else None
+        for low, high in itertools.pairwise(cuts)
+    ]
+
+
 def volume(region: Region) -> int:
     """How many elements it has."""
     return math.prod(stop - start for start, stop in region)

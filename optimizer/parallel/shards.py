@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optimizer.parallel.communication import Step, communication, summed
-from optimizer.parallel.placement import Placement
+from optimizer.parallel.placement import Placement, regions_of
 from optimizer.parallel.regions import Region
-from optimizer.parallel.tasks import divided, part_type, regions_of, shape_of, tensor_of
+from optimizer.parallel.tasks import divided, part_type, shape_of, tensor_of
 from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.parallel.placement import Placement, needed, produced
-from optimizer.parallel.regions import Region, region_of
+from optimizer.parallel.placement import Placement, needed, produced, regions_of
+from optimizer.parallel.regions import Region
 from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, GraphOperator, Node, Value
 from superopt.ir.plan import Parallelism, Plan
@@ -71,16 +71,6 @@ def shape_of(type_: TensorType) -> tuple[int, ...]:
 def part_type(type_: TensorType, region: Region) -> TensorType:
     """The type of a box of a tensor."""
     return type_.with_shape(tuple(stop - start for start, stop in region))
-
-
-def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region]:
-    """The box of a tensor that each device has, or has a term of."""
-    return {
-        device: region_of(placement.degrees, index, shape)
-        for index, terms in placement.holders()
-        for devices in terms
-        for device in devices
-    }
 
 
 @dataclass(frozen=True)

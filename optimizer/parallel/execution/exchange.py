@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from typing import Generic
 
 from optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step
 from optimizer.parallel.execution.machine import A, Machine
-from optimizer.parallel.placement import Placement
-from optimizer.parallel.regions import Region, meet, volume
-from optimizer.parallel.tasks import regions_of
+from optimizer.parallel.placement import Placement, regions_of
+from optimizer.parallel.regions import Region, cut, meet, volume
 
 
 @dataclass(frozen=True)
@@ -84,15 +82,18 @@ class Exchange(Generic[A]):
                 self.sent[source, group[(place + 1) % count]] += step.moved // count
             return reduced
         shape = tuple(stop - start for start, stop in whole)
-        chunks = _chunks(shape, count)
-        held = [[self._machine.part(term, chunk) for chunk in chunks] for term in terms]
+        chunks = cut(tuple((0, size) for size in shape), count)
+        held = [
+            [None if chunk is None else self._machine.part(term, chunk) for chunk in chunks] for term in terms
+        ]
         for lap in range(2 * (count - 1)):
             for place in range(count):
                 number, target = (place - lap) % count, (place + 1) % count
-                chunk = self._sent(held[place][number], group[place], group[target])
-                adding = lap < count - 1
-                held[target][number] = self._machine.add(held[target][number], chunk) if adding else chunk
-        return [self._machine.joined([*zip(chunks, member, strict=True)], shape) for member in held]
+                own, other = held[place][number], held[target][number]
+                if own is not None and other is not None:
+                    chunk = self._sent(own, group[place], group[target])
+                    held[target][number] = self._machine.add(other, chunk) if lap < count - 1 else chunk
+        return [self._machine.joined(_present(chunks, member), shape) for member in held]
 
     def _spread(self, step: Step, stores: Mapping[int, list[tuple[Region, A]]]) -> None:
         brought = [
@@ -142,11 +143,7 @@ def _within(region: Region, around: Region) -> Region:
     )
 
 
-def _chunks(shape: tuple[int, ...], count: int) -> list[Region]:
-    """A box cut into as many pieces along its longest axis; some are empty where it is short."""
-    whole = tuple((0, size) for size in shape)
-    if not shape:
-        return [whole, *(whole,) * (count - 1)]
-    axis = max(range(len(shape)), key=shape.__getitem__)
-    cuts = [shape[axis] * number // count for number in range(count + 1)]
-    return [(*whole[:axis], (low, high), *whole[axis + 1 :]) for low, high in itertools.pairwise(cuts)]
+def _present(chunks: Sequence[Region | None], shards: Sequence[A | None]) -> list[tuple[Region, A]]:
+    """The pieces that are not empty."""
+    pairs = zip(chunks, shards, strict=True)
+    return [(chunk, shard) for chunk, shard in pairs if chunk is not None and shard is not None]

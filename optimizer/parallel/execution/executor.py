@@ -9,9 +9,9 @@ from typing import Generic
 from optimizer.parallel.communication import communication, summed
 from optimizer.parallel.execution.exchange import Exchange, Held
 from optimizer.parallel.execution.machine import A, Machine
-from optimizer.parallel.placement import Placement
+from optimizer.parallel.placement import Placement, regions_of
 from optimizer.parallel.regions import Region
-from optimizer.parallel.tasks import divided, regions_of, shape_of, tensor_of
+from optimizer.parallel.tasks import divided, shape_of, tensor_of
 from superopt.domains import Array
 from superopt.ir.graph import Graph, Input, Node, Value
 from superopt.ir.plan import Plan

@@ -16,10 +16,10 @@ from optimizer.parallel.communication import CollectiveKind, Step
 from optimizer.parallel.execution.exchange import Exchange, Held
 from optimizer.parallel.execution.executor import Execution, box_of
 from optimizer.parallel.execution.host import HostMachine
-from optimizer.parallel.placement import Placement
+from optimizer.parallel.placement import Placement, regions_of
 from optimizer.parallel.regions import Region
 from optimizer.parallel.shards import Delivery, Program, Segment
-from optimizer.parallel.tasks import regions_of, shape_of
+from optimizer.parallel.tasks import shape_of
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Value

@@ -58,25 +58,24 @@ class CollectivePrices:
 def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
     """Where the output lies after the operation."""
     axes = operation.splits.outputs[port]
-    return _states(choices, [_made(operation, axes, d) for d in range(len(operation.splits.dimensions))])
+    kinds = [dimension.kind for dimension in operation.splits.dimensions]
+    otherwise = [TERM if kind is SplitKind.REDUCTION else WHOLE for kind in kinds]
+    return _states(choices, [_axis(axes, d, other) for d, other in enumerate(otherwise)])
 
 
 def read(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
     """Where the input is needed."""
-    axes = operation.splits.inputs[slot]
-    return _states(choices, [_axis(axes, d, WHOLE) for d in range(len(operation.splits.dimensions))])
+    return _followed(operation, choices, operation.splits.inputs[slot], WHOLE)
 
 
 def gradient_made(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
     """Where the gradient of the input lies: tasks that share the input each make a term of it."""
-    axes = operation.splits.inputs[slot]
-    return _states(choices, [_axis(axes, d, TERM) for d in range(len(operation.splits.dimensions))])
+    return _followed(operation, choices, operation.splits.inputs[slot], TERM)
 
 
 def gradient_read(operation: Operation, choices: Sequence[Choice], port: int) -> States:
     """Where the gradient of the output is needed: by every task that made a part or a term."""
-    axes = operation.splits.outputs[port]
-    return _states(choices, [_axis(axes, d, WHOLE) for d in range(len(operation.splits.dimensions))])
+    return _followed(operation, choices, operation.splits.outputs[port], WHOLE)
 
 
 def redistribution(have: States, want: States, tensor_bytes: int, prices: CollectivePrices) -> Costs:
@@ -128,9 +127,10 @@ def _product(sizes: Costs, axes: NDArray[np.bool_]) -> Costs:
     return np.where(axes, sizes, 1.0).prod(axis=-1)
 
 
-def _made(operation: Operation, axes: tuple[int | None, ...], dimension: int) -> int:
-    is_summed = operation.splits.dimensions[dimension].kind is SplitKind.REDUCTION
-    return _axis(axes, dimension, TERM if is_summed else WHOLE)
+def _followed(
+    operation: Operation, choices: Sequence[Choice], axes: tuple[int | None, ...], otherwise: int
+) -> States:
+    return _states(choices, [_axis(axes, d, otherwise) for d in range(len(operation.splits.dimensions))])
 
 
 def _axis(axes: tuple[int | None, ...], dimension: int, otherwise: int) -> int:

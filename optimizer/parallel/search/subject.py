@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from optimizer.parallel.task_costs import backward_passes
+from optimizer.parallel.tasks import splits_of
 from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.types import TensorType, ValueType
@@ -111,7 +112,7 @@ class Subject:
                 for slot, value in read.items()
             )
             passes = backward_passes(node.operator, operands) if is_trained else _UNTRAINED
-            splits = node.operator.splits(inputs, outputs)
+            splits = splits_of(graph, node)
             operations.append(Operation(node_id, node.operator, inputs, outputs, splits, weights, passes))
         return Subject(graph, tuple(operations), tuple(_counted(edges, operations)), numbers)
 

@@ -14,7 +14,7 @@ from optimizer.parallel.simulator.exchange import Exchange, Times
 from optimizer.parallel.simulator.operations import Operations
 from optimizer.parallel.simulator.prices import Prices
 from optimizer.parallel.task_costs import FREE, Types
-from optimizer.parallel.tasks import mapping_of
+from optimizer.parallel.tasks import mapping_of, shape_of
 from superopt.errors import InvalidOptionError
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
@@ -301,11 +301,6 @@ def bytes_of(type_: TensorType) -> int:
     elements = type_.elements
     assert isinstance(elements, int), "sizes are known when a plan is simulated"
     return elements * type_.element.bytes_per_element
-
-
-def shape_of(type_: TensorType) -> tuple[int, ...]:
-    """The sizes of a tensor of known size."""
-    return tuple(size for size in type_.shape if isinstance(size, int))
 
 
 def _parts(types: Types, axes: tuple[tuple[int | None, ...], ...], parts: Sequence[int]) -> Types:
