@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from axioms import load_axioms
 from optimizer.canonical import CanonicalStep, canonicalise
@@ -24,6 +25,7 @@ from optimizer.parallel.checking import CHECKED_BYTES, Check
 from optimizer.parallel.experts import ONE_DEVICE
 from optimizer.parallel.licences import Licences, declared, divisions_of, licensed
 from optimizer.parallel.plan_text import plan_from_json
+from optimizer.parallel.quantities import size_text
 from optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
 from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject, plannable
@@ -54,7 +56,7 @@ from optimizer.search import (
     retraced,
 )
 from optimizer.selection import kept_nodes, usable_rules
-from superopt.errors import SuperoptError
+from superopt.errors import InvalidFileError, SuperoptError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
@@ -144,6 +146,7 @@ class ClusterJourney:
 
     def _evaluated(self, given: Mapping[str, object]) -> ClusterResult:
         """A given plan, after its trace."""
+        self._require_same_model(given)
         steps = recorded_trace(given) if "trace" in given else ()
         end = self._until(_FIRST_PLAN_SHARE)
 
@@ -157,6 +160,17 @@ class ClusterJourney:
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
         baselines = self._fitting(self._planner.experts(subject))
         return self._finished(Rewritten(graph, trace, 0.0), subject, chosen, baselines)
+
+    def _require_same_model(self, given: Mapping[str, object]) -> None:
+        """Raises InvalidFileError for the report of another model; a plan by itself may be for any."""
+        model, own = given.get("model"), hashlib.sha256(self.lifted.source.original).hexdigest()
+        recorded = cast("Mapping[str, object]", model).get("sha256") if isinstance(model, dict) else own
+        if recorded != own:
+            raise InvalidFileError(
+                f"plan: the report is of another model: expected sha256 {own}, that of "
+                f"{Path(self.lifted.source.name).name}, got {recorded}; give its section 'parallel' alone to "
+                "try its plan on this model"
+            )
 
     def _searched(self) -> ClusterResult:
         self._tell("search", float("nan"), float("nan"))
@@ -258,12 +272,12 @@ class ClusterJourney:
         alone = self._alone
         speedup = "" if not alone else f", {alone / chosen.simulation.microseconds:.2f} times one device"
         verdict = (
-            f"{why}; planned for {len(self.cluster)} devices and predicted to take "
+            f"{why}; planned for {_devices(len(self.cluster))} and predicted to take "
             f"{chosen.simulation.microseconds:,.0f} us{speedup}: simulated, not measured"
         )
         if not chosen.fits:
             needs, has = limited_by(chosen.simulation, self.cluster)
-            verdict += f"; it does not fit: a device needs {_gib(needs)} and has {_gib(has)}"
+            verdict += f"; it does not fit: a device needs {size_text(needs)} and has {size_text(has)}"
         report = self._report(verdict, found.trace, steps, equivalence)
         before = alone or chosen.simulation.microseconds
         report = replace(
@@ -280,7 +294,7 @@ class ClusterJourney:
         enough = what_would_do(planned.subject, self._planner, needs)
         return (
             f"the model does not fit on {self.cluster.name}: the plan that needs least memory needs "
-            f"{_gib(needs)} on a device that has {_gib(has)}; {enough}"
+            f"{size_text(needs)} on a device that has {size_text(has)}; {enough}"
         )
 
     def _original(self, why: str, equivalence: Equivalence | None) -> ClusterResult:
@@ -369,5 +383,5 @@ def _of(planned: Planned) -> tuple[Subject, Candidate]:
     return planned.subject, planned.best
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"

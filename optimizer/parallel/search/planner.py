@@ -35,9 +35,10 @@ _HOPELESS = 1.5
 a machine on which this is so, a smaller one."""
 
 _SIMULATIONS = 16_000
+_MANY_DEVICES = 48
 _PER_OPERATION = 40
-"""Simulations that each phase of refining a plan may make: the former over the number of operations, but at
-most the latter for each of them."""
+"""Simulations that each phase of refining a plan may make: so many over the number of operations, fewer on
+many devices, and at most so many for each operation."""
 
 _CAUTIOUS = 1.1
 """Where the estimate of memory is so many times what the simulator says, more is allowed by the estimate."""
@@ -215,7 +216,6 @@ class Planner:
         near = [
             c for c in starts[:_STARTS] if c.rank <= (not best.fits, _NEAR * best.simulation.microseconds)
         ]
-        count = len(subject.operations)
         refined: list[tuple[Refinement, Refined]] = []
         for candidate in near:
             assignment = candidate.proposal.assignment
@@ -226,7 +226,7 @@ class Planner:
                 self._mapper(subject, assignment.mesh),
                 self.simulator(subject),
                 self._fits,
-                min(_SIMULATIONS // max(1, count), _PER_OPERATION * count),
+                self._simulations(len(subject.operations)),
                 self.is_expired,
             )
             start = Refined(assignment, candidate.simulation)
@@ -239,6 +239,10 @@ class Planner:
         plan = start.simulation.plan
         tried = self._candidate(Proposal("search", Origin.REFINED, plan, start.assignment), start.simulation)
         return min((best, tried), key=lambda candidate: candidate.rank)
+
+    def _simulations(self, operations: int) -> int:
+        work = max(1, operations) * max(1.0, len(self.cluster) / _MANY_DEVICES)
+        return min(int(_SIMULATIONS / work), _PER_OPERATION * operations)
 
     def _rank(self, simulation: Simulation) -> tuple[bool, float]:
         return (not self._fits(simulation), simulation.microseconds)
