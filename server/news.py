@@ -64,6 +64,8 @@ class News:
                 await anyio.sleep(self._seconds)
         except MissingServiceError as error:
             _log.warning("no news: %s", error)
+        except Exception:  # noqa: BLE001 - whoever waits looks for himself, and meets it again
+            _log.exception("no news")
         finally:
             self._wake_all()
 

@@ -125,7 +125,11 @@ class Transactions:
     def statement(self) -> Generator[Connection]:
         """For one statement that reads, without a transaction around it: one exchange with the database."""
         with named_failures(self.engine.url), self._single.connect() as connection:
-            yield connection
+            try:
+                yield connection
+            except BaseException:
+                connection.invalidate()  # what it has not read would hold an old state of the database
+                raise
 
     @contextmanager
     def write(self) -> Generator[Session]:

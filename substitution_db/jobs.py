@@ -156,7 +156,7 @@ class JobRepository:
             .group_by(JobRow.id)
         )
         with self._transactions.statement() as connection:
-            return dict(connection.execute(newest).tuples().all())
+            return dict(connection.execute(newest).all())
 
     def waiting(self) -> int:
         """How many jobs wait."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ import httpx
 
 from superopt.client import calls
 from superopt.client.archives import temporary_beside, unpack
-from superopt.client.calls import Call, EventReader, Page, Retries, Submission
+from superopt.client.calls import Call, EventReader, Page, Retries
 from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Substitution
 from superopt.client.downloads import Download
 from superopt.files import atomic_path
@@ -35,7 +34,7 @@ class AsyncClient:
     ) -> None:
         self._server = calls.checked_url(server)
         self._retries = retries or Retries()
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        headers = calls.headers_of(key)
         self._http = httpx.AsyncClient(
             base_url=self._server, headers=headers, transport=transport, limits=calls.LIMITS
         )
@@ -54,9 +53,7 @@ class AsyncClient:
         The same ``idempotency_key`` within a day gives the same optimization; by default each call has its
         own.
         """
-        devices = Path(cluster) if isinstance(cluster, str) else cluster
-        upload = Submission(Path(model), devices, options or {})
-        return await self._do(calls.submitting(upload, idempotency_key or uuid.uuid4().hex))
+        return await self._do(calls.submitting(model, cluster, options, idempotency_key))
 
     async def get(self, identity: str) -> Optimization:
         """Reads an optimization."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -110,9 +111,21 @@ class Call(Generic[T]):
         )
 
 
-def submitting(upload: Submission, key: str) -> Call[Optimization]:
-    """Submits a model."""
-    headers = {"Idempotency-Key": key}
+def headers_of(key: str | None) -> dict[str, str]:
+    """What every request with that API key says."""
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+
+def submitting(
+    model: str | Path,
+    cluster: str | Path | bytes | None,
+    options: Mapping[str, object] | None,
+    idempotency_key: str | None,
+) -> Call[Optimization]:
+    """Submits a model; with a key of its own unless one is given."""
+    devices = Path(cluster) if isinstance(cluster, str) else cluster
+    upload = Submission(Path(model), devices, options or {})
+    headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
     seconds = _UPLOAD_SECONDS
     return Call("POST", "/v1/optimizations", Optimization.of, headers=headers, upload=upload, seconds=seconds)
 

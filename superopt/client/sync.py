@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ import httpx
 
 from superopt.client import calls
 from superopt.client.archives import temporary_beside, unpack
-from superopt.client.calls import Call, EventReader, Page, Retries, Submission
+from superopt.client.calls import Call, EventReader, Page, Retries
 from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Substitution
 from superopt.client.downloads import Download
 from superopt.files import atomic_path
@@ -39,7 +38,7 @@ class Client:
     ) -> None:
         self._server = calls.checked_url(server)
         self._retries = retries or Retries()
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        headers = calls.headers_of(key)
         self._http = httpx.Client(
             base_url=self._server, headers=headers, transport=transport, limits=calls.LIMITS
         )
@@ -58,9 +57,7 @@ class Client:
         The same ``idempotency_key`` within a day gives the same optimization; by default each call has its
         own.
         """
-        devices = Path(cluster) if isinstance(cluster, str) else cluster
-        upload = Submission(Path(model), devices, options or {})
-        return self._do(calls.submitting(upload, idempotency_key or uuid.uuid4().hex))
+        return self._do(calls.submitting(model, cluster, options, idempotency_key))
 
     def get(self, identity: str) -> Optimization:
         """Reads an optimization."""

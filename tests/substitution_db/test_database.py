@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import text
 
 from substitution_db import Database, open_database, upgrade_database
 from substitution_db.location import blob_directory
@@ -31,6 +32,24 @@ def test_the_migrations_make_what_the_models_say(database: Database) -> None:
 def test_upgrade_is_repeatable(database_url: str) -> None:
     assert upgrade_database(database_url) == (None, HEAD)
     assert upgrade_database(database_url) == (HEAD, HEAD)
+
+
+def test_a_statement_that_is_not_read_to_its_end_holds_nothing(database: Database, no_library: Path) -> None:
+    statement = text("SELECT number FROM library_versions UNION SELECT 1 UNION SELECT 2")
+
+    def break_off() -> None:
+        with database.transactions.statement() as connection:
+            result = connection.execute(statement)
+            assert result.fetchone() is not None
+            raise LookupError
+
+    with pytest.raises(LookupError) as broken:
+        break_off()
+    with open_database(database.url, library=no_library) as other:
+        other.activity.beat("w", None)
+    for _ in range(3):
+        database.keys.create("me")
+    assert broken.traceback, "keeps what was being read"
 
 
 def _open(url: str, library: Path, start: multiprocessing.synchronize.Barrier) -> None:
