@@ -92,7 +92,7 @@ class Interpretation:
         self.attributes = attributes
         self._cuts = cuts or {}
         generator = np.random.default_rng(0)
-        shapes = {name: cast("tuple[int, ...]", types[name].shape) for name in sorted(types)}
+        shapes = {name: cast("tuple[int, ...]", types[name].array_shape) for name in sorted(types)}
         self._field = PrimeFieldDomain()
         self._residues: dict[str, FieldArray] = {
             name: self._field.random(generator, _STACK, shape) for name, shape in shapes.items()
