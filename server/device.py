@@ -5,20 +5,13 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from server.child import Limits, run_in_child
 from server.endings import Done
 from superopt.errors import MissingServiceError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from substitution_db.records import JsonObject
-
-_LIMITS = Limits(seconds=300.0, bytes=8 << 30, grace_seconds=0.0)
-
-
+_LIMITS = Limits(seconds=300.0, bytes=64 << 30, grace_seconds=0.0)
 _asking = threading.Lock()
 
 
@@ -43,27 +36,8 @@ def this_device() -> Device:
 
 @cache
 def _asked() -> Device:
-    ending = run_in_child("server.device:describe", {}, _LIMITS)
+    ending = run_in_child("server.description:describe", {}, _LIMITS)
     if isinstance(ending, Done):
         name, targets = (tuple(cast("list[str]", ending.result[key])) for key in ("name", "targets"))
         return Device(name, targets)
     raise MissingServiceError(f"this machine cannot be described: {ending}")
-
-
-def describe(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """``this_device`` in the child process."""
-    del arguments, progress
-    from optimizer.cost import Provider
-    from optimizer.cost.devices import accelerator_name, processor_name
-    from optimizer.cost.runtime import physical_cores, runtime_version
-    from superopt.targets import require_device
-
-    targets: list[str] = []
-    for provider in Provider:
-        try:
-            require_device(provider)
-        except MissingServiceError:
-            continue
-        targets.append(provider.value)
-    name = [processor_name(), str(physical_cores()), accelerator_name(), runtime_version()]
-    return {"name": name, "targets": targets}
