@@ -24,7 +24,7 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
     directory.
 
     A path without ``scheme://`` is an SQLite file. Raises InvalidOptionError for anything that is neither
-    SQLite in a file nor PostgreSQL.
+    SQLite in a file nor PostgreSQL, and for a mere word, unless there is a file of that name.
     """
     text = (
         text
@@ -32,6 +32,11 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
         or str(user_data_path("superopt", appauthor=False) / "superopt.db")
     )
     if "://" not in text:
+        if text.isidentifier() and not Path(text).exists():
+            raise InvalidOptionError(
+                f"database {text!r}: expected a file, as in ./{text} or {text}.db, sqlite:///FILE or "
+                "postgresql://USER@HOST/NAME"
+            )
         return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
     try:
         url = make_url(text)

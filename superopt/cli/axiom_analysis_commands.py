@@ -10,7 +10,7 @@ import typer
 
 from axioms import AxiomSet, load_axioms
 from superopt.cli.axiom_commands import app, chosen_names
-from superopt.cli.output import JsonOption, Output
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import estimated
 from verifier.consistency import Consistency, Falsehood, check_consistency
 from verifier.content_cache import ContentCache, user_cache
@@ -38,9 +38,11 @@ def consistency(
     axiom: AxiomOption = None,
     family: FamilyOption = None,
     no_cache: NoCacheOption = False,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Search for falsehoods that follow from the axioms: exit 1 when one does, with its chain."""
+    del database
     output = Output(as_json)
     axioms = load_axioms()
     with estimated("searching around axioms") as progress:
@@ -80,9 +82,11 @@ def redundancy(
     family: FamilyOption = None,
     proofs: Annotated[bool, typer.Option("--proofs", help="Print proofs of lemmas too.")] = False,
     no_cache: NoCacheOption = False,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Look for axioms that follow from the others: exit 1 when there is one that is not marked as a lemma."""
+    del database
     output = Output(as_json)
     axioms = load_axioms()
     with estimated("proving axioms from the others") as progress:

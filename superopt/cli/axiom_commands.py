@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from axioms import AxiomSet, load_axioms
-from superopt.cli.output import JsonOption, Output
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import estimated
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
@@ -38,9 +38,11 @@ def register(parent: typer.Typer) -> None:
 @app.command("list")
 def list_axioms(
     family: Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")] = None,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List all axioms by family, those with one reason together below it."""
+    del database
     output = Output(as_json)
     axioms = load_axioms()
     names = frozenset(chosen_names(axioms, None, family))
@@ -90,9 +92,11 @@ def validate(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Neither use nor keep earlier answers.")
     ] = False,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Check every axiom against the meaning of its operators: exit 0 when all hold, 1 when one does not."""
+    del database
     output = Output(as_json)
     axioms = load_axioms()
     chosen = [axioms.by_name[name] for name in chosen_names(axioms, axiom, family)]

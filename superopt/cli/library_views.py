@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,12 @@ from substitution_db import Rule, RuleFilter, RuleStatus, open_database
 from substitution_db.currency import current
 from substitution_db.library import shipped_library
 from substitution_db.statistics import RuleStatistics
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.rule_display import print_rule, rule_document
 from superopt.equations import drawing, parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import write_atomically
+from superopt.ops.base import OPERATORS
 
 
 def register(library: typer.Typer) -> None:
@@ -94,6 +96,8 @@ def list_rules(
 ) -> None:
     """List rules, smallest first; of those that do not hold, why."""
     output = Output(as_json)
+    if operator is not None:
+        _require_operator(operator)
     chosen = RuleFilter(status=status, operator=operator, text=text, preset=preset)
     with open_database(database) as opened:
         opened.rules.refresh(current())
@@ -116,6 +120,12 @@ def list_rules(
     output.table(headings, [row[: len(headings)] for row in rows])
     if limit is not None and len(rules) == limit:
         output.line(f"\nmore: --after {rules[-1].id}")
+
+
+def _require_operator(name: str) -> None:
+    if name not in OPERATORS:
+        near = get_close_matches(name, OPERATORS) or sorted(OPERATORS)
+        raise InvalidOptionError(f"operator: there is no {name!r}; expected one like {', '.join(near)}")
 
 
 def _why_not(rule: Rule) -> str:
@@ -151,9 +161,11 @@ def document(
         Path | None, typer.Argument(metavar="FILE", help="Exported rules; without, those that are shipped.")
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("docs/library.md"),
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the page about a library: counts, and the rules that gain most, drawn beside it."""
+    del database
     from substitution_db.gallery import (  # it loads onnx, which the others do not need
         library_page,
         write_page,

@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -48,10 +50,28 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+    app.callback()(_program)
     wanted = [module for module, commands in MODULES.items() if arguments and arguments[0] in commands]
-    for module in wanted or MODULES:
-        import_module(f"superopt.cli.{module}").register(app)
+    if list(arguments) != ["--version"]:
+        for module in wanted or MODULES:
+            import_module(f"superopt.cli.{module}").register(app)
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"superopt {version('superopt')}\n")
+        raise typer.Exit
+
+
+def _program(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Say which version this is.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Optimise ONNX models with proved graph rewrites and measured costs."""
+    del show_version
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,6 +97,9 @@ def run(arguments: list[str], started: float | None = None) -> int:
         sys.stdout.flush()
     except TyperException as error:
         message = getattr(error, "format_message", error.__str__)()
+        if message.startswith("Usage: "):
+            sys.stderr.write(message + "\n")
+            return BAD_USAGE
         return _fail(message, "usage", BAD_USAGE, as_json=as_json)
     except SuperoptError as error:
         return _fail(str(error), type(error).__name__, error.exit_code, as_json=as_json)

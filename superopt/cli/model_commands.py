@@ -11,7 +11,7 @@ import typer
 
 from optimizer.report import EquivalenceSummary
 from superopt import api
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 
 NOT_EQUIVALENT = 1
 
@@ -62,9 +62,11 @@ def check(
     ] = None,
     inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to use as well.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run both models on random inputs: exit 0 when their outputs agree, 1 when they do not."""
+    del database
     output = Output(as_json)
     verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
     output.document(asdict(EquivalenceSummary.of(verdict)) | {"why": verdict.why})

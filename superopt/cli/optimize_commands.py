@@ -13,7 +13,7 @@ from optimizer import Options, Progress
 from optimizer.cost import OBJECTIVES
 from optimizer.report import EquivalenceSummary, Report
 from superopt import api
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
@@ -168,9 +168,11 @@ def replay(
 def report_page(
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of an optimization.")],
     out: Annotated[Path, typer.Option("--output", "-o", help="The page to write, ending in .html.")],
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the page of a report: what was gained, by which rules, and why others were not used."""
+    del database
     output = Output(as_json)
     api.write_report(api.read_report(report), out)
     output.document({"path": str(out)})

@@ -23,6 +23,11 @@ DatabaseOption = Annotated[
     ),
 ]
 
+NoDatabaseOption = Annotated[
+    str | None,
+    typer.Option("--database", metavar="URL", help="Taken by every command; this one needs none."),
+]
+
 Row: TypeAlias = "Sequence[object]"
 
 

@@ -20,9 +20,8 @@ _MOST_PARAMETERS = 150e6
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command; it has a name even when it is the only one."""
+    """Adds the command."""
     app.command("profile")(profile)
-    app.callback(help=app.info.help)(lambda: None)
 
 
 def profile(

@@ -13,7 +13,7 @@ from substitution_db.currency import current
 from substitution_db.gate import gate_database, gate_files, strict_gate_database, strict_gate_files
 from substitution_db.judging import condition_object, judge_equation
 from superopt.cli.axiom_commands import print_axioms
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import counted
 from superopt.equations import format_equation, parse_equation
 from superopt.ir import Equation
@@ -37,11 +37,13 @@ def prove(
     seconds: Annotated[
         float, typer.Option("--timeout", min=0.001, help="Seconds after which it is unproved.")
     ] = 300.0,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Prove one rule: exit 0 proved, with the chain of axioms; 1 refuted, with a counterexample and the
     condition under which it holds; 3 unproved.
     """
+    del database
     output = Output(as_json)
     parsed = parse_equation(equation)
     verdict, conditional = judge_alone(

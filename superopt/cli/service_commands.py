@@ -30,14 +30,17 @@ def serve(
     ] = 8080,
     workers: Annotated[int, typer.Option(min=0, help="Worker processes.")] = 1,
     database: DatabaseOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Serve HTTP and do the jobs that come in, until interrupted."""
     run_server(host=host, port=port, workers=workers, database_url=database)
+    Output(as_json).document({"host": host, "port": port, "workers": workers})
 
 
-def worker(database: DatabaseOption = None) -> None:
+def worker(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     """Do jobs of the database's queue, until interrupted."""
     run_worker(database_url=database)
+    Output(as_json).document({"workers": 1})
 
 
 @keys_app.command("create")

@@ -12,7 +12,7 @@ import typer
 
 from superopt import api
 from superopt.cli.optimize_commands import parse_dimensions
-from superopt.cli.output import JsonOption, Output
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import described
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
@@ -25,9 +25,8 @@ SERVER = "SUPEROPT_SERVER"
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command; it has a name even when it is the only one."""
+    """Adds the command."""
     app.command("submit")(submit)
-    app.callback(help=app.info.help)(lambda: None)
 
 
 def submit(
@@ -65,12 +64,14 @@ def submit(
         str | None, typer.Option(help=f"The API key; better as ${API_KEY}, which no process list shows.")
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Only submit, and say the id.")] = False,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Have a service optimize a model: it is sent, followed, and the result written. Ctrl-C cancels it.
 
     Options that are left out have the service's defaults.
     """
+    del database
     output = Output(as_json)
     reports = report or []
     if no_wait and (out is not None or reports):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from superopt import zoo
-from superopt.cli.output import JsonOption, Output
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 
 app = typer.Typer(help="The papers' benchmark networks.", no_args_is_help=True)
 
@@ -19,8 +19,9 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command("list")
-def list_networks(as_json: JsonOption = False) -> None:
+def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False) -> None:
     """List the networks that can be built."""
+    del database
     output = Output(as_json)
     networks = [zoo.describe(name) for name in zoo.names()]
     output.document(
@@ -56,9 +57,11 @@ def build(
     out: Annotated[Path, typer.Option("--output", "-o", help="The ONNX file to write.")],
     batch: Annotated[int, typer.Option(help="Samples per run.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
+    database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build a network with seeded weights and write it as ONNX, weights over 1 GB in a file beside it."""
+    del database
     output = Output(as_json)
     size = zoo.save(name, out, batch=batch, seed=seed)
     output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": size})

@@ -54,6 +54,12 @@ def listed(capsys: pytest.CaptureFixture[str], database: str, *options: str) -> 
     return json.loads(printed(capsys, "list", "--database", database, "--json", *options))
 
 
+def test_an_operator_that_there_is_not(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["library", "list", "--database", database, "--operator", "matmull"]) == 2
+    said = "superopt: operator: there is no 'matmull'; expected one like matmul, mul\n"
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize(
     ("options", "equations"),
     [

@@ -148,6 +148,7 @@ def test_where_the_database_is_by_default() -> None:
         ("sqlite://", InvalidOptionError, "expected a file"),
         ("sqlite:///:memory:", InvalidOptionError, "expected a file"),
         ("mysql://localhost/x", InvalidOptionError, "expected sqlite or postgresql, got mysql"),
+        ("nonsense", InvalidOptionError, "expected a file, as in ./nonsense or nonsense.db"),
         ("://", InvalidOptionError, "expected sqlite:///FILE"),
         ("{tmp}/text.db", InvalidFileError, "not an SQLite database"),
         ("{tmp}/other.db", InvalidFileError, "another program's tables"),

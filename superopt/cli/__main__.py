@@ -1,0 +1,5 @@
+"""``python -m superopt.cli``: the command line."""
+
+from superopt.cli import main
+
+main()
