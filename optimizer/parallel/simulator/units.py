@@ -96,6 +96,11 @@ class Assembly:
         self._operations = operations
         self._prices = prices
         self._trains = trains
+        kinds: dict[tuple[object, ...], int] = {}
+        self._kinds = [
+            kinds.setdefault((o.operator, o.inputs, o.outputs, o.splits, o.weights, o.passes), len(kinds))
+            for o in operations.all
+        ]
         self._divisions: dict[tuple[int, Parallelism, int], Division] = {}
 
     def how(self, plan: Plan, number: int) -> Parallelism:
@@ -107,7 +112,7 @@ class Assembly:
     def division(self, plan: Plan, number: int) -> Division:
         """The operation as the plan divides it. Raises InvalidOptionError where that is impossible."""
         how = self.how(plan, number)
-        key = (number, how, plan.microbatches)
+        key = (self._kinds[number], how, plan.microbatches)
         found = self._divisions.get(key)
         if found is None:
             if len(self._divisions) >= 1 << 16:
