@@ -15,13 +15,20 @@ from optimizer.parallel.search.mcmc import Metropolis
 from optimizer.parallel.search.mesh import Mesh
 from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject, plannable
+from optimizer.parallel.search.substitution import Substitutions
 from optimizer.parallel.simulator import ParallelObjective, Simulator
 from optimizer.parallel.sufficiency import what_would_do
+from optimizer.search import RuleSet
+from superopt.equations import parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.ir.dimensions import symbol
 from superopt.ir.graph import Graph, Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Relu
+from superopt.ops.elementwise import Add
+from superopt.ops.matrix import Matmul
+from superopt.rewriting import substitutions_of
+from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.networks import devices, mlp, twins
 
 TRAINING, LATENCY, THROUGHPUT = (
@@ -61,6 +68,19 @@ def test_no_expert_and_no_sample_is_faster(graph: Graph, objective: ParallelObje
         lambda plan, changed: simulator.delta(plan, changed).microseconds,
     )
     assert ours <= sampler.run([planned.experts[0].plan], 0, proposals=100).microseconds
+
+
+def test_a_rewritten_graph_has_a_better_plan() -> None:
+    builder = Builder()
+    x = builder.input("x", 64, 1024)
+    left, right = (builder.add(Matmul(), x, builder.weight(1024, 128)) for _ in range(2))
+    graph = builder.graph(builder.add(Relu(), builder.add(Add(), left, right)))
+    rule = parse_equation("add(matmul(x, y), matmul(x, z)) => matmul(x, add(y, z))")
+    planner = Planner(devices(6), TRAINING)
+    found = Substitutions(RuleSet(substitutions_of(rule, "sum")), planner.estimate, lambda: False).run(graph)
+    assert [step.rule for step in found[0].trace] == ["sum"]
+    plain, joint = (planner.plan(other).best.simulation.microseconds for other in (graph, found[0].graph))
+    assert joint < 0.8 * plain
 
 
 def test_a_search_that_is_late_says_so_and_is_no_slower_than_experts() -> None:
