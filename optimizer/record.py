@@ -69,6 +69,7 @@ class Record:
                 nodes_before=nodes,
                 nodes_after=nodes if accepted is None else accepted.nodes,
                 opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
+                overridable=len(lifted.source.as_given.overridable),
             ),
             options={**self.options.to_json(), "threads": self.threads},
             rules=self._rule_counts(accepted),

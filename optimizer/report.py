@@ -31,13 +31,14 @@ class OpaqueNode:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """The model before and after."""
+    """The model before and after. ``overridable``: weights that are inputs, too, and so are no constants."""
 
     name: str
     sha256: str
     nodes_before: int
     nodes_after: int
     opaque: tuple[OpaqueNode, ...]
+    overridable: int = 0
 
 
 @dataclass(frozen=True, slots=True)

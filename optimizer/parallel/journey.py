@@ -345,6 +345,7 @@ class ClusterJourney:
             nodes_before=before,
             nodes_after=self._check.nodes or before,
             opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
+            overridable=len(lifted.source.as_given.overridable),
         )
 
     def _stopped_by(self) -> StoppedBy:

@@ -223,8 +223,13 @@ def _print_summary(report: Report, output: Output) -> None:
     if output.as_json:
         return
     model, cost, search = report.model, report.cost, report.search
+    replaceable = (
+        f"; weights that are inputs, too, and so no constants: {model.overridable}"
+        if model.overridable
+        else ""
+    )
     pairs: dict[str, object] = {
-        "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood",
+        "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "

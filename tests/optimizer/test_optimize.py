@@ -84,7 +84,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
     }
     assert fields == {
         "schema": "int",
-        "model": ["name", "nodes_after", "nodes_before", "opaque", "sha256"],
+        "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256"],
         "options": [
             "alpha", "budget", "cluster", "dims", "exclude_rules", "inputs", "keep", "max_candidates",
             "memory_limit", "objective", "search", "seed", "threads", "tolerance",
@@ -399,6 +399,17 @@ def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -
     assert run(model, costs, ()).report.equivalence.why == (
         "nothing was compared: the original is returned, with its external data in a file of its own"
     )
+
+
+@pytest.mark.parametrize(("ir", "overridable"), [(3, 0), (8, 1)])
+def test_weights_that_are_inputs_too_are_counted(ir: int, overridable: int, costs: MemoryCostStore) -> None:
+    """Up to IR 3 every weight had to be an input; since then that says that callers may replace it."""
+    proto = onnx.load_from_string(model_of(skewed_products()))
+    for tensor in proto.graph.initializer:
+        port = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+        proto.graph.input.append(port)
+    proto.ir_version = ir
+    assert run(lift(load_model(proto)), costs, max_candidates=0).report.model.overridable == overridable
 
 
 def test_tensors_without_elements(costs: MemoryCostStore) -> None:
