@@ -74,6 +74,10 @@ _UNCHECKED_SHARE = 0.9
 _MOST_PREPARING = 0.4
 """Of what is left of the budget: where running the original takes longer, no other graph is checked."""
 
+_WRITING_SECONDS_PER_BYTE = 8e-9
+_WRITING_SHARE = 0.25
+"""Kept for writing the model; at most this share of the budget."""
+
 _CHECK_SHARE = 0.7
 """What opening and running a rewritten model takes, of what that took for the original, which is run more."""
 
@@ -372,8 +376,9 @@ class ClusterJourney:
         return "profile" if any(d.kind.profile is not None for d in self.cluster.devices) else "analytic"
 
     def _until(self, share: float) -> float:
-        end = self.started + self.options.budget - self._reserved
-        return min(self.started + share * self.options.budget, end)
+        budget = self.options.budget
+        writing = min(_WRITING_SECONDS_PER_BYTE * weight_bytes(self.lifted), _WRITING_SHARE * budget)
+        return self.started + min(share * (budget - writing), budget - writing - self._reserved)
 
     def _tell(self, phase: Phase, before: float, best: float) -> None:
         if self.progress is not None:
