@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from substitution_db.engine import Transactions
 from superopt.errors import InvalidFileError, MissingServiceError
+
+if TYPE_CHECKING:  # loaded only where a database has to be migrated: every command opens one
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The revisions that this version of the code knows (a test compares them with the migrations)."""
@@ -102,17 +103,24 @@ def _step(transactions: Transactions) -> _Step:
             connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_MILLISECONDS}"))
         before = revision_of(connection)
         if not is_usable(connection, before):
-            configuration = _configuration()
-            configuration.attributes["connection"] = connection
-            try:
-                command.upgrade(configuration, "+1")
-            except CommandError as error:
-                raise InvalidFileError(
-                    f"the database is at revision {before}, which this superopt (at {HEAD}) does not know; "
-                    "use the newer superopt that made it"
-                ) from error
+            _migrate(connection, before)
         after = revision_of(connection)
         return _Step(before, after, is_usable(connection, after))
+
+
+def _migrate(connection: Connection, before: str | None) -> None:
+    from alembic import command
+    from alembic.util.exc import CommandError
+
+    configuration = _configuration()
+    configuration.attributes["connection"] = connection
+    try:
+        command.upgrade(configuration, "+1")
+    except CommandError as error:
+        raise InvalidFileError(
+            f"the database is at revision {before}, which this superopt (at {HEAD}) does not know; "
+            "use the newer superopt that made it"
+        ) from error
 
 
 def _waited_for_a_lock(error: MissingServiceError) -> bool:
@@ -122,10 +130,14 @@ def _waited_for_a_lock(error: MissingServiceError) -> bool:
 
 def scripts() -> ScriptDirectory:
     """The migrations in this package."""
+    from alembic.script import ScriptDirectory
+
     return ScriptDirectory.from_config(_configuration())
 
 
 def _configuration() -> Config:
+    from alembic.config import Config
+
     configuration = Config()
     location = str(Path(__file__).parent / "migrations")
     configuration.set_main_option("script_location", location.replace("%", "%%"))
