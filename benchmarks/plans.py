@@ -105,7 +105,7 @@ def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
     graph = plannable(network_graph(network, BATCHES.get(network, 16) * devices))
     cluster = machine(arguments.machine, devices)
     began = time.process_time()
-    planner = Planner(cluster, arguments.objective)
+    planner = Planner(cluster, arguments.objective, seed=arguments.seed)
     planned = planner.plan(graph)
     planning = time.process_time() - began
     best = planned

@@ -124,6 +124,7 @@ class ClusterJourney:
             ParallelObjective(options.objective),
             self._licences.allow,
             self._until(_PLANNING_SHARE),
+            options.seed,
         )
         self._tried = 0
         self._matched = 0

@@ -52,14 +52,15 @@ _NEAR = 1.5
 class Planner:
     """Plans graphs for one cluster and one objective, keeping what it learns from one graph to the next.
 
-    ``deadline`` is a time of the monotonic clock; ``was_cut``: whether it ended anything so far. The plans of
-    experts are evaluated however late it is.
+    ``seed`` is that of random moves. ``deadline`` is a time of the monotonic clock; ``was_cut``: whether it
+    ended anything so far. The plans of experts are evaluated however late it is.
     """
 
     cluster: Cluster
     objective: ParallelObjective
     licence: Licence = everything
     deadline: float = float("inf")
+    seed: int = 0
     was_cut: bool = False
     tables: Tables = field(default_factory=Tables)
     _shared: Prices = field(init=False)
@@ -228,6 +229,7 @@ class Planner:
                 self._fits,
                 self._simulations(len(subject.operations)),
                 self.is_expired,
+                self.seed,
             )
             start = Refined(assignment, candidate.simulation)
             refined.append((refinement, refinement.descended(start)))

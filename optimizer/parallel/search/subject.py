@@ -13,6 +13,7 @@ from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
+from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
 
 _UNTRAINED = -1
@@ -157,7 +158,10 @@ def _counted(edges: Sequence[Edge], operations: Sequence[Operation]) -> Iterator
 
 def _tensor(type_: ValueType, node: Node) -> TensorType:
     if not isinstance(type_, TensorType):
-        raise InvalidModelError(f"node {node.id} ({node.operator.name}): {type_} cannot be placed on devices")
+        name = node.operator.op_type if isinstance(node.operator, Opaque) else node.operator.name
+        raise InvalidModelError(
+            f"node {node.id} ({name}): a plan for several devices needs tensors of known type, got {type_}"
+        )
     return type_
 
 
