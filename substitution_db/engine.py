@@ -14,10 +14,21 @@ import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from select import POLLIN, poll
+from typing import IO, cast
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, func, select
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InvalidatePoolError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -48,11 +59,27 @@ def connect(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return _connect_sqlite(url)
     try:
-        return create_engine(url, pool_pre_ping=True, pool_size=20, max_overflow=20)
+        engine = create_engine(url, pool_size=20, max_overflow=20)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise MissingServiceError(
             f"PostgreSQL needs its driver ({error}): pip install 'superopt[postgres]'"
         ) from error
+    event.listen(engine, "checkout", partial(_refuse_ended, engine.dialect))
+    return engine
+
+
+def _refuse_ended(dialect: Dialect, connection: DBAPIConnection, _record: object, _proxy: object) -> None:
+    """Looks whether the server ended a connection that was not in use: then something is there to be read,
+    though nothing was asked. Only in that case it is asked, which costs an exchange.
+    """
+    try:
+        looked = poll()
+        looked.register(cast("IO[bytes]", connection), POLLIN)
+        if not looked.poll(0) or dialect.do_ping(connection):
+            return
+    except (dialect.loaded_dbapi.Error, OSError):
+        pass
+    raise InvalidatePoolError
 
 
 def _connect_sqlite(url: URL) -> Engine:
