@@ -33,7 +33,7 @@ class Matmul(Operator):
     """Matrix product over the last two axes; batch dimensions are equal, or one operand is a plain matrix."""
 
     name: ClassVar[str] = "matmul"
-    onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=9)
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=1)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([..., m, k], [..., k, n]) -> [..., m, n]."""
