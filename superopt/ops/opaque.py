@@ -45,37 +45,43 @@ class Opaque(Operator):
         raise UnsupportedError(f"{self.op_type}: an opaque node cannot be evaluated")
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Of a lookup of rows, as of an embedding: the indices, and the axes of a row; of an operator on
+        """Of a lookup, as of an embedding: the indices, and all other axes of the data; of an operator on
         single elements: every axis. Nothing else is known."""
         if self.domain not in ("", "ai.onnx") or len(outputs) != 1:
             return undivided(inputs, outputs)
-        if self.op_type == "Gather" and _looks_up_rows(inputs, outputs[0]):
-            return _lookup(inputs[0], inputs[1], outputs[0])
+        if self.op_type == "Gather" and (axis := _looked_up_axis(inputs, outputs[0])) is not None:
+            return _lookup(inputs[1], outputs[0], axis)
         if self.op_type in _ELEMENT_WISE and inputs[0].shape == outputs[0].shape:
             only = axis_by_axis(inputs[:1], outputs)
             return Splits(only.dimensions, (*only.inputs, *undivided(inputs[1:], ()).inputs), only.outputs)
         return undivided(inputs, outputs)
 
 
-def _looks_up_rows(inputs: tuple[TensorType, ...], output: TensorType) -> bool:
-    """Whether indices can only be along the first axis of the data, as the shapes have it."""
+def _looked_up_axis(inputs: tuple[TensorType, ...], output: TensorType) -> int | None:
+    """The axis of the data that indices are along; None where the shapes leave that open."""
     if len(inputs) != 2:
-        return False
+        return None
     data, indices = inputs
     fitting = [
         axis
         for axis in range(data.rank)
         if (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]) == output.shape
     ]
-    return fitting == [0]
+    return fitting[0] if len(fitting) == 1 else None
 
 
-def _lookup(data: TensorType, indices: TensorType, output: TensorType) -> Splits:
-    """data[v, e, ...], indices[i, ...] -> [i, ..., e, ...]: every axis of the result."""
-    kinds = [kind_of_axis(axis) for axis in range(indices.rank)] + [SplitKind.PARAMETER] * (data.rank - 1)
+def _lookup(indices: TensorType, output: TensorType, axis: int) -> Splits:
+    """data[..., v, ...], indices[i, ...] -> [..., i, ..., ...]: every axis of the result.
+
+    Along the first axis the data is a table, as of an embedding: the axes of its rows are parameters.
+    """
     every = tuple(range(output.rank))
+    end = axis + indices.rank
+    kinds = [
+        SplitKind.PARAMETER if axis == 0 and position >= end else kind_of_axis(position) for position in every
+    ]
     return Splits(
         tuple(TaskDimension(size, kind) for size, kind in zip(output.shape, kinds, strict=True)),
-        ((None, *every[indices.rank :]), every[: indices.rank]),
+        ((*every[:axis], None, *every[end:]), every[axis:end]),
         (every,),
     )

@@ -149,6 +149,7 @@ def test_sums_are_divided_only_where_nothing_is_done_after() -> None:
     ("op_type", "inputs", "output", "followed"),
     [
         ("Gather", (_floats(100, 16), _floats(4, 7)), _floats(4, 7, 16), ((None, 2), (0, 1))),
+        ("Gather", (_floats(8, 3, 5), _floats()), _floats(8, 5), ((0, None, 1), ())),
         ("Gather", (_floats(4, 4), _floats(4)), _floats(4, 4), ((None, None), (None,))),
         ("Cast", (_floats(4, 7),), _floats(4, 7), ((0, 1),)),
         ("Clip", (_floats(4, 7), _floats(), _floats()), _floats(4, 7), ((0, 1), (), ())),
