@@ -13,15 +13,26 @@ no equation is known yet, a plan may rest on what the operator declares (``decla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from optimizer.parallel.search.subject import Operation
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
-from superopt.ops.base import attributes_of
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Condition,
+    Equation,
+    Term,
+    Variable,
+    VariableType,
+    subterms,
+)
+from superopt.ops.base import Operator, attribute_defaults, attributes_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import SplitKind
+from superopt.rewriting.conditions import as_declared, holds, names_in
 
 Axis = int | str
 """A number, or the name of an attribute variable."""
@@ -44,13 +55,17 @@ class VerifiedRule(Protocol):
 @dataclass(frozen=True, slots=True)
 class Division:
     """What a rule says of an operator: along which axis each input is divided, None for one that is needed
-    whole, and along which the result is, None for one that is a sum."""
+    whole, and along which the result is, None for one that is a sum. ``variables`` are the inputs' names,
+    empty for one that is no variable, for the clauses under which the rule holds."""
 
     rule: str
     operator: str
     attributes: tuple[tuple[str, AttributeTerm], ...]
     inputs: tuple[Axis | None, ...]
     output: Axis | None
+    variables: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    types: tuple[tuple[str, VariableType], ...]
 
 
 Reason = Callable[[Operation, int], "str | None"]
@@ -128,18 +143,36 @@ def licensed(rules: Iterable[VerifiedRule]) -> Licences:
 
 
 def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
-    """What an equation says about dividing one operator; nothing for most equations."""
-    if len(equation.left) != 1:
+    """What an equation says about dividing one operator, by any degree; nothing for most equations."""
+    if len(equation.left) != 1 or not _has_open_degrees(equation):
         return
     for plain, divided in ((equation.left[0], equation.right[0]), (equation.right[0], equation.left[0])):
         found = _division(plain, divided)
         if found is not None:
-            operator, inputs, output = found
-            yield Division(rule, operator.operator, operator.attributes, inputs, output)
+            whole, axes, output = found
+            names = tuple(map(_variable, whole.inputs))
+            yield Division(
+                *(rule, whole.operator, whole.attributes, axes, output),
+                *(names, equation.conditions, equation.types),
+            )
+
+
+def _has_open_degrees(equation: Equation) -> bool:
+    """Whether nothing is divided by a number: that would say nothing about other numbers."""
+    terms = subterms(*equation.left, *equation.right)
+    divisions = (term for term in terms if isinstance(term, Application) and term.operator in _PARALLEL)
+    return all(isinstance(term.attribute("degree"), AttributeVariable) for term in divisions)
+
+
+def _variable(whole: Term) -> str:
+    """The variable that an input is, or is combined of."""
+    if isinstance(whole, Application) and whole.operator == "combine":
+        (whole,) = whole.inputs
+    return whole.name if isinstance(whole, Variable) else ""
 
 
 def _division(plain: Term, divided: Term) -> tuple[Application, tuple[Axis | None, ...], Axis | None] | None:
-    """The operator, and the axes along which inputs and result are divided."""
+    """The operator on whole inputs, and the axes along which inputs and result are divided."""
     output: Axis | None = None
     is_sum = False
     if isinstance(divided, Application) and divided.operator in ("combine", "reduce"):
@@ -194,28 +227,59 @@ def _axis(term: Application) -> Axis:
 def _covers(division: Division, operation: Operation, dimension: int) -> bool:
     """Whether the rule is about that task dimension of that operation."""
     splits = operation.splits
-    attributes = attributes_of(operation.operator)
-    named: dict[str, int] = {}
-    for name, value in division.attributes:
-        own = attributes.get(name)
-        if isinstance(value, AttributeVariable):
-            if isinstance(own, int):
-                named[value.name] = own
-        elif own != value and name != "axis":
-            return False
-    patterns = division.inputs
+    patterns, names = division.inputs, division.variables
     if len(patterns) != len(splits.inputs):
         if len(set(patterns)) != 1:
             return False
-        patterns = (patterns[0],) * len(splits.inputs)
-    bound: dict[str, int] = {}
+        patterns, names = (patterns[0],) * len(splits.inputs), ("",) * len(splits.inputs)
+    rank = len(splits.inputs[0])
+    attributes = _attributes(division, operation.operator, rank)
+    if attributes is None:
+        return False
+    bound = {name: value % rank for name, value in attributes.items() if isinstance(value, int) and rank}
     for axis, followed in zip(patterns, splits.inputs, strict=True):
         if not _agrees(axis, followed, dimension, bound):
             return False
     (followed, *_) = splits.outputs
     if division.output is None:
-        return dimension not in followed and splits.dimensions[dimension].kind is SplitKind.REDUCTION
-    return _agrees(division.output, followed, dimension, bound)
+        is_sum = dimension not in followed and splits.dimensions[dimension].kind is SplitKind.REDUCTION
+        return is_sum and _holds(division, names, operation, {**bound, **attributes})
+    agrees = _agrees(division.output, followed, dimension, bound)
+    return agrees and _holds(division, names, operation, {**bound, **attributes})
+
+
+def _attributes(division: Division, operator: Operator, rank: int) -> dict[str, object] | None:
+    """What the attribute variables of the rule are in the operator; None where its attributes differ."""
+    own = attributes_of(operator)
+    unsaid = attribute_defaults(operator.name) if division.operator == operator.name else own
+    said = {**unsaid, **dict(division.attributes)}
+    variables: dict[str, object] = {}
+    for name, is_ in own.items():
+        value = said.get(name)
+        if isinstance(value, AttributeVariable):
+            variables[value.name] = is_
+        elif is_ != value and not (name == "axis" and _same_axis(is_, value, rank)):
+            return None
+    return variables
+
+
+def _holds(
+    division: Division, names: Sequence[str], operation: Operation, attributes: Mapping[str, object]
+) -> bool:
+    """Whether the clauses of the rule are fulfilled by the types of the operation's inputs."""
+    if not division.conditions and not division.types:
+        return True
+    types = {name: type_ for name, type_ in zip(names, operation.inputs, strict=True) if name}
+    known = types.keys() | attributes.keys()
+    return as_declared(division.types, types) and all(
+        names_in(condition) <= known and holds(condition, types, attributes)
+        for condition in division.conditions
+    )
+
+
+def _same_axis(own: object, value: object, rank: int) -> bool:
+    """Whether two axes are one, each counted from the start or from the end."""
+    return isinstance(own, int) and isinstance(value, int) and (own - value) % rank == 0
 
 
 def _agrees(

@@ -10,6 +10,8 @@ from optimizer.parallel.search.planner import Planner
 from optimizer.parallel.search.subject import Subject
 from optimizer.parallel.simulator import ParallelObjective
 from superopt.equations import parse_equation
+from superopt.ops.activation import Softmax
+from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.networks import devices, mlp
 
 COLUMNS = (
@@ -59,6 +61,36 @@ def test_only_licensed_dimensions_are_divided() -> None:
     assert [licences.rule(product, number) for number in range(3)] == [None, "columns", None]
     planned = Planner(devices(4), ParallelObjective.LATENCY, licences.allow).plan(subject.graph)
     assert planned.best.plan.parallel[product.node].degrees == (1, 4, 1)
+
+
+HEADS = "matmul(partition[axis=a, degree=d](x), partition[axis=a, degree=d](y))"
+
+
+@pytest.mark.parametrize(
+    ("equation", "covered"),
+    [
+        (f"{HEADS} => partition[axis=a, degree=d](matmul(x, y)) where rank(x) = rank(y)", False),
+        (COLUMNS, True),
+        (COLUMNS + " where dim(y, -1) = 2048", True),
+        (COLUMNS + " where dim(y, -1) = 2047", False),
+        (COLUMNS.replace("degree=d", "degree=2"), False),
+    ],
+)
+def test_a_rule_licenses_what_fulfils_its_clauses(equation: str, *, covered: bool) -> None:
+    licences = Licences([*divisions_of(parse_equation(equation), "rule")])
+    (product,) = Subject.of(mlp(8, 2048, 2048)).operations
+    assert any(licences.rule(product, number) for number in range(3)) == covered
+
+
+def test_a_rule_about_one_axis_says_nothing_of_another() -> None:
+    equation = (
+        "softmax[axis=1](combine[axis=0, degree=d](x)) => combine[axis=0, degree=d](softmax[axis=1](x))"
+    )
+    licences = Licences([*divisions_of(parse_equation(equation), "rule")])
+    for axis, expected in {1: "rule", -1: "rule", 0: None}.items():
+        b = Builder()
+        (made,) = Subject.of(b.graph(b.add(Softmax(axis=axis), b.input("x", 4, 6)))).operations
+        assert licences.rule(made, 0) == expected
 
 
 def test_axioms_license_dense_layers_and_the_rest_is_said_to_be_declared() -> None:
