@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,7 +19,12 @@ _OF_CLUSTERS = ("latency", "throughput", "training")
 """What a plan for several devices is judged by; the last means nothing without one."""
 
 Objective: TypeAlias = Literal["latency", "throughput", "training", "memory", "flops", "traffic", "launches"]
+Search: TypeAlias = Literal["auto", "backtracking", "regions", "beam"]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+SEARCHES: tuple[str, ...] = get_args(Search)
+"""The strategies of the optimizer, which is not loaded here."""
 
 
 class OptimizationOptions(BaseModel):
@@ -36,7 +41,7 @@ class OptimizationOptions(BaseModel):
     objective: Objective = "latency"
     target: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "cpu"
     """A device or the name of a cost profile."""
-    search: Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,31}$")] = "auto"
+    search: Search = "auto"
     budget: Annotated[float, Field(gt=0)] = 60.0
     """Seconds for everything, measuring and checking included."""
     max_candidates: Annotated[int | None, Field(ge=1)] = None

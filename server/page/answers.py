@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from server.child import Limits, run_in_child
 from server.endings import Done, Stopped
-from server.options import OptimizationOptions
+from server.options import SEARCHES, OptimizationOptions
 from server.problem_types import ProblemType
 from server.problems import Problem
 from server.security import local_or_keys, require
@@ -29,9 +29,6 @@ from superopt.errors import InvalidEquationError
 
 router = APIRouter(prefix="/page", include_in_schema=False)
 Reader = Annotated[str, Depends(require("read"))]
-
-SEARCHES = ("auto", "backtracking", "regions", "beam")
-"""The strategies of the optimizer, which is not loaded here."""
 
 _SECONDS = 60.0
 _at_once = threading.BoundedSemaphore(2)

@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from optimizer.search import searches
-from server.page.answers import SEARCHES
+from server.options import SEARCHES
 from server.problem_types import ProblemType
 from tests.page.conftest import Service
 

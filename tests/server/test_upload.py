@@ -113,6 +113,7 @@ def test_a_body_that_is_not_what_is_expected(
         ('{"dim": {"batch": 0}}', "options: dim.batch: "),
         ('{"keep": ["\\ud800"]}', "options: keep.0: "),
         ('{"objective": "beauty"}', "options: objective: "),
+        ('{"search": "none"}', "options: search: Input should be 'auto', "),
         ('{"objective": "training"}', "options: objective: training is simulated on devices that are"),
         ('{"budget": "5"}', "options: budget: Input should be a valid number"),
         ('{"runtime": "tvm"}', "options: runtime: Input should be 'portable' or 'onnxruntime'"),
