@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 
+from optimizer import Journey, Options, Result
+from optimizer.cost import CostStore
 from optimizer.cost.runtime import Array
 from superopt.ir import Graph, Weight
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model
+from tests.optimizer.rules import ASSOCIATIVE, DISTRIBUTIVE, rules
 
 OPSET = 17
 
@@ -34,3 +37,14 @@ def model_of(graph: Graph, seed: int = 0) -> bytes:
 def lifted(graph: Graph, seed: int = 0) -> LiftedModel:
     """The graph written as ONNX and lifted again."""
     return lift(load_model(model_of(graph, seed)))
+
+
+def run(
+    model: LiftedModel,
+    costs: CostStore,
+    texts: tuple[str, ...] = (ASSOCIATIVE, DISTRIBUTIVE),
+    **options: object,
+) -> Result:
+    """The journey of a model in a short time, with few rules."""
+    given: dict[str, object] = {"budget": 6.0, "threads": 1, **options}
+    return Journey(model, rules(*texts), Options(**given), costs).run()  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+"""The whole journey on unusual models: open, empty and immense dimensions, weights elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from optimizer import Options, optimize
+from optimizer.cost import MemoryCostStore
+from superopt.errors import InvalidOptionError
+from superopt.onnx_io import lift, load_model
+from superopt.ops.matrix import Matmul
+from tests.optimizer.graphs import Builder, skewed_products
+from tests.optimizer.models import lifted, model_of, run
+from tests.optimizer.rules import ASSOCIATIVE, rules
+
+
+def test_open_dimensions_control_flow_and_unknown_types_go_through(costs: MemoryCostStore) -> None:
+    branch = [
+        helper.make_graph(
+            [helper.make_node(op, ["z"], [op])], op, [], [helper.make_tensor_value_info(op, 1, None)]
+        )
+        for op in ("Relu", "Neg")
+    ]
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
+            helper.make_node("MatMul", ["y", "v"], ["z"], name="second"),
+            helper.make_node("If", ["flag"], ["out"], then_branch=branch[0], else_branch=branch[1]),
+        ],
+        "open",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64]),
+            helper.make_tensor_value_info("flag", TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["n", 8])],
+        [
+            onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w"),
+            onnx.numpy_helper.from_array(np.ones((64, 8), np.float32), "v"),
+        ],
+    )
+    for branch_graph in branch:
+        branch_graph.output[0].CopyFrom(
+            helper.make_tensor_value_info(branch_graph.output[0].name, TensorProto.FLOAT, ["n", 8])
+        )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = lift(load_model(proto))
+    report = run(model, costs, dims={"n": 32}).report
+    assert report.trace or report.returned == "original"
+    assert report.equivalence.passed
+    with pytest.raises(InvalidOptionError, match="no dimension 'm'"):
+        run(model, costs, dims={"m": 32})
+
+
+def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
+    node = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("MatMul", ["y", "v"], ["z"])]
+    weights = {"w": np.ones((64, 64), np.float32), "v": np.ones((64, 8), np.float32)}
+    graph = helper.make_graph(
+        node,
+        "wide",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 8])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = lift(load_model(proto))
+    options = Options(budget=6.0, threads=1, dims={"n": 99_999_999_999})
+    report = optimize(model, rules(ASSOCIATIVE), options, costs).report
+    assert (report.returned, report.why) == ("original", "the original does not run at n=99999999999")
+
+
+def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -> None:
+    proto = onnx.load_from_string(model_of(skewed_products()))
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    model = lift(load_model(path))
+    result = run(model, costs)
+    assert result.report.returned == "optimized"
+    assert run(model, costs, ()).report.equivalence.why == (
+        "nothing was compared: the original is returned, with its external data in a file of its own"
+    )
+
+
+@pytest.mark.parametrize(("ir", "overridable"), [(3, 0), (8, 1)])
+def test_weights_that_are_inputs_too_are_counted(ir: int, overridable: int, costs: MemoryCostStore) -> None:
+    """Up to IR 3 every weight had to be an input; since then that says that callers may replace it."""
+    proto = onnx.load_from_string(model_of(skewed_products()))
+    for tensor in proto.graph.initializer:
+        port = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+        proto.graph.input.append(port)
+    proto.ir_version = ir
+    assert run(lift(load_model(proto)), costs, max_candidates=0).report.model.overridable == overridable
+
+
+def test_tensors_without_elements(costs: MemoryCostStore) -> None:
+    builder = Builder()
+    product = builder.add(Matmul(), builder.input("x", 0, 64), builder.weight(64, 64))
+    model = lifted(builder.graph(builder.add(Matmul(), product, builder.weight(64, 64))))
+    report = run(model, costs, (ASSOCIATIVE,)).report
+    assert report.search.candidates > 0
+    assert (report.equivalence.passed, report.measured is not None) == (True, True)
