@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server import openapi, operations, optimizations, problems, substitutions
 from server.bodies import Bodies
+from server.heads import Heads
 from server.metrics import Metrics
 from server.news import News
 from server.observation import Observation
@@ -77,6 +78,7 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
     for router in routers:
         app.include_router(router)
     _add_openapi(app)
+    app.add_middleware(Heads)
     app.add_middleware(Bodies)
     app.add_middleware(Observation, metrics=state.metrics, traces=traces or Traces(None))
     app.add_middleware(_Edges)

@@ -106,7 +106,8 @@ def _allowed(request: Request) -> list[str]:
     matching = [route for route in routes if route.path_regex.match(request.url.path)]
     fewest = min((len(route.param_convertors) for route in matching), default=0)
     found = (route.methods or () for route in matching if len(route.param_convertors) == fewest)
-    return sorted(set[str]().union(*found))
+    methods = set[str]().union(*found)
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 def _validation(request: Request, error: Exception) -> JSONResponse:

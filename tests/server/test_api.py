@@ -246,10 +246,10 @@ def test_a_stream_that_has_nothing_more_to_say_has_no_content(http: Http, finish
 
 def test_every_method_of_an_address_is_named(http: Http) -> None:
     for path, methods in {
-        URL: "GET, POST",
-        f"{URL}/x": "DELETE, GET",
+        URL: "GET, HEAD, POST",
+        f"{URL}/x": "DELETE, GET, HEAD",
         "/v1/substitutions/prove": "POST",
-        "/v1/substitutions/x": "GET",
+        "/v1/substitutions/x": "GET, HEAD",
     }.items():
         refused = http("PATCH", path)
         assert problem(refused) == (405, "method-not-allowed")

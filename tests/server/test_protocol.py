@@ -8,7 +8,7 @@ import pytest
 
 from server.settings import Settings
 from substitution_db import Database
-from tests.server.live import serving
+from tests.server.live import add_jobs, serving
 
 POST = b"POST /v1/substitutions/prove HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 MOST_TAKEN = 8 << 20
@@ -43,3 +43,14 @@ def test_large_heads_and_many_small_pieces_are_taken(settings: Settings, databas
         body = iter([b'{"equation": "', *[b"x"] * 3000, b'"}'])
         answer = httpx.post(f"{address}/v1/substitutions/prove", content=body)
         assert answer.status_code == 422
+
+
+def test_head_is_get_without_its_content(settings: Settings, database: Database, model: bytes) -> None:
+    done = f"/v1/optimizations/{add_jobs(database, model)[0]}"
+    said = ("content-type", "content-length", "etag", "cache-control", "content-security-policy")
+    with serving(settings, database) as address, httpx.Client(base_url=address, timeout=30) as client:
+        for path in ("/livez", "/", "/v1/substitutions", done, f"{done}/model", "/v1/optimizations/x"):
+            get, head = client.get(path), client.head(path)
+            assert (head.status_code, head.content) == (get.status_code, b""), path
+            assert [head.headers.get(name) for name in said] == [get.headers.get(name) for name in said], path
+        assert client.head(f"{done}/events").headers["content-type"].startswith("text/event-stream")
