@@ -275,7 +275,7 @@ class ClusterJourney:
                 else:
                     return self._finished(Rewritten(self._canonical.graph, (), 0.0), *_of(plain), baselines)
         alone = self._alone
-        speedup = "" if not alone else f", {alone / chosen.simulation.microseconds:.2f} times one device"
+        speedup = "" if not alone else f", {alone / chosen.simulation.microseconds:.2f} times as fast as one"
         verdict = (
             f"{why}; planned for {_devices(len(self.cluster))} and predicted to take "
             f"{chosen.simulation.microseconds:,.0f} us{speedup}: simulated, not measured"
