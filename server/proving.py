@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from substitution_db.judging import condition_object, prove_equation
-from substitution_db.records import JsonObject
+from substitution_db.judging import condition_object, condition_of, prove_equation
+from substitution_db.records import JsonObject, Outcome
 from superopt.equations import parse_equation
 
 
 def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Judges the equation ``arguments["equation"]``; the verdict as JSON."""
-    del progress
-    proof, conditional = prove_equation(parse_equation(str(arguments["equation"])))
-    return {
+    """Judges the equation ``arguments["equation"]``; the verdict as JSON.
+
+    That of a refuted one is told before it is known where the equation holds.
+    """
+    equation = parse_equation(str(arguments["equation"]))
+    proof = prove_equation(equation)
+    answer: JsonObject = {
         "verdict": str(proof.verdict),
         "prover": proof.prover,
         "version": proof.version,
@@ -21,9 +24,13 @@ def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]
         "milliseconds": proof.milliseconds,
         "validated_shapes": proof.validated_shapes,
         "counterexample": proof.counterexample,
-        "condition": condition_object(conditional),
+        "condition": None,
         "reason": proof.reason,
         "grade": proof.grade,
         "confirmed_by": proof.confirmed_by,
         "certificate": proof.certificate,
     }
+    if proof.verdict is not Outcome.REFUTED:
+        return answer
+    progress(answer)
+    return {**answer, "condition": condition_object(condition_of(equation))}

@@ -111,14 +111,21 @@ def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
 
 
 def _verdict(state: State, equation: str) -> JsonObject:
-    """The verdict of a child process; an equation that takes too long or too much memory is unproved."""
+    """The verdict of a child process, or as much of it as the limits let it say; an equation of which that is
+    nothing is unproved.
+    """
     settings = state.settings
     limits = Limits(settings.max_prove_seconds, settings.max_job_bytes, 0.0, settings.job_niceness)
+    told: list[JsonObject] = []
     if not state.proofs.acquire(blocking=False):
         raise Problem(ProblemType.BUSY, "other equations are being proved", headers={"Retry-After": "5"})
     try:
         ending = run_in_child(
-            PROVE, {"equation": equation}, limits, wanted=lambda: not state.stopping.is_set()
+            PROVE,
+            {"equation": equation},
+            limits,
+            on_progress=told.append,
+            wanted=lambda: not state.stopping.is_set(),
         )
     finally:
         state.proofs.release()
@@ -127,6 +134,8 @@ def _verdict(state: State, equation: str) -> JsonObject:
             return result
         case Failed(problem) if problem.get("type") == _slug(ProblemType.EQUATION):
             raise Problem(ProblemType.EQUATION, str(problem["detail"]))
+        case Failed() | Died() if told:
+            return told[-1]
         case Failed(problem) | Died(problem):
             return _unproved(cast("str", problem["detail"]))
         case Stopped():

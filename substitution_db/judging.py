@@ -12,19 +12,19 @@ from verifier import Status, Verdict, verify
 from verifier.condition_inference import Conditional, infer_condition
 
 
-def judge_equation(equation: Equation) -> tuple[Verdict, Conditional | None]:
-    """The verdict on the equation as written; of a refuted one also the condition under which it holds, if
-    one is found.
-    """
-    verdict = verify(equation, load_axioms())
-    refuted = verdict.status is Status.REFUTED
-    return verdict, infer_condition(equation, load_axioms()) if refuted else None
+def judge_equation(equation: Equation) -> Verdict:
+    """The verdict on the equation as written."""
+    return verify(equation, load_axioms())
 
 
-def prove_equation(equation: Equation) -> tuple[Proof, Conditional | None]:
-    """As ``judge_equation``, with the verdict as it would be stored; nothing is."""
-    verdict, conditional = judge_equation(equation)
-    return proof_of_verdict(equation, verdict, current()), conditional
+def condition_of(equation: Equation) -> Conditional | None:
+    """The condition under which a refuted equation holds, if one is found, which takes longer."""
+    return infer_condition(equation, load_axioms())
+
+
+def prove_equation(equation: Equation) -> Proof:
+    """As ``judge_equation``, as it would be stored; nothing is."""
+    return proof_of_verdict(equation, judge_equation(equation), current())
 
 
 def condition_object(conditional: Conditional | None) -> JsonObject | None:

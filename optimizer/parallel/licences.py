@@ -55,8 +55,8 @@ class VerifiedRule(Protocol):
 @dataclass(frozen=True, slots=True)
 class Division:
     """What a rule says of an operator: along which axis each input is divided, None for one that is needed
-    whole, and along which the result is, None for one that is a sum. ``variables`` are the inputs' names,
-    empty for one that is no variable, for the clauses under which the rule holds."""
+    whole, and along which the result is, None for one that is a sum. ``variables`` are the inputs' names
+    in the clauses under which the rule holds."""
 
     rule: str
     operator: str
@@ -102,7 +102,7 @@ class Licences:
 
     def rule(self, operation: Operation, dimension: int) -> str | None:
         """The id of a rule by which the dimension may be divided; None where there is none."""
-        key = (operation.operator, operation.splits, dimension)
+        key = (operation.operator, operation.inputs, operation.splits, dimension)
         if key not in self._found:
             self._found[key] = self._rule(operation, dimension)
         return self._found[key]
@@ -151,6 +151,8 @@ def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
         if found is not None:
             whole, axes, output = found
             names = tuple(map(_variable, whole.inputs))
+            if "" in names or len(set(names)) < len(names):
+                continue  # it is about special inputs
             yield Division(
                 *(rule, whole.operator, whole.attributes, axes, output),
                 *(names, equation.conditions, equation.types),
@@ -165,7 +167,7 @@ def _has_open_degrees(equation: Equation) -> bool:
 
 
 def _variable(whole: Term) -> str:
-    """The variable that an input is, or is combined of."""
+    """The variable that an input is, or is combined of; empty where there is none."""
     if isinstance(whole, Application) and whole.operator == "combine":
         (whole,) = whole.inputs
     return whole.name if isinstance(whole, Variable) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from axioms import load_axioms
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.gate import gate_database, gate_files, strict_gate_database, strict_gate_files
-from substitution_db.judging import condition_object, judge_equation
+from substitution_db.judging import condition_object, condition_of, judge_equation
 from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import counted
@@ -46,9 +47,12 @@ def prove(
     del database
     output = Output(as_json)
     parsed = parse_equation(equation)
-    verdict, conditional = judge_alone(
-        judge_equation, parsed, lost=_lost, allowance=Allowance(seconds=seconds)
-    )
+    started = time.monotonic()
+    verdict = judge_alone(judge_equation, parsed, lost=_lost, allowance=Allowance(seconds=seconds))
+    conditional = None
+    left = started + seconds - time.monotonic()
+    if verdict.status is Status.REFUTED and left > 0:
+        conditional = judge_alone(condition_of, parsed, lost=_no_condition, allowance=Allowance(seconds=left))
     output.document(_verdict_document(parsed, verdict, conditional))
     output.line(format_equation(parsed))
     match verdict.status:
@@ -65,8 +69,12 @@ def prove(
             return UNDECIDED
 
 
-def _lost(_: Equation, reason: str) -> tuple[Verdict, Conditional | None]:
-    return Verdict(Status.UNPROVED, reason=reason), None
+def _lost(_: Equation, reason: str) -> Verdict:
+    return Verdict(Status.UNPROVED, reason=reason)
+
+
+def _no_condition(_: Equation, __: str) -> None:
+    return None
 
 
 def _verdict_document(

@@ -155,10 +155,11 @@ def test_nothing_is_left_of_a_failed_save(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "none" / "model.onnx"):
-        with pytest.raises(
-            InvalidOptionError, match="expected the path of a file in a directory that exists"
-        ):
+    for place, message in {
+        tmp_path: "expected a file to write, got a directory",
+        tmp_path / "none" / "model.onnx": "expected the path of a file in a directory that exists",
+    }.items():
+        with pytest.raises(InvalidOptionError, match=message):
             lowered(small(), anew=False).save(place)
 
 

@@ -38,7 +38,7 @@ Work = Callable[..., None]
 
 def proved(database: Database) -> None:
     database.rules.add_candidates([Candidate(RULE, "test")])
-    database.rules.record_verdict(rule_id(RULE), prove_equation(RULE)[0])
+    database.rules.record_verdict(rule_id(RULE), prove_equation(RULE))
     database.library.publish(current(), "test")
 
 

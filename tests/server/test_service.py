@@ -5,8 +5,10 @@ import re
 import pytest
 
 from server.problem_types import ProblemType
+from server.proving import prove_in_child
 from server.settings import Settings
 from substitution_db import Candidate, Database
+from substitution_db.records import JsonObject
 from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from tests.server.conftest import Http, problem
@@ -62,6 +64,9 @@ def test_a_refuted_equation_is_told_where_it_holds(http: Http) -> None:
     assert answer["verdict"] == "refuted"
     assert answer["condition"]["equation"] == f"{convolved} where groups(x, y) = 1"
     assert (answer["condition"]["verdict"], answer["condition"]["exact"]) == ("proved", True)
+    told: list[JsonObject] = []
+    prove_in_child({"equation": convolved}, told.append)
+    assert [(early["verdict"], early["condition"]) for early in told] == [("refuted", None)]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_rule_spelled_otherwise_keeps_its_certificate(database: Database) -> N
     database.rules.add_candidates(
         [Candidate(spelled, "test"), Candidate(parse_equation("relu(x) => x"), "test")]
     )
-    proof = prove_equation(parse_equation(RULES[1]))[0]
+    proof = prove_equation(parse_equation(RULES[1]))
     general = Candidate(parse_equation(RULES[1]), "test")
     assert database.rules.record_general_form(
         rule_id(parse_equation("relu(x) => x")), general, proof

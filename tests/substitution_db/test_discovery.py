@@ -130,7 +130,7 @@ def test_a_refuted_candidate_is_stored_with_the_condition_under_which_it_holds(d
     ],
 )
 def test_an_equation_is_judged_as_written(text: str, verdict: str) -> None:
-    proof = prove_equation(parse_equation(text))[0]
+    proof = prove_equation(parse_equation(text))
     assert proof.verdict == verdict
     assert (proof.counterexample is not None) == (verdict == "refuted")
 

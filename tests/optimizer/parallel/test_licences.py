@@ -22,6 +22,9 @@ ROWS = (
     "matmul(x, y)"
     " = reduce[degree=d](matmul(partition[axis=-1, degree=d](x), partition[axis=-2, degree=d](y)))"
 )
+SQUARE = (
+    "mul(combine[axis=a, degree=d](x), combine[axis=a, degree=d](x)) = combine[axis=a, degree=d](mul(x, x))"
+)
 ANY_AXIS = "partition[axis=a, degree=d](relu(x)) = relu(partition[axis=a, degree=d](x))"
 
 
@@ -48,6 +51,8 @@ def test_an_equation_says_how_an_operator_is_divided(
         "combine[axis=a, degree=d](partition[axis=a, degree=d](x)) = x",
         "combine[axis=0, degree=d](relu(partition[axis=0, degree=d](x))) = tanh(x)",
         "replicate[degree=d](relu(x)) = relu(replicate[degree=d](x))",
+        SQUARE,
+        "tanh(combine[axis=0, degree=d](relu(x))) = combine[axis=0, degree=d](tanh(relu(x)))",
     ],
 )
 def test_most_equations_say_nothing_about_dividing(equation: str) -> None:
