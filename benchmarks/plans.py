@@ -1,5 +1,5 @@
-"""Plans for clusters: ours beside those of experts, of rewriting first, and of Metropolis sampling with 10
-times the time.
+"""Plans for clusters: ours beside those of experts, of rewriting first, and of Metropolis sampling with up to
+10 times the time.
 
     python -m benchmarks plans [NETWORK ...] [--devices 192 6 48 2 12 24 96] [--machine summit-node]
         [--objective training] [--mcmc-factor 10] [--mcmc-most 600] [--rewrite 40] [--seed 0]

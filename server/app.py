@@ -39,7 +39,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-"""What every response says unless it says otherwise."""
+"""What every response of the application says unless it says otherwise."""
 
 _DESCRIPTION = (
     "Optimise ONNX models with proved graph rewrites and measured costs. Failures are "

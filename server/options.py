@@ -23,6 +23,7 @@ Search: TypeAlias = Literal["auto", "backtracking", "regions", "beam"]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+OBJECTIVES: tuple[str, ...] = get_args(Objective)
 SEARCHES: tuple[str, ...] = get_args(Search)
 """The strategies of the optimizer, which is not loaded here."""
 

@@ -36,8 +36,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
 
 BUSY_TIMEOUT_SECONDS = 30
-_CONNECTIONS = 48
-"""As many as a server has threads that answer requests: none is made anew because others are in use."""
+_KEPT = 20
+_CONNECTIONS = 52
+"""As many as a server has threads that ask the database: 40, 8 for status reads, 4 for uploads."""
 
 _BEGIN = "sqlite_begin"
 _NONE = "NONE"
@@ -59,7 +60,7 @@ def connect(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return _connect_sqlite(url)
     try:
-        engine = create_engine(url, pool_size=20, max_overflow=20)
+        engine = create_engine(url, pool_size=_KEPT, max_overflow=_CONNECTIONS - _KEPT)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise MissingServiceError(
             f"PostgreSQL needs its driver ({error}): pip install 'superopt[postgres]'"
@@ -150,7 +151,10 @@ class Transactions:
 
     @contextmanager
     def statement(self) -> Generator[Connection]:
-        """For one statement that reads, without a transaction around it: one exchange with the database."""
+        """For one statement that reads, without a transaction around it: one exchange with the database.
+
+        What writes waits for its turn in ``write``, and must not come here.
+        """
         with named_failures(self.engine.url), self._single.connect() as connection:
             try:
                 yield connection

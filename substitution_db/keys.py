@@ -1,7 +1,7 @@
 """API keys: made, listed, revoked, recognised. Only a hash is stored; the secret is shown once.
 
 What the database said is believed for ``REMEMBERED_SECONDS``, so that not every request asks it; what this
-process itself changes counts at once.
+process itself changes counts at once, but for requests under way.
 """
 
 from __future__ import annotations

@@ -161,7 +161,8 @@ class LoadedModel:
     def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
         """The model with its inputs in place, for timing; texts and sequences are handed over at each run."""
         if not all(map(_can_be_bound, feeds.values())):
-            return FedRun(self._session, feeds, self._threads)
+            threads = self._threads if self._provider is Provider.CPU else 0
+            return FedRun(self._session, feeds, threads)
         with _translated():
             binding = self._session.io_binding()
             for name, array in feeds.items():

@@ -6,18 +6,16 @@ import base64
 import json
 import tempfile
 import threading
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from pydantic import ValidationError
 
 from server.child import Limits, run_in_child
 from server.endings import Done, Stopped
-from server.options import SEARCHES, OptimizationOptions
+from server.options import OBJECTIVES, SEARCHES
 from server.problem_types import ProblemType
 from server.problems import Problem
 from server.security import local_or_keys, require
@@ -40,7 +38,7 @@ def choices(request: Request) -> dict[str, object]:
     settings = state_of(request).settings
     return {
         "version": version("superopt"),
-        "objectives": list(_objectives()),
+        "objectives": OBJECTIVES,
         "searches": SEARCHES,
         "plans_clusters": settings.plans_clusters,
         "max_upload_bytes": settings.max_upload_bytes,
@@ -99,17 +97,6 @@ def report_page(request: Request, _: Reader, identity: str) -> Response:
         content = page.read_bytes()
     headers = {"Content-Disposition": 'attachment; filename="report.html"'}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
-
-
-def _objectives() -> Iterator[str]:
-    """The objectives that are accepted."""
-    properties = cast("dict[str, JsonObject]", OptimizationOptions.model_json_schema()["properties"])
-    for name in cast("list[str]", properties["objective"]["enum"]):
-        try:
-            OptimizationOptions.model_validate({"objective": name})
-        except ValidationError:
-            continue
-        yield name
 
 
 def _drawn(region: JsonObject) -> dict[str, str] | None:

@@ -11,8 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
@@ -20,6 +19,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from superopt.cli.collecting import not_collecting
 from superopt.errors import SuperoptError
 
 BAD_USAGE = 2
@@ -52,7 +52,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_program)
-    with _no_collecting():
+    with not_collecting():
         _register(app, arguments)
     return app
 
@@ -62,16 +62,6 @@ def _register(app: typer.Typer, arguments: Sequence[str]) -> None:
     if list(arguments) != ["--version"]:
         for module in wanted or MODULES:
             import_module(f"superopt.cli.{module}").register(app)
-
-
-@contextmanager
-def _no_collecting() -> Generator[None]:
-    """While modules are loaded, of which nothing is garbage: looking for it takes a sixth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _show_version(asked: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections import Counter
 from pathlib import Path
@@ -14,6 +13,7 @@ from optimizer import Options, Progress
 from optimizer.cost import OBJECTIVES
 from optimizer.report import EquivalenceSummary, Report
 from superopt import api
+from superopt.cli.collecting import seldom_collecting
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
@@ -21,9 +21,6 @@ from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
 from superopt.machines import find_cluster
 from superopt.recorded import replay as replay_report
-
-_OBJECTS = 20_000
-"""New objects after which garbage is looked for: graphs hold no cycles; looking took a tenth of all time."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report_page)
 
 
+@seldom_collecting()
 def optimize(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
@@ -98,7 +96,6 @@ def optimize(
 ) -> None:
     """Write an equal model that is measurably faster, or the original, and say why."""
     del portable
-    gc.set_threshold(_OBJECTS)
     output = Output(as_json)
     api.require_runtime(runtime)
     machine = None if cluster is None else find_cluster(cluster)

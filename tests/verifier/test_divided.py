@@ -44,8 +44,8 @@ def test_axioms_about_divided_tensors_hold_shard_by_shard() -> None:
 
 
 def test_rules_about_divided_tensors_hold_shard_by_shard() -> None:
-    for rule in list(_shipped())[::16]:
-        _compared(rule, schemes=2)
+    some = list(_shipped())[::16]
+    assert sum(_compared(rule, schemes=2) for rule in some) > len(some)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
