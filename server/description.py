@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.cost import Latency, MemoryCostStore, Provider
+import numpy as np
+
+from optimizer.cost import Provider
 from optimizer.cost.devices import accelerator_name, processor_name
-from optimizer.cost.runtime import physical_cores, runtime_version
-from superopt.errors import MissingServiceError
+from optimizer.cost.runtime import LoadedModel, physical_cores, runtime_version
+from superopt.errors import SuperoptError
+from superopt.ir.graph import Graph, Input
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io import build_model
+from superopt.ops.activation import Relu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +25,17 @@ def describe(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     """``Device`` as JSON."""
     del arguments, progress
     name = [processor_name(), str(physical_cores()), accelerator_name(), runtime_version()]
-    targets = [Provider.CPU.value, *([Provider.CUDA.value] if _runs(Provider.CUDA) else [])]
+    targets = [Provider.CPU.value, *([Provider.CUDA.value] if runs(Provider.CUDA) else [])]
     return {"name": name, "targets": targets}
 
 
-def _runs(provider: Provider) -> bool:
-    """Whether the runtime really runs models on the device."""
+def runs(provider: Provider) -> bool:
+    """Whether the runtime really runs a model on the device, which may be busy: nothing is measured."""
+    editor = Graph.empty().edit()
+    source = editor.add(Input("x", TensorType(ElementType.FLOAT, (1,))))
+    editor.set_outputs(editor.add(Relu(), (source.value,)).values)
     try:
-        Latency(MemoryCostStore(), threads=1, provider=provider)
-    except MissingServiceError:
+        LoadedModel(build_model(editor.build(), {}), 1, provider=provider).run({"x": np.ones(1, np.float32)})
+    except SuperoptError:
         return False
     return True

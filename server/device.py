@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
-from functools import cache
 from typing import cast
 
 from server.child import Limits, run_in_child
-from server.endings import Done
+from server.endings import Done, Stopped
 from superopt.errors import MissingServiceError
 
-_LIMITS = Limits(seconds=300.0, bytes=64 << 30, grace_seconds=0.0)
+_LIMITS = Limits(seconds=60.0, bytes=64 << 30, grace_seconds=0.0)
+_FAILURE_SECONDS = 60.0
+"""For how long a failure is the answer to all who ask."""
+
 _asking = threading.Lock()
 
 
@@ -25,19 +28,43 @@ class Device:
     targets: tuple[str, ...]
 
 
+class UnknownDeviceError(MissingServiceError):
+    """What is here could not be found out."""
+
+
+class Description:
+    """What is here, or why that is not known."""
+
+    def __init__(self) -> None:
+        self._known: Device | str = ""
+        self._failed = float("-inf")
+
+    def device(self) -> Device:
+        """Raises UnknownDeviceError; asks again when the last failure is old."""
+        if isinstance(self._known, str) and time.monotonic() - self._failed > _FAILURE_SECONDS:
+            self._known = _asked()
+            self._failed = time.monotonic()
+        if isinstance(self._known, str):
+            raise UnknownDeviceError(f"this machine cannot be described: {self._known}")
+        return self._known
+
+
+_description = Description()
+
+
 def this_device() -> Device:
     """What is here; asked once, of a process that has the runtime loaded.
 
-    Raises MissingServiceError when that process does not answer.
+    Raises UnknownDeviceError when that process does not answer, or did not a short while ago.
     """
     with _asking:
-        return _asked()
+        return _description.device()
 
 
-@cache
-def _asked() -> Device:
+def _asked() -> Device | str:
+    """The device, or why there was no answer."""
     ending = run_in_child("server.description:describe", {}, _LIMITS)
     if isinstance(ending, Done):
         name, targets = (tuple(cast("list[str]", ending.result[key])) for key in ("name", "targets"))
         return Device(name, targets)
-    raise MissingServiceError(f"this machine cannot be described: {ending}")
+    return "it was stopped" if isinstance(ending, Stopped) else str(ending.problem["detail"])

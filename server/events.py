@@ -37,7 +37,7 @@ def format_event(event: JobEvent) -> str:
 
 async def _events(state: State, identity: str, last: int) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    spoken = time.monotonic()
+    spoken, heard = time.monotonic(), last
     while not state.stopping.is_set():
         events = await run_in_threadpool(state.database.jobs.events, identity, after=last)
         for event in events:
@@ -45,13 +45,14 @@ async def _events(state: State, identity: str, last: int) -> AsyncIterator[str]:
             last, spoken = event.id, time.monotonic()
         if events and _ends(events[-1]):
             return
-        if time.monotonic() - spoken > _KEEP_ALIVE_SECONDS:
+        if time.monotonic() - spoken >= _KEEP_ALIVE_SECONDS:
             if not await _runs(state, identity):
                 return
             yield ": still there\n\n"
             spoken = time.monotonic()
         if not events:
-            await state.news.wait(identity, last, _LOOK_SECONDS)
+            until_spoken = max(0.0, spoken + _KEEP_ALIVE_SECONDS - time.monotonic())
+            heard = await state.news.wait(identity, max(last, heard), min(_LOOK_SECONDS, until_spoken))
 
 
 def _ends(event: JobEvent) -> bool:

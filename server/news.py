@@ -38,12 +38,15 @@ class News:
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._waiting: WeakValueDictionary[str, anyio.Event] = WeakValueDictionary()
 
-    async def wait(self, job: str, after: int, seconds: float) -> None:
+    async def wait(self, job: str, after: int, seconds: float) -> int:
         """Returns when the job has an event behind ``after``, the service stops, or after so many seconds; at
         times sooner.
+
+        Returns the newest event known, or ``after``: to be given as ``after`` the next time even if it could
+        not be read, for the job may have been removed.
         """
         if self._newest.get(job, 0) > after or self._stopping.is_set():
-            return
+            return max(after, self._newest.get(job, 0))
         heard = self._waiting.get(job)
         if heard is None:
             self._waiting[job] = heard = anyio.Event()
@@ -51,6 +54,7 @@ class News:
             self._looker = asyncio.create_task(self._look_on())
         with anyio.move_on_after(seconds):
             await heard.wait()
+        return max(after, self._newest.get(job, 0))
 
     async def _look_on(self) -> None:
         """Looks until nobody waits. Whoever waits when it begins, or it fails, looks for himself."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import time
 from pathlib import Path
 
 _SESSION = Path("/proc/self/autogroup")
+_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.12
+"""Linux lets those who are not privileged change one session of the machine in 0.1 seconds."""
 
 
 def lower_priority(niceness: int) -> None:
@@ -17,5 +20,16 @@ def lower_priority(niceness: int) -> None:
     """
     os.nice(niceness)
     if niceness and _SESSION.exists():
-        with contextlib.suppress(OSError):
+        _lower_session(niceness)
+
+
+def _lower_session(niceness: int) -> None:
+    for _ in range(_ATTEMPTS):
+        try:
             _SESSION.write_text(str(niceness))
+        except BlockingIOError:
+            time.sleep(_PAUSE_SECONDS)
+        except OSError:
+            return
+        else:
+            return

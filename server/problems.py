@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from server.device import UnknownDeviceError
 from server.problem_types import ProblemType
 from substitution_db.engine import DatabaseFullError
 from superopt.errors import MissingServiceError
@@ -55,7 +56,7 @@ def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _validation)
-    app.add_exception_handler(MissingServiceError, _database)
+    app.add_exception_handler(MissingServiceError, _missing)
     app.add_exception_handler(OSError, _disk)
     app.add_exception_handler(Exception, internal)
 
@@ -116,10 +117,13 @@ def _validation(request: Request, error: Exception) -> JSONResponse:
     return Problem(ProblemType.PARAMETERS, sentence(errors), errors=errors).response(request)
 
 
-def _database(request: Request, error: Exception) -> JSONResponse:
+def _missing(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s: %s", request.method, request.url.path, error)
     if isinstance(error, DatabaseFullError):
         return _full(request)
+    if isinstance(error, UnknownDeviceError):
+        headers = {"Retry-After": "60"}
+        return Problem(ProblemType.JOB_SERVICE, str(error), headers=headers).response(request)
     detail = "the database does not answer; try again later"
     return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
 

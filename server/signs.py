@@ -1,4 +1,4 @@
-"""A worker's signs of life, for people who look at metrics; leases do not depend on them."""
+"""A worker's signs of life: for metrics, and for what devices there are; leases do not depend on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from substitution_db import Database
-from superopt.errors import MissingServiceError
+from superopt.errors import SuperoptError
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ class SignsOfLife:
                 break
         try:
             self._database.activity.leave(self._worker)
-        except MissingServiceError as error:
+        except SuperoptError as error:
             _log.warning("the worker leaves without saying so: %s", error)
 
     def _give(self) -> None:
         try:
             self._database.activity.beat(self._worker, self.job_id, self._targets)
-        except MissingServiceError as error:
+        except SuperoptError as error:
             _log.warning("no sign of life: %s", error)

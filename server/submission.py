@@ -14,6 +14,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
 
 from server.options import parse_options, refuse_for_cluster, refuse_for_one_device
 from server.problem_types import ProblemType
@@ -23,8 +24,7 @@ from server.state import State, state_of
 from server.tracing import current_parent
 from server.upload import Upload
 from substitution_db.jobs import NewJob, QueueFullError
-from substitution_db.queue import SCARCE
-from substitution_db.records import Job, JsonObject
+from substitution_db.records import SCARCE, Job, JsonObject
 from substitution_db.submissions import KeyTakenError, Submission
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -98,20 +98,23 @@ def _in_flight() -> Problem:
 
 @asynccontextmanager
 async def _reserved(state: State, owner: str, key: str) -> AsyncGenerator[None]:
-    """Keeps a reserved key while the request is read; frees it when the request fails."""
+    """Keeps a reserved key while the request is read; frees it when the request fails.
+
+    Signs of life do not wait behind the uploads that they are for.
+    """
     submissions = state.database.submissions
 
     async def keep() -> None:
         while True:
             await asyncio.sleep(_SIGN_OF_LIFE_SECONDS)
-            await state.take_in(submissions.keep, owner, key)
+            await run_in_threadpool(submissions.keep, owner, key)
 
     signs = asyncio.create_task(keep())
     try:
         yield
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await state.take_in(submissions.release, owner, key)
+            await run_in_threadpool(submissions.release, owner, key)
         raise
     finally:
         signs.cancel()
@@ -129,7 +132,7 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
         else:
             detail = "cluster: no plans for several devices are made here; leave it out"
             raise Problem(ProblemType.CLUSTER, detail)
-        await state.take_in(_refuse_without_device, state, options)
+        await state.take_in(_refuse_without_device, state, upload, options)
         await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
         submit = partial(_submit, state, upload, options, owner, key, current_parent())
         return await state.take_in(submit)
@@ -141,15 +144,17 @@ def _refuse_when_full(state: State) -> None:
         raise _full("as many optimizations are waiting as are allowed")
 
 
-def _refuse_without_device(state: State, options: JsonObject) -> None:
-    """No job shall wait for a device that no worker has."""
+def _refuse_without_device(state: State, upload: Upload, options: JsonObject) -> None:
+    """No job shall wait for a device that no worker has; one whose result is known waits for none."""
     target = options.get("target")
     if target not in SCARCE:
         return
     recent = _BEATS_MISSED * state.settings.heartbeat_seconds
-    if not any(
-        target in sign.targets and sign.seconds < recent for sign in state.database.activity.workers()
-    ):
+    workers = state.database.activity.workers()
+    if any(target in sign.targets and sign.seconds < recent for sign in workers):
+        return
+    new = NewJob(upload.model_name, upload.files, options)
+    if with_known_result(state.database, state.settings, new).known is None:
         detail = f"target {target}: no worker that gives signs of life has such a device"
         raise Problem(ProblemType.JOB_SERVICE, detail, headers={"Retry-After": "30"})
 

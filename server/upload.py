@@ -112,6 +112,11 @@ class Upload:
         self._check()
 
     @property
+    def files(self) -> tuple[JobFile, ...]:
+        """What was sent, as a job will have it once it is kept."""
+        return tuple(JobFile(role, name, writer.sha256, writer.bytes) for role, name, writer in self._files)
+
+    @property
     def fingerprint(self) -> str:
         """The SHA-256 of everything that was sent."""
         parts = [f"{role}\0{name}\0{writer.sha256}" for role, name, writer in self._files]
@@ -158,11 +163,9 @@ class Upload:
 
     def keep(self) -> tuple[JobFile, ...]:
         """Makes the files durable blobs."""
-        kept: list[JobFile] = []
-        for role, name, writer in self._files:
-            blob = writer.finish()
-            kept.append(JobFile(role, name, blob.sha256, blob.bytes))
-        return tuple(kept)
+        for _, _, writer in self._files:
+            writer.finish()
+        return self.files
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import JobDurationRow, JobRow, RuleRow, WorkerRow
-from substitution_db.records import JobState, RuleStatus
+from substitution_db.records import SCARCE, JobState, RuleStatus
 
 DURATION_BOUNDS = (1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0)
 """Upper bounds, in seconds, of the classes that jobs are counted in; the last class has none."""
@@ -28,7 +28,7 @@ _FORGOTTEN = timedelta(hours=1)
 @dataclass(frozen=True, slots=True)
 class SignOfLife:
     """A worker and how many seconds ago it gave a sign of life; the job it has, if any; the devices that it
-    can optimise for.
+    can optimise for (one of a version that does not say claims whatever waits).
     """
 
     worker: str
@@ -76,7 +76,10 @@ class ActivityRepository:
             rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name))
             return tuple(
                 SignOfLife(
-                    row.name, (time - row.seen_at).total_seconds(), row.job_id, tuple(row.targets or ())
+                    row.name,
+                    (time - row.seen_at).total_seconds(),
+                    row.job_id,
+                    SCARCE if row.targets is None else tuple(row.targets),
                 )
                 for row in rows
             )

@@ -20,7 +20,8 @@ from substitution_db.keys import KeyRepository
 from substitution_db.library import load_shipped, shipped_library
 from substitution_db.location import blob_store, database_url
 from substitution_db.migrate import is_usable, revision_of, upgrade
-from substitution_db.queue import LEASE_SECONDS, SCARCE, JobQueue
+from substitution_db.queue import LEASE_SECONDS, JobQueue
+from substitution_db.records import SCARCE
 from substitution_db.rules import RuleRepository
 from substitution_db.submissions import SubmissionRepository
 from substitution_db.versions import LibraryVersions

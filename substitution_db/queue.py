@@ -22,16 +22,13 @@ from substitution_db.blobs import BlobStore
 from substitution_db.engine import Transactions, keep_blobs, now
 from substitution_db.jobs import add_event, are_stored, change_state, give_result, job_of, locked
 from substitution_db.models import JobRow
-from substitution_db.records import Job, JobFile, JobState, JsonObject, KnownResult, Lease
+from substitution_db.records import SCARCE, Job, JobFile, JobState, JsonObject, KnownResult, Lease
 from superopt.errors import MissingServiceError, SuperoptError
 
 LEASE_SECONDS = 30.0
 """How long a job stays with a worker that gives no sign of life."""
 
 _HELD = (str(JobState.RUNNING), str(JobState.CANCELLING))
-
-SCARCE = ("cuda",)
-"""Targets that not every worker can optimise for."""
 
 HEARTBEAT_SECONDS = 10.0
 """How often a worker gives a sign of life."""

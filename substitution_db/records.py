@@ -11,6 +11,9 @@ from typing import TypeAlias
 JsonObject: TypeAlias = Mapping[str, object]
 """A JSON object, as parsed."""
 
+SCARCE = ("cuda",)
+"""Targets that not every worker can optimise for."""
+
 
 class RuleStatus(enum.StrEnum):
     """The states of a rule; only VERIFIED ones leave for the optimizer."""

@@ -7,7 +7,8 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
 
@@ -26,9 +27,11 @@ from server.state import shared_state
 from server.tracing import traces_of_environment, traces_to
 from server.worker import Worker
 from substitution_db import Candidate, Database
+from substitution_db.activity import ActivityRepository
 from substitution_db.currency import current
 from substitution_db.judging import prove_equation
 from superopt.equations import parse_equation, rule_id
+from superopt.errors import SuperoptError
 from tests.server.conftest import Http, problem
 
 JOBS = "/v1/optimizations"
@@ -135,6 +138,22 @@ def test_metrics(http: Http, model: bytes, work: Work, database: Database) -> No
     assert {name: seen.get(name) for name in expected} == expected
     assert 0.5 < seen["superopt_job_seconds_sum{state=succeeded}"] < 60
     assert seen["process_resident_memory_bytes{}"] > 1 << 20
+
+
+def test_signs_of_life_go_on_after_a_failure(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [SuperoptError("it cannot be written")]
+    beat = ActivityRepository.beat
+
+    def once(self: ActivityRepository, worker: str, job: str | None, targets: Sequence[str] = ()) -> None:
+        if failures:
+            raise failures.pop()
+        beat(self, worker, job, targets)
+
+    monkeypatch.setattr(ActivityRepository, "beat", once)
+    with beside(SignsOfLife(database, "host:7", 0.01).give):
+        deadline = time.monotonic() + 10
+        while not database.activity.workers():
+            assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("given", ["order-7.a", "0af7651916cd43dd8448eb211c80319c"])

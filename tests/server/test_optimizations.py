@@ -8,10 +8,13 @@ import zipfile
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import text
 
 from server.settings import Settings
+from server.state import shared_state
 from server.worker import Worker
 from substitution_db import Database
+from substitution_db.submissions import SubmissionRepository
 from tests.server.conftest import WEIGHT, Http, problem, tiny_model
 
 Work = Callable[..., None]
@@ -193,6 +196,22 @@ def test_a_request_that_fails_frees_its_key(http: Http, model: bytes, database: 
     assert problem(under_way) == (409, "idempotency-key-in-flight")
 
 
+def test_a_key_is_freed_without_waiting_behind_uploads(
+    http: Http, model: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intake = shared_state(http.app).intake
+    release = SubmissionRepository.release
+    busy: list[int] = []
+
+    def watched(self: SubmissionRepository, owner: str, key: str) -> None:
+        busy.append(intake.borrowed_tokens)
+        release(self, owner, key)
+
+    monkeypatch.setattr(SubmissionRepository, "release", watched)
+    http("POST", URL, files={"x": model}, headers={"Idempotency-Key": "order-4"})
+    assert busy == [0]
+
+
 def test_the_queue_is_bounded(settings: Settings, database: Database, model: bytes) -> None:
     from server.app import create_app
 
@@ -217,3 +236,11 @@ def test_a_device_that_no_worker_has_is_refused(http: Http, database: Database, 
     assert problem(http("POST", URL, **sent)) == (503, "missing-service")
     database.activity.beat("there:1", None, ("cpu", "cuda"))
     assert http("POST", URL, **sent).status_code == 202
+
+
+def test_a_worker_that_does_not_say_what_it_has_counts(http: Http, database: Database, model: bytes) -> None:
+    database.activity.beat("old:1", None)
+    with database.transactions.write() as session:
+        session.execute(text("UPDATE workers SET targets = NULL"))
+    sent = {"model": ("net.onnx", model), "options": (None, '{"target": "cuda"}')}
+    assert http("POST", URL, files=sent).status_code == 202

@@ -11,6 +11,7 @@ from substitution_db import Database
 from tests.server.live import add_jobs, serving
 
 POST = b"POST /v1/substitutions/prove HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 MOST_TAKEN = 8 << 20
 """What sockets keep by themselves is part of it."""
 
@@ -54,3 +55,21 @@ def test_head_is_get_without_its_content(settings: Settings, database: Database,
             assert (head.status_code, head.content) == (get.status_code, b""), path
             assert [head.headers.get(name) for name in said] == [get.headers.get(name) for name in said], path
         assert client.head(f"{done}/events").headers["content-type"].startswith("text/event-stream")
+
+
+def test_too_many_requests_at_once_end_the_connection(settings: Settings, database: Database) -> None:
+    with serving(settings, database) as address:
+        parts = urlsplit(address)
+        with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
+            connection.sendall(LIVE * 8)
+            assert answers(connection, 8) == 8
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                connection.sendall(LIVE * (MOST_TAKEN // len(LIVE)))
+        assert httpx.get(f"{address}/livez").status_code == 200
+
+
+def answers(connection: socket.socket, most: int) -> int:
+    received = b""
+    while received.count(b"HTTP/1.1 200") < most or not received.endswith(b"}"):
+        received += connection.recv(1 << 16)
+    return received.count(b"HTTP/1.1 200")

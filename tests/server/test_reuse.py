@@ -6,8 +6,11 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
+from server.results import result_key
+from server.settings import Settings
 from substitution_db import Database
-from tests.server.conftest import WEIGHT, Http, tiny_model
+from substitution_db.records import JobFile, JobRole
+from tests.server.conftest import WEIGHT, Http, problem, tiny_model
 
 URL = "/v1/optimizations"
 Work = Callable[..., None]
@@ -44,6 +47,28 @@ def test_a_result_is_computed_once(http: Http, model: bytes, work: Work) -> None
     reports = [http("GET", f"{URL}/{job['id']}/report").json() for job in (first, later)]
     assert [report.pop("model") for report in reports] == [{"name": "net.onnx"}, {"name": "other.onnx"}]
     assert reports[0] == reports[1]
+
+
+def test_a_known_result_needs_no_device(
+    http: Http, model: bytes, settings: Settings, database: Database
+) -> None:
+    database.activity.beat("there:1", None, ("cpu", "cuda"))
+    first = submit(http, model, {"target": "cuda"})
+    queue = database.queue("there:1")
+    lease = queue.claim()
+    assert lease is not None
+    job = lease.job
+    key = result_key(database, settings, job.files, job.options, job.library_version)
+    blobs = database.blobs.put_bytes(model), database.blobs.put_bytes(b'{"model": {}}')
+    roles = (JobRole.RESULT, "net-optimized.onnx"), (JobRole.REPORT, "net-report.json")
+    files = [JobFile(*role, blob.sha256, blob.bytes) for role, blob in zip(roles, blobs, strict=True)]
+    queue.succeed(lease, files, key)
+    database.activity.leave("there:1")
+    again = submit(http, model, {"target": "cuda"})
+    assert (again["state"], again["reused_from"]) == ("succeeded", first["id"])
+    other = json.dumps({"target": "cuda", "seed": 1})
+    refused = http("POST", URL, files={"model": ("net.onnx", model)}, data={"options": other})
+    assert problem(refused) == (503, "missing-service")
 
 
 @pytest.mark.parametrize("differs", ["model", "options", "library", "cluster", "result"])
