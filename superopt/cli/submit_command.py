@@ -98,8 +98,8 @@ def submit(
     with Client(server, key=key or os.environ.get(API_KEY)) as client:
         devices = None if cluster is None else description_of(cluster)
         job = client.submit(model, cluster=devices, options=options)
-        sys.stderr.write(f"optimization {job.id}: {job.state}\n")
         if no_wait:
+            _say(job)
             output.document({"id": job.id, "state": job.state, "report": None})
             output.line(job.id)
             return
@@ -119,15 +119,19 @@ def submit(
 def _followed(client: Client, job: Optimization) -> Optimization:
     """The optimization when it has succeeded; raises for any other end. An interrupt cancels it."""
     try:
+        _say(job)
         with described() as show:
             ended = client.wait(job.id, on_event=_shown(show))
     except KeyboardInterrupt:
-        state = client.cancel(job.id).state
-        sys.stderr.write(f"optimization {job.id}: {state}\n")
+        _say(client.cancel(job.id))
         raise
     if ended.succeeded:
         return ended
     raise _failure(ended)
+
+
+def _say(job: Optimization) -> None:
+    sys.stderr.write(f"optimization {job.id}: {job.state}\n")
 
 
 def _shown(show: Callable[[str], None]) -> Callable[[Event], None]:
