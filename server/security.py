@@ -5,21 +5,19 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
 from server.problem_types import ProblemType
 from server.problems import Problem
-from server.state import State, state_of
+from server.state import state_of
 from substitution_db.keys import KeyRepository
 from substitution_db.records import ApiKey
 
 Scope: TypeAlias = Literal["submit", "read", "admin"]
 LOCAL_OWNER = ""
-T = TypeVar("T")
 
 
 def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
@@ -31,7 +29,8 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
         _refuse_cross_site(request)
         _refuse_control_characters(request)
         state, token = state_of(request), _token(request)
-        key = await _asked(state, token, partial(_key_of, state.database.keys))
+        keys = state.database.keys
+        key = _key_of(keys, token) if keys.remembers(token) else await state.look(_key_of, keys, token)
         if key is None:
             _refuse_remote(request)
             return LOCAL_OWNER
@@ -54,13 +53,9 @@ async def local_or_keys(request: Request) -> None:
     """A dependency for what needs no key: ends requests from elsewhere while no key is made."""
     _refuse_control_characters(request)
     state = state_of(request)
-    if not await _asked(state, "", lambda _: state.database.keys.any_made()):
+    keys = state.database.keys
+    if not (keys.any_made() if keys.remembers_any_made() else await state.look(keys.any_made)):
         _refuse_remote(request)
-
-
-async def _asked(state: State, token: str, question: Callable[[str], T]) -> T:
-    """A question about keys; asked in a thread unless the answer is remembered."""
-    return question(token) if state.database.keys.remembers(token) else await state.look(question, token)
 
 
 def _key_of(keys: KeyRepository, token: str) -> ApiKey | None:

@@ -42,9 +42,9 @@ class State:
     proved: dict[int | None, int] = field(default_factory=dict[int | None, int])
     """Verified rules by version of the library, of those that were looked through."""
 
-    async def look(self, function: Callable[[str], T], argument: str) -> T:
+    async def look(self, function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
         """Calls a function that reads little of the database, in a thread for that."""
-        return await anyio.to_thread.run_sync(function, argument, limiter=self.reads)
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self.reads)
 
     async def take_in(self, function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
         """Calls a function that does part of taking in an upload, in a thread for that."""

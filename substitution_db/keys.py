@@ -96,7 +96,7 @@ class KeyRepository:
 
     def any_made(self) -> bool:
         """Whether a key was ever made, be it revoked: revoking the last one must not open the service."""
-        if not self._made and not self._is_recent(self._none_made_at):
+        if not self.remembers_any_made():
             asked = self._clock()
             with self._transactions.statement() as connection:
                 found = connection.execute(_ANY).first() is not None
@@ -117,11 +117,13 @@ class KeyRepository:
             self._known[identity] = _Known(_key(row), digest, asked)
             return _key(row)
 
+    def remembers_any_made(self) -> bool:
+        """Whether ``any_made`` can be answered now without asking the database."""
+        return self._made or self._is_recent(self._none_made_at)
+
     def remembers(self, token: str) -> bool:
-        """Whether the two questions above can be answered now without asking the database."""
-        if not self._made:
-            return self._is_recent(self._none_made_at)
-        return self._remembered(token) is not None
+        """Whether both questions above can be answered now without asking the database."""
+        return self._remembered(token) is not None if self._made else self.remembers_any_made()
 
     def _remembered(self, token: str) -> ApiKey | None:
         known = self._known.get(_identity(token))

@@ -33,6 +33,7 @@ from superopt.ops.base import Operator, attribute_defaults, attributes_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import SplitKind
 from superopt.rewriting.conditions import as_declared, holds, names_in
+from superopt.rewriting.divisions import DIVIDING
 
 Axis = int | str
 """A number, or the name of an attribute variable."""
@@ -162,7 +163,7 @@ def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
 def _has_open_degrees(equation: Equation) -> bool:
     """Whether nothing is divided by a number: that would say nothing about other numbers."""
     terms = subterms(*equation.left, *equation.right)
-    divisions = (term for term in terms if isinstance(term, Application) and term.operator in _PARALLEL)
+    divisions = (term for term in terms if isinstance(term, Application) and term.operator in DIVIDING)
     return all(isinstance(term.attribute("degree"), AttributeVariable) for term in divisions)
 
 
@@ -190,7 +191,7 @@ def _division(plain: Term, divided: Term) -> tuple[Application, tuple[Axis | Non
         return None
     if (plain.operator, plain.attributes) != (divided.operator, divided.attributes):
         return None
-    if len(plain.inputs) != len(divided.inputs) or plain.operator in _PARALLEL:
+    if len(plain.inputs) != len(divided.inputs) or plain.operator in DIVIDING:
         return None
     inputs: list[Axis | None] = []
     for whole, part in zip(plain.inputs, divided.inputs, strict=True):
@@ -203,7 +204,6 @@ def _division(plain: Term, divided: Term) -> tuple[Application, tuple[Axis | Non
     return plain, tuple(inputs), output
 
 
-_PARALLEL = frozenset(("partition", "combine", "replicate", "reduce", "pipeline", "batch"))
 _COPIED = "(copied)"
 _NO_AXIS = "(no axis)"
 
@@ -244,9 +244,9 @@ def _covers(division: Division, operation: Operation, dimension: int) -> bool:
             return False
     (followed, *_) = splits.outputs
     if division.output is None:
-        is_sum = dimension not in followed and splits.dimensions[dimension].kind is SplitKind.REDUCTION
-        return is_sum and _holds(division, names, operation, {**bound, **attributes})
-    agrees = _agrees(division.output, followed, dimension, bound)
+        agrees = dimension not in followed and splits.dimensions[dimension].kind is SplitKind.REDUCTION
+    else:
+        agrees = _agrees(division.output, followed, dimension, bound)
     return agrees and _holds(division, names, operation, {**bound, **attributes})
 
 

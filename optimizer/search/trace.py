@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from optimizer.cost.graph_cost import GraphCost
@@ -166,17 +166,26 @@ def recorded(
 
 def step_of(before: GraphCost, match: Match, after: GraphCost) -> TraceStep:
     """The step from one graph to the next."""
+    step = step_at(before.graph, match)
+    assert step is not None, "the match was found in that graph"
+    return replace(step, cost_before=before.total, cost_after=after.total)
+
+
+def step_at(graph: Graph, match: Match) -> TraceStep | None:
+    """The step that a match in a graph is, without costs; None if it is not found at its place again."""
     substitution = match.substitution
-    choices = matches_at(before.graph, substitution, match.sites)
-    choice = next(i for i, other in enumerate(choices) if other == match)
+    choices = matches_at(graph, substitution, match.sites)
+    choice = next((i for i, other in enumerate(choices) if other == match), None)
+    if choice is None:
+        return None
     return TraceStep(
         rule=substitution.rule_id,
         equation=written(substitution),
         backwards=substitution.backwards,
         site=match.sites,
         choice=choice,
-        cost_before=before.total,
-        cost_after=after.total,
+        cost_before=0.0,
+        cost_after=0.0,
     )
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from optimizer.search.protocol import DEFAULT_ALPHA
-from optimizer.search.recording import matches_at
 from optimizer.search.rules import RuleSet
-from optimizer.search.trace import TraceStep, written
+from optimizer.search.trace import TraceStep, step_at
 from superopt.ir.graph import Graph
-from superopt.rewriting import Match, Substitution, apply_match
+from superopt.rewriting import Match, apply_match
 
 _PLACES = 3
 """Single places at which a rule is tried, beside all at once."""
@@ -95,33 +94,17 @@ class Substitutions:
             now = found or current
             graph = now.graph
             if all(site in graph.nodes and graph[site] == current.graph[site] for site in match.sites):
-                again = [m for m in matches_at(graph, match.substitution, match.sites) if m == match]
-                found = (_applied(now, again[0]) if again else None) or found
+                found = _applied(now, match) or found
         return found
 
 
 def _applied(current: Rewritten, match: Match) -> Rewritten | None:
+    """The graph after a match, None where it is none of that graph."""
+    step = step_at(current.graph, match)
+    if step is None:
+        return None
     rewrite = apply_match(current.graph, match)
-    if rewrite is None:
-        return None
-    step = _step(current.graph, match.substitution, match)
-    return None if step is None else Rewritten(rewrite.graph, (*current.trace, step), current.cost)
-
-
-def _step(graph: Graph, substitution: Substitution, match: Match) -> TraceStep | None:
-    choices = matches_at(graph, substitution, match.sites)
-    choice = next((i for i, other in enumerate(choices) if other == match), None)
-    if choice is None:
-        return None
-    return TraceStep(
-        rule=substitution.rule_id,
-        equation=written(substitution),
-        backwards=substitution.backwards,
-        site=match.sites,
-        choice=choice,
-        cost_before=0.0,
-        cost_after=0.0,
-    )
+    return None if rewrite is None else Rewritten(rewrite.graph, (*current.trace, step), current.cost)
 
 
 def _priced(candidate: Rewritten, cost: float, known: int, before: float) -> Rewritten:
