@@ -16,7 +16,10 @@ from substitution_db.records import JsonObject
 from superopt.threads import MOST_THREADS
 
 _OF_CLUSTERS = ("latency", "throughput", "training")
-"""What a plan for several devices is judged by; the last means nothing without one."""
+"""What a plan for several devices is judged by."""
+
+_SIMULATED = frozenset(("training",))
+"""What means nothing without such a plan."""
 
 Objective: TypeAlias = Literal["latency", "throughput", "training", "memory", "flops", "traffic", "launches"]
 Search: TypeAlias = Literal["auto", "backtracking", "regions", "beam"]
@@ -82,14 +85,14 @@ def options_schema(settings: Settings) -> dict[str, object]:
     }
     if not settings.plans_clusters:
         objectives = cast("list[str]", properties["objective"]["enum"])
-        properties["objective"]["enum"] = [name for name in objectives if name not in _OF_CLUSTERS[2:]]
+        properties["objective"]["enum"] = [name for name in objectives if name not in _SIMULATED]
     return schema
 
 
 def refuse_for_one_device(options: JsonObject) -> None:
     """Ends the request if the options are about a cluster, of which there is none."""
     objective = options.get("objective")
-    if objective in _OF_CLUSTERS[2:]:
+    if objective in _SIMULATED:
         detail = f"options: objective: {objective} is simulated on devices that are described: send a cluster"
         raise Problem(ProblemType.OPTIONS, detail)
 
@@ -116,10 +119,10 @@ def parse_options(text: bytes, max_seconds: float) -> dict[str, object]:
         errors = field_errors(error)
         raise Problem(ProblemType.OPTIONS, f"options: {sentence(errors)}", errors=errors) from error
     given = options.model_dump(exclude_unset=True)
-    if "budget" not in given and options.budget > max_seconds:
-        return {**given, "budget": max_seconds}
-    if options.budget > max_seconds:
+    if options.budget <= max_seconds:
+        return given
+    if "budget" in given:
         raise Problem(
             ProblemType.OPTIONS, f"options: budget: at most {max_seconds:g} seconds, got {options.budget:g}"
         )
-    return given
+    return {**given, "budget": max_seconds}

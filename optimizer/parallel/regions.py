@@ -10,14 +10,6 @@ Region = tuple[tuple[int, int], ...]
 """A box of a tensor: per axis where it starts and where it stops."""
 
 
-def region_of(degrees: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> Region:
-    """The part of that index of a tensor whose axes are divided into so many equal parts."""
-    return tuple(
-        (number * (size // degree), (number + 1) * (size // degree))
-        for number, degree, size in zip(index, degrees, shape, strict=True)
-    )
-
-
 def meet(left: Region, right: Region) -> Region | None:
     """What two regions share; None for nothing."""
     if left == right:

@@ -107,6 +107,18 @@ def wait_for_progress(database: Database, job: Job) -> dict[str, object]:
     return dict(progress)
 
 
+def state_when_cancelled(
+    database: Database, job: Job, thread: threading.Thread, stop: threading.Event
+) -> JobState:
+    """Cancels the job that a worker does, and ends the worker."""
+    database.jobs.cancel(job.id)
+    while not after(database, job).state.final:
+        time.sleep(0.02)
+    stop.set()
+    thread.join()
+    return after(database, job).state
+
+
 def test_a_worker_that_stops_gives_its_job_back(database: Database, job: Job, settings: Settings) -> None:
     thread, stop = start(database, settings, "wait_until_cancelled")
     wait_for_progress(database, job)
@@ -120,12 +132,7 @@ def test_a_job_that_does_not_listen_is_ended(database: Database, job: Job, setti
     thread, stop = start(database, changed, "hang")
     pid = wait_for_progress(database, job)["pid"]
     assert psutil.Process(int(str(pid))).nice() == psutil.Process().nice() + 3
-    database.jobs.cancel(job.id)
-    while not after(database, job).state.final:
-        time.sleep(0.02)
-    stop.set()
-    thread.join()
-    assert after(database, job).state is JobState.CANCELLED
+    assert state_when_cancelled(database, job, thread, stop) is JobState.CANCELLED
     assert not psutil.pid_exists(int(str(pid)))
 
 
@@ -134,12 +141,7 @@ def test_work_does_not_take_cancelling_for_a_failure(
 ) -> None:
     thread, stop = start(database, settings, "complain_of_failures")
     wait_for_progress(database, job)
-    database.jobs.cancel(job.id)
-    while not after(database, job).state.final:
-        time.sleep(0.02)
-    stop.set()
-    thread.join()
-    assert after(database, job).state is JobState.CANCELLED
+    assert state_when_cancelled(database, job, thread, stop) is JobState.CANCELLED
     assert "it failed" not in capfd.readouterr().err
 
 

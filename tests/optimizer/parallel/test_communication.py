@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from optimizer.parallel.communication import CollectiveKind, Step, communication, moved_bytes, summed
 from optimizer.parallel.placement import Placement
-from optimizer.parallel.regions import Region, meet, region_of, volume
+from optimizer.parallel.regions import Region, meet, volume
 
 SHAPE = (12, 6)
 
@@ -105,6 +105,14 @@ def placements(draw: st.DrawFn, partial: bool) -> Placement:  # noqa: FBT001
     if draw(st.booleans()):
         devices = draw(st.permutations(range(first, first + count)))
     return Placement(degrees, tuple(devices), terms, redundant)
+
+
+def region_of(degrees: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, ...]) -> Region:
+    """The part of that index of a tensor whose axes are divided into so many equal parts."""
+    return tuple(
+        (number * (size // degree), (number + 1) * (size // degree))
+        for number, degree, size in zip(index, degrees, shape, strict=True)
+    )
 
 
 @settings(max_examples=100, deadline=None)
