@@ -300,15 +300,25 @@ def read_report(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
-def write_report(report: Mapping[str, object], path: Path) -> None:
-    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html.
+def write_report(report: Mapping[str, object], path: Path) -> int:
+    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html. Returns its
+    bytes.
 
     Raises InvalidFileError for what is no report, InvalidOptionError for a path with another ending.
     """
     require_report_path(path)
-    is_page = path.suffix.lower() == ".html"
-    text = optimizer.html_of(report) if is_page else json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(path, text.encode())
+    if path.suffix.lower() == ".html":
+        return write_page(report, path)
+    content = (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
+    write_atomically(path, content)
+    return len(content)
+
+
+def write_page(report: Mapping[str, object], path: Path) -> int:
+    """Writes the page of a report, whatever the path ends in; otherwise as ``write_report``."""
+    content = optimizer.html_of(report).encode()
+    write_atomically(path, content)
+    return len(content)
 
 
 def require_report_path(path: Path) -> None:
