@@ -1,5 +1,6 @@
 """What all tests rely on."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import PostgresServer, programs
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in the product: some tests load the runtime first
 
 # A shell ignores interrupts for what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-import onnxruntime
 import psutil
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime looks when it is loaded, and never again
+
+import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
 
 from optimizer.cost.devices import accelerator_driver, accelerator_name, device_events, processor_name
