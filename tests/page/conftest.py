@@ -77,9 +77,7 @@ def browser() -> Iterator[Browser]:
         own = playwright.chromium.executable_path
         program = shutil.which("chromium") or shutil.which("google-chrome") or own
         if not Path(program).exists():
-            pytest.skip(
-                "Chromium is not installed: apt-get install chromium, or .venv/bin/playwright install chromium"
-            )
+            pytest.skip("no Chromium: apt-get install chromium, or .venv/bin/playwright install chromium")
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running
         running.close()
