@@ -23,10 +23,10 @@ from benchmarks.interleaving import in_runtime, interleaved
 from benchmarks.peers_table import Row, Standing, drawn, tabulated
 from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from optimizer.check.interval import compared
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
 from optimizer.runnable import runnable_original
 from superopt import zoo
-from superopt.onnx_io import lift, load_model
+from superopt.onnx_io import LiftedModel, lift, load_model
 
 PEERS: Mapping[str, Sequence[str]] = {
     "onnxsim": ("-m", "onnxsim"),
@@ -133,8 +133,7 @@ def _timed(
 ) -> Row:
     lifted = lift(load_model(original))
     source = runnable_original(lifted, out)
-    loaded = LoadedModel(source, threads)
-    reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling())
+    reference = _reference(lifted, source, threads)
     sample = reference.first()
     if sample is None:
         raise SystemExit(f"{network}: the original does not run on random inputs")
@@ -157,6 +156,17 @@ def _timed(
     standings.sort(key=lambda standing: order.index(standing.optimizer))
     latency = compared(times[..., [0, 0]]).before
     return Row(network, len(lifted.source.proto.graph.node), latency, times[..., 0].size, tuple(standings))
+
+
+def reference_of(original: Path, threads: int, out: Path) -> Reference:
+    """A model with random inputs and what it computes of them; copies that are needed go into ``out``."""
+    lifted = lift(load_model(original))
+    return _reference(lifted, runnable_original(lifted, out), threads)
+
+
+def _reference(lifted: LiftedModel, source: ModelFile, threads: int) -> Reference:
+    loaded = LoadedModel(source, threads)
+    return Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling())
 
 
 def why_wrong(reference: Reference, path: Path, threads: int) -> str:
