@@ -54,10 +54,11 @@ install = as=(); if ((UID)); then as=(sudo -n); fi; \
 
 # What tests use of the machine. A test that finds it missing is skipped and says so.
 packages:
+	@command -v curl >/dev/null || { $(call install,curl); } || true
 	@command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null \
 	    || { $(call install,postgresql); } || true
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
-	    || { $(call install,chromium); } || true
+	    || { $(call install,chromium libatomic1); } || true
 
 demo: $(RUNS) ## Optimize a real network and print what was gained
 	@mkdir -p build/demo
@@ -66,7 +67,7 @@ demo: $(RUNS) ## Optimize a real network and print what was gained
 	    --budget 60 --report build/demo/report.json --report build/demo/report.html
 
 test: packages check ## Check the code and run the tests
-	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: setup ## Lint, format, types (strict), floors, what the service runs (bandit)
 	$(BIN)/ruff check --quiet $(ROOMS)

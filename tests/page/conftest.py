@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from substitution_db import Candidate, Database, open_database
 from substitution_db.currency import current
 from substitution_db.discovery import verify_pending
 from superopt.equations import parse_equation
+from tests.machine import require_chromium
 from tests.server.live import serving
 
 expect.set_options(timeout=20_000)
@@ -73,11 +73,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium."""
+    program = require_chromium()
     with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        program = shutil.which("chromium") or shutil.which("google-chrome") or own
-        if not Path(program).exists():
-            pytest.skip("no Chromium: apt-get install chromium, or .venv/bin/playwright install chromium")
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running
         running.close()
