@@ -1,4 +1,4 @@
-"""What tests use of the machine: where it is missing they are skipped, and the end of a run says how to get it.
+"""What tests use of the machine: where it is missing they are skipped, and the run ends with how to get it.
 
 ``make packages`` installs all of these where it can.
 """
