@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from optimizer.cost.machine import bytes_of, last_cache_bytes
+from optimizer.cost.machine import Residence, bytes_of, residence_of
 from optimizer.cost.runtime import Array
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
@@ -38,10 +38,10 @@ class Origin:
         self._labels: dict[str, bytes] = {}
 
     @cached_property
-    def exceeds_caches(self) -> bool:
-        """Whether the weights of the model do not stay in the caches from one run to the next."""
+    def residence(self) -> Residence:
+        """Where the weights of the model lie from one run to the next."""
         weights = (node.operator.type for node in self.lifted.graph if isinstance(node.operator, Weight))
-        return sum(map(bytes_of, weights)) > last_cache_bytes()
+        return residence_of(sum(map(bytes_of, weights)))
 
     def is_read_once(self, operator: GraphOperator) -> bool:
         """Whether one node of the model reads the weight, so that much else passes through the caches until

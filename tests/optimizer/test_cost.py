@@ -23,7 +23,8 @@ from optimizer.cost import (
     Traffic,
     objective_of,
 )
-from optimizer.cost.measure import LAUNCH_MICROSECONDS, kernel_model
+from optimizer.cost.kernel_model import kernel_model
+from optimizer.cost.measure import LAUNCH_MICROSECONDS
 from optimizer.cost.objective import Objective
 from optimizer.cost.runtime import profiled_model
 from superopt.errors import InvalidOptionError
@@ -138,7 +139,7 @@ def test_numbers_that_decide_a_fusion_are_kept() -> None:
     numbers = "<float root = {1.41421356237}, float one = {1}, float half = {0.5}>"
     lifted = lifted_text(f"(float[64,64] x) => (float[64,64] y) {numbers} {gelu}")
     (group,) = GraphCost.of(lifted.graph, Flops(), Sizes(lifted.graph, {}, Origin(lifted))).groups
-    model = kernel_model(group.kernel, group.kernel.to_graph())
+    model = kernel_model(group.kernel)
     with profiled_model(model, threads=1) as loaded:
         loaded.run({"x0": np.ones((64, 64), np.float32)})
         (run,) = loaded.end_profile()
