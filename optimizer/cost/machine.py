@@ -13,6 +13,9 @@ _CORE_CACHE = 2**20
 _SHARED_CACHE = 32 * 2**20
 """What a core gets of the last cache: that of a server is larger, but other cores fill it."""
 
+_PAGED = 12 * 2**20
+"""More than a core keeps the addresses of, in pages of the usual size."""
+
 _CORE_LEVEL = 2
 _UNITS = {"K": 2**10, "M": 2**20}
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -37,7 +40,7 @@ def evicting_bytes(residence: Residence) -> int:
     """How many bytes must be read so that data no longer lies nearer than there."""
     return {
         Residence.CORE: 0,
-        Residence.SHARED: core_cache_bytes() * 3 // 2,
+        Residence.SHARED: max(core_cache_bytes() * 3 // 2, _PAGED),
         Residence.MEMORY: 2 * _SHARED_CACHE,
     }[residence]
 

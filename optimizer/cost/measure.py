@@ -124,21 +124,24 @@ class Measurer:
         blocked = _blocked_inputs(kernel)
         feeds = _feeds(kernel, blocked)
         empty = self._base(kernel, model, ())
-        with profiled_model(with_blocked_inputs(model, blocked), self._threads) as loaded:
+        blocked_model = with_blocked_inputs(model, blocked)
+        with profiled_model(blocked_model, self._threads, without=_WITHOUT) as loaded:
             run, caches = loaded.bind(feeds), Caches(kernel, feeds)
             times = timed(run, caches, _BUDGET_OF_A_LOOK)
             if fastest(times) - empty >= _LONG:
                 times += timed(run, caches, _BUDGET_OF_LONG)
             runs = loaded.end_profile()
-        if not all(runs):
+        seen = [_without_makers(run) for run in runs]
+        if not all(seen):
             return _Alone(0.0)
-        own = [_own_kernels(run) for run in runs]
+        is_blocked = seen[-1][-1].operator == _REORDER_OUTPUT
+        own = [run[:-1] for run in seen] if is_blocked else seen
         quiet = [_total(run) for run, time in zip(own[1:], times[1:], strict=True) if time.share >= _QUIET]
         foreign = min(_total(run) - _total(mine) for run, mine in zip(runs, own, strict=True))
         restored = sum(kernel.operator == _REORDER_OUTPUT for kernel in own[0])
         return _Alone(
             min(quiet) if len(quiet) >= _MIN_QUIET else fastest(times) - empty - foreign,
-            runs[-1][-1].operator == _REORDER_OUTPUT,
+            is_blocked,
             restored if blocked else 0,
         )
 
@@ -201,11 +204,9 @@ def _total(run: Sequence[KernelTime]) -> float:
     return sum(kernel.microseconds for kernel in run)
 
 
-def _own_kernels(run: Sequence[KernelTime]) -> tuple[KernelTime, ...]:
-    """The kernels of a run that belong to the price: without those that make blocked inputs, and without a
-    last conversion of the result."""
-    kept = run[:-1] if run[-1].operator == _REORDER_OUTPUT else run
-    return tuple(kernel for kernel in kept if not kernel.name.startswith(BLOCKED))
+def _without_makers(run: Sequence[KernelTime]) -> tuple[KernelTime, ...]:
+    """The kernels of a run without those that make blocked inputs."""
+    return tuple(kernel for kernel in run if not kernel.name.startswith(BLOCKED))
 
 
 def _concerns_images(kernel: Kernel) -> bool:

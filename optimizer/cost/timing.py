@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -64,4 +65,10 @@ def fastest(times: Sequence[Timed]) -> float:
 
 @cache
 def _scratch(size: int) -> Array:
-    return np.arange(size // 8)
+    """Memory in pages of the usual size, so that reading it evicts their addresses, too."""
+    memory = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    scratch = np.frombuffer(memory, np.int64)
+    scratch[:] = 1
+    return scratch
