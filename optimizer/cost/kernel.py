@@ -318,7 +318,7 @@ class _Extraction:
         weights = sum(
             bytes_of(source.type)
             for source, node in zip(kernel.sources, self._nodes, strict=True)
-            if source.is_weight and origin.is_read_once(self._graph.nodes[node].operator)
+            if source.is_weight and origin.comes_from_memory(self._graph.nodes[node].operator)
         )
         return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
 

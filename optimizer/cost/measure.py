@@ -24,7 +24,7 @@ from optimizer.cost.runtime import (
     RuntimeRefusedError,
     profiled_model,
 )
-from optimizer.cost.timing import Caches, Timed, fastest, timed
+from optimizer.cost.timing import Caches, fastest, look, timed
 from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType
 from superopt.onnx_io.copies import BLOCKED, TICK, copy_name, side_by_side, with_blocked_inputs
@@ -41,7 +41,6 @@ _LONG = 400.0
 
 _BUDGET_OF_LONG = 12_000.0
 _BUDGET_OF_COPIES = 4_000.0
-_BUDGET_OF_A_LOOK = 200.0
 _FULL_RUN = 150.0
 """Microseconds that a run of copies should take."""
 
@@ -114,7 +113,7 @@ class Measurer:
         feeds = _feeds(kernel, ())
         run, caches = self._loaded(model).bind(feeds), Caches(kernel, feeds)
         empty = self._base(kernel, model, ())
-        times = timed(run, caches, _BUDGET_OF_A_LOOK)
+        times = look(run, caches)
         if fastest(times) - empty >= _LONG:
             times += timed(run, caches, _BUDGET_OF_LONG)
         return _Alone(fastest(times) - empty)
@@ -127,7 +126,7 @@ class Measurer:
         blocked_model = with_blocked_inputs(model, blocked)
         with profiled_model(blocked_model, self._threads, without=_WITHOUT) as loaded:
             run, caches = loaded.bind(feeds), Caches(kernel, feeds)
-            times = timed(run, caches, _BUDGET_OF_A_LOOK)
+            times = look(run, caches)
             if fastest(times) - empty >= _LONG:
                 times += timed(run, caches, _BUDGET_OF_LONG)
             runs = loaded.end_profile()
@@ -252,4 +251,4 @@ def _feeds_of_copies(
     return found
 
 
-__all__ = ["LAUNCH_MICROSECONDS", "LEAST_MICROSECONDS", "Measurement", "Measurer", "Timed"]
+__all__ = ["LAUNCH_MICROSECONDS", "LEAST_MICROSECONDS", "Measurement", "Measurer"]

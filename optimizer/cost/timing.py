@@ -13,8 +13,9 @@ from optimizer.cost.kernel import Kernel
 from optimizer.cost.machine import Residence, evicting_bytes
 from optimizer.cost.runtime import Array, BoundRun
 
+_LOOKS = 3
 _MIN_RUNS = 3
-_MOST_RUNS = {Residence.CORE: 120, Residence.SHARED: 24, Residence.MEMORY: 8}
+_MOST_RUNS = {Residence.CORE: 120, Residence.SHARED: 12, Residence.MEMORY: 6}
 _RECENT = 512 * 2**10
 
 
@@ -45,17 +46,22 @@ class Caches:
                 array.max()
 
 
+def look(run: BoundRun, caches: Caches) -> list[Timed]:
+    """A few runs, which tell roughly how long one takes."""
+    return [_once(run, caches) for _ in range(_LOOKS)]
+
+
 def timed(run: BoundRun, caches: Caches, budget_microseconds: float) -> list[Timed]:
     """Many runs, fewer of a slow model."""
-
-    def once() -> Timed:
-        caches.prepare()
-        return Timed(*run.microseconds_and_share())
-
-    times = [once() for _ in range(2)]
+    times = [_once(run, caches) for _ in range(2)]
     usual = max(fastest(times), 1.0)
     count = int(min(caches.most_runs, max(_MIN_RUNS, budget_microseconds / usual)))
-    return times + [once() for _ in range(count)]
+    return times + [_once(run, caches) for _ in range(count)]
+
+
+def _once(run: BoundRun, caches: Caches) -> Timed:
+    caches.prepare()
+    return Timed(*run.microseconds_and_share())
 
 
 def fastest(times: Sequence[Timed]) -> float:
