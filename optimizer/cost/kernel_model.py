@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from optimizer.cost.kernel import Kernel
@@ -56,8 +58,12 @@ def array_of(type_: TensorType) -> Array:
     dtype = _DTYPES[type_.element]
     if not type_.element.is_float:
         return np.ones(shape, dtype)
-    some = np.random.default_rng(0).uniform(0.05, 1.0, _DISTINCT).astype(dtype)
-    return np.resize(some, shape)
+    return np.resize(_some().astype(dtype), shape)
+
+
+@cache
+def _some() -> Array:
+    return np.random.default_rng(0).uniform(0.05, 1.0, _DISTINCT)
 
 
 def _constant(type_: TensorType, content: bytes) -> Array:

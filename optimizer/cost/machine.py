@@ -13,7 +13,7 @@ _CORE_CACHE = 2**20
 _SHARED_CACHE = 32 * 2**20
 """What a core gets of the last cache: that of a server is larger, but other cores fill it."""
 
-_PAGED = 12 * 2**20
+_PAGED = 8 * 2**20
 """More than a core keeps the addresses of, in pages of the usual size."""
 
 _CORE_LEVEL = 2

@@ -8,6 +8,7 @@ price, and what would convert its result for nobody does not.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -86,7 +87,7 @@ class Measurer:
     def __init__(self, threads: int, provider: Provider = Provider.CPU) -> None:
         self._threads = threads
         self._provider = provider
-        self._bases: dict[tuple[object, ...], float] = {}
+        self._bases: dict[tuple[Residence, tuple[TensorType, ...]], float] = {}
         self._restoring: dict[TensorType, float] = {}
 
     def is_measurable(self, kernel: Kernel) -> bool:
@@ -113,7 +114,7 @@ class Measurer:
         feeds = _feeds(kernel, ())
         run, caches = self._loaded(model).bind(feeds), Caches(kernel, feeds)
         empty = self._base(kernel, model, ())
-        times = look(run, caches)
+        times = look(run)
         if fastest(times) - empty >= _LONG:
             times += timed(run, caches, _BUDGET_OF_LONG)
         return _Alone(fastest(times) - empty)
@@ -126,7 +127,7 @@ class Measurer:
         blocked_model = with_blocked_inputs(model, blocked)
         with profiled_model(blocked_model, self._threads, without=_WITHOUT) as loaded:
             run, caches = loaded.bind(feeds), Caches(kernel, feeds)
-            times = look(run, caches)
+            times = look(run)
             if fastest(times) - empty >= _LONG:
                 times += timed(run, caches, _BUDGET_OF_LONG)
             runs = loaded.end_profile()
@@ -178,12 +179,23 @@ class Measurer:
 
     def _base(self, kernel: Kernel, model: bytes, blocked: Sequence[str]) -> float:
         """Microseconds of a run without a copy in it, from the same state of the caches."""
-        key = (kernel.residence, *_types(kernel, blocked))
-        if key not in self._bases:
+        types = _types(kernel, blocked)
+        base = self._base_of(kernel, model, blocked, types)
+        if types and kernel.residence is not Residence.CORE:
+            base += self._base_of(kernel, model, (), ())
+            base -= self._base_of(dataclasses.replace(kernel, residence=Residence.CORE), model, (), ())
+        return base
+
+    def _base_of(
+        self, kernel: Kernel, model: bytes, blocked: Sequence[str], types: tuple[TensorType, ...]
+    ) -> float:
+        residence = Residence.CORE if types else kernel.residence
+        if (residence, types) not in self._bases:
             feeds = _feeds_of_copies(kernel, 0, (), blocked)
             empty = side_by_side(model, 0, blocked=blocked)
-            self._bases[key] = self._fastest(kernel, empty, feeds)
-        return self._bases[key]
+            resident = dataclasses.replace(kernel, residence=residence)
+            self._bases[residence, types] = self._fastest(resident, empty, feeds)
+        return self._bases[residence, types]
 
     def _conversion(self, type_: TensorType) -> float:
         """Microseconds that it takes to bring an image out of the runtime's layout."""
