@@ -58,6 +58,14 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
+def _import_all_domains(model: onnx.ModelProto) -> None:
+    """Some runtimes know their own domains without an import; inference of all types fails without it."""
+    imported = {entry.domain for entry in model.opset_import}
+    domains = {node.domain for node in model.graph.node if node.domain not in STANDARD_DOMAINS}
+    for domain in sorted(domains - imported):
+        model.opset_import.append(helper.make_opsetid(domain, 1))
+
+
 def _spell_standard_domain(node: onnx.NodeProto) -> None:
     """The checker takes ``ai.onnx`` for the standard domain in imports, but not in nodes."""
     if node.domain in STANDARD_DOMAINS:
@@ -81,6 +89,7 @@ def infer_types(model: onnx.ModelProto) -> InferredTypes:
     An unknown dimension of a graph input gets a symbol of its own, named after input and axis.
     """
     skeleton = without_weights(model)
+    _import_all_domains(skeleton)
     namer = _Symbols(skeleton)
     for value in skeleton.graph.input:
         namer.name_unknown_dimensions(value)

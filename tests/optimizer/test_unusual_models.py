@@ -11,11 +11,13 @@ from onnx import TensorProto, helper
 
 from optimizer import Options, optimize
 from optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
+from optimizer.runnable import loads
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import lift, load_model
 from superopt.ops.matrix import Matmul
 from tests.onnx_io.kit import model as small
 from tests.onnx_io.kit import node, tensor, value, weight
+from tests.onnx_io.tolerated import TOLERATED
 from tests.optimizer.graphs import Builder, skewed_products
 from tests.optimizer.models import lifted, model_of, run
 from tests.optimizer.rules import ASSOCIATIVE, rules
@@ -134,3 +136,11 @@ def test_what_an_unknown_node_reads_is_priced_at_known_sizes(costs: MemoryCostSt
         group.kernel for group in start.refreshed().groups if "QuantizeLinear" in group.kernel.operators
     ]
     assert [kernel.output_types[0].shape for kernel in quantising] == [(3, 4, 16)]
+
+
+@pytest.mark.parametrize("name", TOLERATED)
+def test_what_the_checker_rejects_is_optimised_where_it_runs(name: str, costs: MemoryCostStore) -> None:
+    make, warning = TOLERATED[name]
+    report = run(lift(load_model(make(), loads)), costs, budget=2.0).report
+    assert report.equivalence.passed
+    assert report.model.warnings[0].startswith(warning)
