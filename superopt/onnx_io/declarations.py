@@ -8,7 +8,7 @@ from dataclasses import replace
 import onnx
 
 from superopt.ir.types import TensorType
-from superopt.onnx_io.inference import infer_types
+from superopt.onnx_io.inference import infer_types, without_weights
 from superopt.onnx_io.protos import copy_without_graph
 from superopt.onnx_io.simplifying import light
 from superopt.onnx_io.source import SourceModel
@@ -34,7 +34,7 @@ def false_declarations(model: onnx.ModelProto) -> Mapping[str, tuple[TensorType,
     declared = {value.name: value for value in (*graph.value_info, *graph.output) if value.name in made}
     if not any(value.type.tensor_type.HasField("shape") for value in declared.values()):
         return {}
-    inferred = infer_types(_without(model, frozenset(declared))).types
+    inferred = infer_types(_without(without_weights(model), frozenset(declared))).types
     said = infer_types(onnx.helper.make_model(_only(declared))).types
     false: dict[str, tuple[TensorType, TensorType]] = {}
     for name in declared:
