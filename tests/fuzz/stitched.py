@@ -30,6 +30,7 @@ class Stitcher:
         self._weights: list[TensorProto] = []
         self._pools: dict[str, list[str]] = {"sequences": ["x", "z"], "rows": ["r"]}
         self._calls_function = False
+        self._may_round = self._dice.random() < 0.4
         self.is_smooth = True
 
     def model(self, size: int) -> onnx.ModelProto:
@@ -167,7 +168,7 @@ class Stitcher:
         return self._put("Add", f"{a} {self._put('Mul', f'{kept} {self._constant(-4.0)}')}")
 
     def _cast(self, a: str, _: str) -> str:
-        match self._dice.randrange(4):
+        match self._dice.randrange(4) if self._may_round else 0:
             case 0:
                 return self._put("Cast", self._put("Cast", a, to=TensorProto.DOUBLE), to=TensorProto.FLOAT)
             case 1:
@@ -251,7 +252,7 @@ class Stitcher:
 
     def _integer(self, a: str, _: str) -> str:
         """Looks up rows of a table by the place of the largest number, or sums up."""
-        if self._dice.random() < 0.4:
+        if not self._may_round or self._dice.random() < 0.4:
             return self._put("CumSum", f"{a} {self._constant(-1, np.int64)}")
         self.is_smooth = False
         largest = self._put("ArgMax", a, axis=-1, keepdims=0)
