@@ -27,7 +27,7 @@ from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
-from optimizer.runnable import runnable_original
+from optimizer.runnable import loads, runnable_original
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
@@ -162,7 +162,7 @@ def optimize_with(
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
         require_archive(options.inputs)
-    lifted = lift(load_model(model))
+    lifted = lift(load_model(model, loads))
     with open_database(database) as opened:
         device = find_target(target, opened)
         published = opened.library.read(current(), library)
@@ -189,7 +189,7 @@ def check(
     inputs: Path | None = None,
 ) -> Equivalence:
     """Whether two models give the same outputs on random inputs."""
-    lifted, other = (lift(load_model(model)) for model in (first, second))
+    lifted, other = (lift(load_model(model, loads)) for model in (first, second))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:
             loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
@@ -204,7 +204,7 @@ def check(
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     """What superopt understands of a model, and which verified rules match."""
-    lifted = lift(load_model(model))
+    lifted = lift(load_model(model, loads))
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph

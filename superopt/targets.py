@@ -22,6 +22,7 @@ from optimizer.cost import (
     profile_of,
     read_profile,
 )
+from optimizer.runnable import loads
 from optimizer.search import Backtracking, CancelToken, Limits, RuleSet, Watch
 from substitution_db.database import Database
 from superopt import zoo
@@ -82,7 +83,7 @@ def measure_profile(
     for name in models:
         progress(f"{name}, {len(objective.recorded)} kernels so far")
         content = zoo.build(name).SerializeToString() if name in zoo.names() else Path(name)
-        lifted = lift(load_model(content))
+        lifted = lift(load_model(content, loads))
         cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
         objective.measure_again()
         if profiling.explore > 0:

@@ -353,7 +353,7 @@ class _Extraction:
 
     def _spelled(self, operator: Operator, operands: tuple[tuple[int, int], ...]) -> Operator:
         if self._opaque:
-            return operator
+            return self._sizes.operator(operator)
         types = tuple(
             self._steps[i].types[port] if i >= 0 else self._sources[-i - 1].type for i, port in operands
         )

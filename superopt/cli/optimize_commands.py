@@ -255,6 +255,8 @@ def _print_summary(report: Report, output: Output) -> None:
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
     }
+    if model.warnings:
+        pairs["warning"] = "; ".join(model.warnings)
     if report.memory is not None:
         pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
     if report.measured is not None:
