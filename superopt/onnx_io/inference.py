@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 SMALL = 4096
 """Bytes up to which a tensor's content is shown to shape inference: shapes, axes, sizes are all smaller."""
+
+_SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|undefined", re.IGNORECASE)
+"""Names that exporters write on every open axis, whatever its size."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,12 @@ def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
 def infer_types(model: onnx.ModelProto) -> InferredTypes:
     """The types of all tensors of the main graph, as far as ONNX can tell; the model is not changed.
 
-    An unknown dimension of a graph input gets a symbol of its own, named after input and axis.
+    An unknown dimension of a graph input gets a symbol of its own, named after input and axis, and so does
+    one whose name says nothing.
     """
     skeleton = without_weights(model)
+    for value in (*skeleton.graph.input, *skeleton.graph.value_info, *skeleton.graph.output):
+        _clear_empty_names(value)
     namer = _Symbols(skeleton)
     for value in skeleton.graph.input:
         namer.name_unknown_dimensions(value)
@@ -141,6 +148,12 @@ class _Symbols:
             label += "'"
         self._taken.add(label)
         return label
+
+
+def _clear_empty_names(value: onnx.ValueInfoProto) -> None:
+    for dimension in _dimensions(value):
+        if dimension.HasField("dim_param") and _SAYS_NOTHING.fullmatch(dimension.dim_param):
+            dimension.ClearField("dim_param")
 
 
 def _is_unknown(dimension: onnx.TensorShapeProto.Dimension) -> bool:
