@@ -14,12 +14,15 @@ from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
     Reference,
     Sampling,
+    Sizing,
+    check_agreement,
     check_dims,
     compare_latency,
     compare_latency_apart,
     declared_ports,
     load_inputs,
     plan_inputs,
+    settle_sizes,
 )
 from optimizer.cost import (
     HERE,
@@ -80,6 +83,9 @@ _SLOW_TO_OPEN = 1 << 26
 """Bytes of weights from which on it is worth knowing before the search how long the model takes to open."""
 
 _PRICING_SHARE = 0.5
+_SETTLING_SHARE = 0.2
+"""Share of the budget after which no other sizes are tried."""
+
 _RUNS_TO_RESERVE = 80
 _LOADS_TO_RESERVE = 8
 _LOADS_TO_JUDGE = 4
@@ -180,8 +186,11 @@ class Journey:
         lifted, options, record = self._lifted, self._options, self._record
         check_dims(options.dims, tuple(lifted.symbols))
         record.protected = kept_nodes(lifted, options.keep)
+        self._plan = plan_inputs(lifted, declared_ports(lifted), options.dims)
         if options.inputs is not None:
-            self._given = (load_inputs(options.inputs, declared_ports(lifted)),)
+            arrays = load_inputs(options.inputs, declared_ports(lifted))
+            check_agreement(options.dims, self._plan.sizes_of(arrays), str(options.inputs))
+            self._given = (arrays,)
         pricing_ends = self._started + _PRICING_SHARE * options.budget
         record.objective = objective_of(
             options.objective, self._costs, self._threads, self._target, pricing_ends
@@ -208,6 +217,9 @@ class Journey:
                 f"the budget is too short: {max(self._left(), 0.0):.1f} s are left, the model takes "
                 f"{self._loading:.1f} s to open, and judging a rewritten one {_LOADS_TO_JUDGE} times as long"
             )
+        record.sizing = self._settled(directory)
+        if record.sizing.runs is False:
+            return self.original(f"{_too_large(self._options)}; give sizes that it runs at, or --inputs")
         canonical = record.canonical = canonicalise(lifted, record.protected)
         rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
@@ -229,11 +241,25 @@ class Journey:
             )
         return self._judged(start, result, directory)
 
+    def _settled(self, directory: Path) -> Sizing:
+        """The sizes of open dimensions at which the model is priced, checked and timed."""
+
+        def opened() -> LoadedModel:
+            loaded = self._loaded or self._opened(directory)
+            self._loaded = None if self._weight_bytes >= _LARGE else loaded
+            return loaded
+
+        given = self._given[0] if self._given else None
+        deadline = self._started + _SETTLING_SHARE * self._options.budget
+        return settle_sizes(self._lifted, self._plan, given, opened, deadline)
+
     def _priced(self, graph: Graph) -> GraphCost:
-        lifted, options, objective = self._lifted, self._options, self._record.objective
+        lifted, options = self._lifted, self._options
+        objective, sizing = self._record.objective, self._record.sizing
         assert objective is not None, "what is minimised is known from the beginning"
+        assert sizing is not None, "sizes are settled before anything is priced"
         limit = None if options.memory_limit is None else MemoryLimit(options.memory_limit)
-        sizes = Sizes(lifted.graph, options.dims, Origin(lifted))
+        sizes = Sizes(lifted.graph, sizing.assignment, Origin(lifted))
         start = GraphCost.of(graph, objective, sizes, limit=limit)
         if isinstance(objective, Latency):
             objective.measure_again()
@@ -285,8 +311,7 @@ class Journey:
             record.objective.deadline = math.inf
         court = record.court = self._convened(start, directory)
         if court is None:
-            why = "the original does not run on random inputs; give some with --inputs"
-            return self.original(_too_large(self._options) if self._options.dims else why)
+            return self.original(f"{_too_large(self._options)}; give sizes that it runs at, or --inputs")
         self._tell("timing")
         verdict = record.verdict = court.decide(Variant(result.best, result.trace))
         if not verdict.accepted:
@@ -327,7 +352,8 @@ class Journey:
         lifted, options = self._lifted, self._options
         loaded, self._loaded = self._loaded or self._opened(directory), None
         assert self._file is not None, "what was opened"
-        inputs = plan_inputs(lifted, loaded.inputs, options.dims)
+        sizing = self._record.sizing
+        inputs = self._plan if sizing is None else sizing.plan
         timing = 2 * self._loading + 4 * _seconds(start)
         sampling = Sampling(
             options.samples, options.seed, options.tolerance, self._given, self._deadline - timing
@@ -388,7 +414,7 @@ def _seconds(start: GraphCost) -> float:
 def _too_large(options: Options) -> str:
     """Why the original does not run at the sizes that were asked for."""
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
-    return f"the original does not run at {sizes}" if sizes else "the original does not run here"
+    return f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
 
 
 def _minimal_ratio(start: GraphCost, options: Options) -> float:

@@ -2,17 +2,17 @@
 
 from optimizer.check.compare import Agreement, compare_outputs
 from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
-from optimizer.check.inputs import (
-    InputPlan,
+from optimizer.check.given import (
+    check_agreement,
     check_dims,
     check_inputs,
-    declared_ports,
     load_inputs,
-    plan_inputs,
     require_archive,
 )
+from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
+from optimizer.check.sizing import Sizing, guess_sizes, settle_sizes
 
 __all__ = [
     "Agreement",
@@ -21,6 +21,8 @@ __all__ = [
     "InputPlan",
     "Reference",
     "Sampling",
+    "Sizing",
+    "check_agreement",
     "check_dims",
     "check_equivalence",
     "check_inputs",
@@ -29,7 +31,9 @@ __all__ = [
     "compare_outputs",
     "compared",
     "declared_ports",
+    "guess_sizes",
     "load_inputs",
     "plan_inputs",
     "require_archive",
+    "settle_sizes",
 ]

@@ -11,7 +11,7 @@ import typer
 
 from optimizer import Options, Progress
 from optimizer.cost import OBJECTIVES
-from optimizer.report import EquivalenceSummary, Report
+from optimizer.report import EquivalenceSummary, Report, SizesSummary, written
 from superopt import api
 from superopt.cli.collecting import seldom_collecting
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
@@ -221,6 +221,19 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     return f"{verdict}: {equivalence.samples} samples, largest relative error {error}{weak}"
 
 
+def _sizes(sizes: SizesSummary) -> dict[str, object]:
+    """At which sizes of open dimensions the numbers were obtained; nothing for a model without any."""
+    if not sizes.priced:
+        return {}
+    guessed = f" (guessed: {', '.join(sizes.guessed)})" if sizes.guessed else ""
+    apart = [s for s in sizes.checked if s != sizes.priced]
+    more = f"; also checked at {', '.join(map(written, apart))}" if apart else ""
+    if sizes.timed is not None and sizes.timed != sizes.priced:
+        more = f", timed at {written(sizes.timed)}{more}"
+    asked = {"": f"give the sizes you run at: {sizes.request}"} if sizes.guessed else {}
+    return {"sizes": f"{written(sizes.priced)}{guessed}{more}", **asked}
+
+
 def _print_summary(report: Report, output: Output) -> None:
     if output.as_json:
         return
@@ -234,6 +247,7 @@ def _print_summary(report: Report, output: Output) -> None:
         "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
+        **_sizes(report.sizes),
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
     }
