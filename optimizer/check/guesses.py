@@ -130,10 +130,7 @@ def varied(
     """Other sets of sizes than those settled on, at which guessed dimensions differ."""
     for variation in range(_VARIATIONS):
         yield _summed(
-            {
-                d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation]
-                for d in dimensions
-            },
+            {d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation] for d in dimensions},
             given,
         )
     for variation in range(_VARIATIONS):

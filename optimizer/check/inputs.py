@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
-import onnx
 import psutil
 
 from optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
@@ -20,7 +19,8 @@ from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.protos import STANDARD_DOMAINS, dtype_of, element_type
+from superopt.onnx_io.protos import dtype_of, element_type
+from superopt.onnx_io.readers import Reader, readers_by_tensor
 
 Generator: TypeAlias = np.random.Generator
 
@@ -91,7 +91,7 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
     named = _named(lifted, ports)
     reading = Reading(lifted, named)
     roles = {port.name: role for port in named if (role := reading.role(port)) is not None}
-    dimensions = open_dimensions(named, _demanded(lifted))
+    dimensions = open_dimensions(named, _demanded(lifted, named))
     return InputPlan(named, roles, dimensions, dims)
 
 
@@ -143,36 +143,33 @@ def _named(lifted: LiftedModel, ports: Sequence[Port]) -> tuple[Port, ...]:
 
 def _rank_read(lifted: LiftedModel, name: str) -> int:
     """The axes that the first layer to read an input takes; 2 where none does."""
-    for node in lifted.source.proto.graph.node:
-        if node.op_type in ("Conv", "MaxPool", "AveragePool") and node.input[0] == name:
-            weight = lifted.source.constants.get(node.input[1]) if len(node.input) > 1 else None
-            return 4 if weight is None else len(tuple(weight.shape))
+    for reader in readers_by_tensor(lifted.source).get(name, ()):
+        if reader.slot == 0 and reader.op_type in ("Conv", "MaxPool", "AveragePool"):
+            return len(_weight_shape(lifted, reader)) or 4
     return 2
 
 
-def _demanded(lifted: LiftedModel) -> Mapping[tuple[str, int], int]:
+def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, int], int]:
     """The sizes that a layer's weights ask of the axes of an input that it reads."""
     found: dict[tuple[str, int], int] = {}
-    names = {info.name: len(info.type.tensor_type.shape.dim) for info in lifted.source.proto.graph.input}
-    for node in lifted.source.proto.graph.node:
-        if len(node.input) < 2 or node.input[0] not in names or node.domain not in STANDARD_DOMAINS:
-            continue
-        weight = lifted.source.constants.get(node.input[1])
-        shape = () if weight is None else tuple(map(int, weight.shape.numpy()))
-        place = (node.input[0], names[node.input[0]] - 1)
-        match node.op_type:
-            case "MatMul" if len(shape) >= 2:
-                found.setdefault(place, shape[-2])
-            case "Gemm" if len(shape) == 2 and not _integer(node, "transA", 0):
-                found.setdefault(place, shape[1 if _integer(node, "transB", 0) else 0])
-            case "Conv" if len(shape) >= 3:
-                found.setdefault((node.input[0], 1), shape[1] * _integer(node, "group", 1))
-            case _:
-                pass
+    readers = readers_by_tensor(lifted.source)
+    for port in ports:
+        last = (port.name, len(port.shape) - 1)
+        for reader in readers.get(port.name, ()):
+            shape = _weight_shape(lifted, reader)
+            match reader.op_type if reader.slot == 0 and not reader.domain else "":
+                case "MatMul" if len(shape) >= 2:
+                    found.setdefault(last, shape[-2])
+                case "Gemm" if len(shape) == 2 and not reader.integer("transA", 0):
+                    found.setdefault(last, shape[1 if reader.integer("transB", 0) else 0])
+                case "Conv" if len(shape) >= 3:
+                    found.setdefault((port.name, 1), shape[1] * reader.integer("group", 1))
+                case _:
+                    pass
     return found
 
 
-def _integer(node: onnx.NodeProto, name: str, default: int) -> int:
-    return next((attribute.i for attribute in node.attribute if attribute.name == name), default)
-
-
+def _weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
+    """The shape of a constant in the second slot; none where there is no such."""
+    weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
+    return () if weight is None else tuple(map(int, weight.shape.numpy()))

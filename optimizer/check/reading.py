@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import onnx
 
 from optimizer.check.roles import (
     Choice,
@@ -26,14 +24,13 @@ from optimizer.check.roles import (
 from optimizer.cost.runtime import Array, Port
 from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Value
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.protos import subgraphs
+from superopt.onnx_io.readers import Reader, readers_by_tensor
 
 _CARRIERS = frozenset(
     ("Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile")
-    + ("Transpose", "Unsqueeze")
-)
+) | {"Transpose", "Unsqueeze"}
 """ONNX operators that pass on the numbers that they are given."""
 
 _INDEXED_AXIS = {"Gather": 0, "GatherElements": 0, "ScatterElements": 0, "OneHot": -1}
@@ -42,6 +39,12 @@ _LOGIC = frozenset(("Where", "Not", "And", "Or", "Xor"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 _LENGTHS_SLOT = 4
 _STATE_SLOTS = (5, 6)
+_COUNTS: Mapping[tuple[str, int], Integers] = {
+    ("NonMaxSuppression", 2): Integers(5, 100),
+    ("TopK", 1): Integers(1, 2),
+}
+"""Operands that say how many."""
+
 _FEATURE_READERS = frozenset(("MatMul", "Gemm", "Conv"))
 _ROOTS = frozenset(("Log", "Sqrt", "Reciprocal"))
 _BOUNDED: Mapping[str, Uniform] = {
@@ -84,19 +87,15 @@ class Reading:
     def __init__(self, lifted: LiftedModel, ports: Sequence[Port]) -> None:
         self._lifted = lifted
         self._ports = ports
-        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
-        for node in _nodes(lifted.source.proto.graph.node):
-            for slot, name in enumerate(node.input):
-                if name:
-                    self._readers[name].append((node, slot))
+        self._readers = readers_by_tensor(lifted.source)
 
     def role(self, port: Port) -> Role | None:
         """What an input is for; None for a kind of input that is not drawn."""
         if port.dtype is None:
             return None
         evidence = _Evidence()
-        for node, slot in self._reached(port.name):
-            self._hear(evidence, node, slot)
+        for reader in self._reached(port.name):
+            self._hear(evidence, reader)
         kind = np.dtype(port.dtype).kind
         if evidence.keys and kind in "Oiu":
             return Choice(tuple(dict.fromkeys(evidence.keys)))
@@ -143,7 +142,8 @@ class Reading:
         return Image() if image_axes(port) else role_of_type(port.dtype, rank)
 
     def _longest(self, port: Port) -> int | str | None:
-        """The size along which another input may be padded: its first open axis behind the batch, or axis 1."""
+        """The size along which another input may be padded: its first open axis behind the batch, or
+        axis 1."""
         for other in self._ports:
             if other.name == port.name or len(other.shape) < 2:
                 continue
@@ -151,75 +151,75 @@ class Reading:
             return next((size for size in behind if isinstance(size, str)), behind[0])
         return None
 
-    def _reached(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
+    def _reached(self, name: str) -> Iterator[Reader]:
         """Readers of an input, followed through nodes that only pass it on."""
         waiting, seen = [name], {name}
         while waiting:
-            for node, slot in self._readers.get(waiting.pop(), ()):
-                yield node, slot
-                if node.op_type in _CARRIERS and (slot == 0 or node.op_type == "Concat"):
-                    new = [output for output in node.output if output and output not in seen]
+            for reader in self._readers.get(waiting.pop(), ()):
+                yield reader
+                if reader.op_type in _CARRIERS and (reader.slot == 0 or reader.op_type == "Concat"):
+                    new = [output for output in reader.outputs if output and output not in seen]
                     seen.update(new)
                     waiting.extend(new)
 
-    def _hear(self, evidence: _Evidence, node: onnx.NodeProto, slot: int) -> None:
-        kind = node.op_type
+    def _hear(self, evidence: _Evidence, reader: Reader) -> None:
+        kind, slot, inputs = reader.op_type, reader.slot, reader.inputs
         if kind in _INDEXED_AXIS and slot == (0 if kind == "OneHot" else 1):
-            evidence.indices.append(self._indexed(node, kind))
+            evidence.indices.append(self._indexed(reader))
         elif kind in ("GatherND", "ScatterND") and slot == 1:
-            sizes = [size for size in self._shape(node.input[0]) if isinstance(size, int)]
+            sizes = [size for size in self._shape(inputs[0]) if isinstance(size, int)]
             evidence.indices.append(_below(min(sizes, default=1)))
         elif kind == "EmbedLayerNormalization" and slot in (0, 1):
-            evidence.indices.append(_below(self._size(node.input[2 if slot == 0 else 4], 0)))
-        elif kind == "NonMaxSuppression" and slot == 2:
-            evidence.indices.append(Integers(5, 100))
-        elif kind == "TopK" and slot == 1:
-            evidence.indices.append(Integers(1, 2))
+            evidence.indices.append(_below(self._size(inputs[2 if slot == 0 else 4], 0)))
+        elif (kind, slot) in _COUNTS:
+            evidence.indices.append(_COUNTS[kind, slot])
         elif kind in _RECURRENT and slot == _LENGTHS_SLOT:
-            evidence.longest = self._size(node.input[0], 0) or 1
+            evidence.longest = self._size(inputs[0], 0) or 1
         elif kind in _RECURRENT and slot in _STATE_SLOTS:
             evidence.is_state = True
         elif kind in _COMPARISONS:
-            content = self._constant(node.input[1 - slot])
+            content = self._constant(inputs[1 - slot])
             evidence.compared.extend([] if content is None else map(int, content.reshape(-1)))
             evidence.is_mask |= content is None
-        elif kind in _LOGIC or (kind == "Cast" and self._casts_a_mask(node)):
+        elif kind in _LOGIC or (kind == "Cast" and self._casts_a_mask(reader)):
             evidence.is_mask |= kind != "Where" or slot == 0
         elif kind == "Sub" and slot == 1:
-            content = self._constant(node.input[0])
+            content = self._constant(inputs[0])
             evidence.is_mask |= content is not None and content.size == 1 and content.reshape(()) == 1
-        self._hear_of_floats(evidence, node, slot)
+        self._hear_of_values(evidence, reader)
 
-    def _hear_of_floats(self, evidence: _Evidence, node: onnx.NodeProto, slot: int) -> None:
-        kind = node.op_type
+    def _hear_of_values(self, evidence: _Evidence, reader: Reader) -> None:
+        kind, slot = reader.op_type, reader.slot
         if kind in _ROOTS or (kind == "Div" and slot == 1) or (kind == "Pow" and slot == 0):
-            exponent = self._constant(node.input[1]) if kind == "Pow" else None
+            exponent = self._constant(reader.inputs[1]) if kind == "Pow" else None
             if exponent is None or (exponent % 1).any():
                 evidence.floats.append(_POSITIVE)
         elif kind in _BOUNDED:
             evidence.floats.append(_BOUNDED[kind])
-        elif node.domain == "ai.onnx.ml":
-            for attribute in node.attribute:
-                if attribute.name in _KEYS:
-                    evidence.keys.extend(text.decode() for text in attribute.strings)
-                    evidence.keys.extend(attribute.ints)
+        elif reader.domain == "ai.onnx.ml":
+            for name in _KEYS:
+                evidence.keys.extend(reader.texts.get(name, ()))
+                evidence.keys.extend(reader.integers.get(name, ()) if name.endswith("int64s") else ())
 
-    def _indexed(self, node: onnx.NodeProto, kind: str) -> Integers:
-        if kind == "OneHot":
-            depth = self._constant(node.input[1])
+    def _indexed(self, reader: Reader) -> Integers:
+        if reader.op_type == "OneHot":
+            depth = self._constant(reader.inputs[1])
             return _below(None if depth is None else int(depth.reshape(-1)[0]))
-        axis = next((a.i for a in node.attribute if a.name == "axis"), _INDEXED_AXIS[kind])
-        size = self._size(node.input[0], axis)
-        return _below(size if isinstance(size, int) else None)
+        axis = reader.integer("axis", _INDEXED_AXIS[reader.op_type])
+        return _below(self._size(reader.inputs[0], axis))
 
-    def _casts_a_mask(self, node: onnx.NodeProto) -> bool:
+    def _casts_a_mask(self, reader: Reader) -> bool:
         """Whether integers become truth values or numbers, and not features of a layer."""
-        to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
-        if to == onnx.TensorProto.BOOL:
+        to = reader.casts_to
+        if to is ElementType.BOOL:
             return True
-        readers = self._readers.get(node.output[0], ())
-        return to in _FLOATS and not any(
-            reader.op_type in _FEATURE_READERS or reader.domain == "ai.onnx.ml" for reader, _ in readers
+        return (
+            to is not None
+            and to.is_float
+            and not any(
+                next_one.op_type in _FEATURE_READERS or next_one.domain == "ai.onnx.ml"
+                for next_one in self._readers.get(reader.outputs[0], ())
+            )
         )
 
     def _constant(self, name: str) -> Array | None:
@@ -248,9 +248,6 @@ class Reading:
         return {name: value for value, name in self._lifted.names.items()}
 
 
-_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
-
-
 def image_axes(port: Port) -> tuple[int, int] | None:
     """The axes of height and width, where the input looks like images."""
     shape = port.shape
@@ -258,7 +255,7 @@ def image_axes(port: Port) -> tuple[int, int] | None:
         return None
     if len(shape) == 4 and shape[1] in _CHANNELS:
         return (2, 3)
-    if len(shape) in (3, 4) and shape[-1] in (3, 4):
+    if shape and shape[-1] in (3, 4) and (len(shape) == 4 or (len(shape) == 3 and port.dtype == "uint8")):
         return (len(shape) - 3, len(shape) - 2)
     return (2, 3) if len(shape) == 4 and all(isinstance(size, str) for size in shape[2:]) else None
 
@@ -269,10 +266,3 @@ def _is_one_number(port: Port) -> bool:
 
 def _below(size: int | str | None) -> Integers:
     return Integers(0, size if isinstance(size, int) and size > 0 else 1)
-
-
-def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in subgraphs(node):
-            yield from _nodes(graph.node)

@@ -20,7 +20,7 @@ class Role(Protocol):
     """What an input is for."""
 
     def draw(
-        self, random: Generator, shape: tuple[int, ...], scale: str, sizes: Mapping[str, int]
+        self, random: Generator, shape: tuple[int, ...], scale: str, sizes: Mapping[str, int], /
     ) -> object:
         """Content of that shape; ``sizes`` are those of the model's open dimensions."""
         ...
@@ -123,9 +123,7 @@ class Lengths:
 
     longest: int | str
 
-    def draw(
-        self, random: Generator, shape: tuple[int, ...], _: str, sizes: Mapping[str, int]
-    ) -> object:
+    def draw(self, random: Generator, shape: tuple[int, ...], _: str, sizes: Mapping[str, int]) -> object:
         """The first sequence is as long as can be, the others at least half as long."""
         longest = self.longest if isinstance(self.longest, int) else sizes.get(self.longest, 1)
         drawn = np.asarray(random.integers((longest + 1) // 2, longest + 1, shape))

@@ -84,11 +84,14 @@ def _runs(
             yield sizes, None
         else:
             named = zip(model.outputs, outputs, strict=True)
-            yield sizes, {
-                port.name: cast("Array", output).shape
-                for port, output in named
-                if isinstance(output, np.ndarray)
-            }
+            yield (
+                sizes,
+                {
+                    port.name: cast("Array", output).shape
+                    for port, output in named
+                    if isinstance(output, np.ndarray)
+                },
+            )
         if time.monotonic() >= deadline:
             return
 

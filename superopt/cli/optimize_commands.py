@@ -11,12 +11,13 @@ import typer
 
 from optimizer import Options, Progress
 from optimizer.cost import OBJECTIVES
-from optimizer.report import EquivalenceSummary, Report, SizesSummary, written
+from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.cli.collecting import seldom_collecting
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
+from superopt.cli.size_views import size_pairs
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
 from superopt.machines import find_cluster
@@ -60,9 +61,18 @@ def optimize(
         int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+        list[str] | None,
+        typer.Option(
+            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
+            "lists them."
+        ),
     ] = None,
-    inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs for the check.")] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            help="An .npz file with inputs to check and time with; open dimensions get their sizes."
+        ),
+    ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     memory_limit: Annotated[
@@ -221,19 +231,6 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     return f"{verdict}: {equivalence.samples} samples, largest relative error {error}{weak}"
 
 
-def _sizes(sizes: SizesSummary) -> dict[str, object]:
-    """At which sizes of open dimensions the numbers were obtained; nothing for a model without any."""
-    if not sizes.priced:
-        return {}
-    guessed = f" (guessed: {', '.join(sizes.guessed)})" if sizes.guessed else ""
-    apart = [s for s in sizes.checked if s != sizes.priced]
-    more = f"; also checked at {', '.join(map(written, apart))}" if apart else ""
-    if sizes.timed is not None and sizes.timed != sizes.priced:
-        more = f", timed at {written(sizes.timed)}{more}"
-    asked = {"": f"give the sizes you run at: {sizes.request}"} if sizes.guessed else {}
-    return {"sizes": f"{written(sizes.priced)}{guessed}{more}", **asked}
-
-
 def _print_summary(report: Report, output: Output) -> None:
     if output.as_json:
         return
@@ -247,7 +244,7 @@ def _print_summary(report: Report, output: Output) -> None:
         "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
-        **_sizes(report.sizes),
+        **size_pairs(report.sizes.to_json()),
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
     }

@@ -50,8 +50,8 @@ def sizes_inside(
 
 
 def shapes_at(source: SourceModel, inputs: Mapping[str, Shape]) -> dict[str, tuple[int | None, ...]]:
-    """The shape of every tensor of known rank by name, by inference from shapes of the inputs; None for a size
-    that it cannot tell."""
+    """The shape of every tensor of known rank by name, inferred from shapes of the inputs; None for a size
+    that cannot be told."""
     given = source.as_given
     skeleton = without_weights(given.proto)
     for value in skeleton.graph.input:
