@@ -52,11 +52,17 @@ class InputPlan:
         return {port.name: self._array(port, random, sizes, scale) for port in self.ports}
 
     def size_choices(self) -> Iterator[dict[str, int]]:
-        """Sizes of open dimensions to try: first those settled on, given or usual, then others."""
-        if self.settled:
-            yield dict(self.settled)
-            yield from varied(self.dimensions, self.settled, self.given)
-        yield from sizes_to_try(self.dimensions, self.given)
+        """Sizes of open dimensions to check at: those settled on, or the usual ones, then others."""
+        usual = sizes_to_try(self.dimensions, self.given)
+        first = dict(self.settled) or next(usual)
+        yield first
+        if self.dimensions:
+            yield from varied(self.dimensions, first, self.given)
+            yield from usual
+
+    def usual_sizes(self) -> Iterator[dict[str, int]]:
+        """Sizes of open dimensions at which the model may run, the most usual ones first."""
+        return sizes_to_try(self.dimensions, self.given)
 
     def at(self, settled: Mapping[str, int]) -> InputPlan:
         """The plan whose first choice is these sizes."""

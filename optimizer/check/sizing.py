@@ -44,7 +44,7 @@ class Sizing:
 def guess_sizes(lifted: LiftedModel, dims: Mapping[str, int]) -> Sizing:
     """The usual sizes, not tried."""
     plan = plan_inputs(lifted, declared_ports(lifted), dims)
-    return _sizing(lifted, plan, next(plan.size_choices()))
+    return _sizing(lifted, plan, next(plan.usual_sizes()))
 
 
 def settle_sizes(
@@ -63,7 +63,7 @@ def settle_sizes(
         sizes = plan.sizes_of(given)
         shapes = {name: array.shape for name, array in given.items()}
         return Sizing(plan.at(sizes), sizes, (), sizes_inside(lifted, shapes) if sizes else {})
-    first = next(plan.size_choices())
+    first = next(plan.usual_sizes())
     if not plan.dimensions:
         return _sizing(lifted, plan, first)
     for sizes, outputs in _runs(plan, open_model(), deadline):
@@ -77,7 +77,7 @@ def _runs(
 ) -> Iterator[tuple[dict[str, int], Mapping[str, Sequence[int]] | None]]:
     """Sizes and the shapes of the outputs; None where the model does not run at them."""
     random = np.random.default_rng(0)
-    for sizes in plan.size_choices():
+    for sizes in plan.usual_sizes():
         try:
             outputs = model.run(plan.draw(random, sizes, SCALES[0]))
         except (RuntimeRefusedError, UnsupportedError, MemoryError):

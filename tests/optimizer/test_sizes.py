@@ -1,0 +1,98 @@
+"""The sizes at which a model with open dimensions is priced, checked and timed are the same, and are said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from optimizer import optimize
+from optimizer.cost import MemoryCostStore
+from optimizer.options import Options
+from superopt.errors import InvalidOptionError
+from superopt.onnx_io import LiftedModel, lift, load_model
+from tests.onnx_io.kit import model, node, value, weight
+from tests.optimizer.models import run
+from tests.optimizer.rules import ASSOCIATIVE, rules
+
+WIDE, NARROW = 512, 8
+
+
+def products(rows: str) -> onnx.ModelProto:
+    """A product of three matrices that is worth reordering only where there are many rows."""
+    return model(
+        [node("MatMul", "x square", "p"), node("MatMul", "p column", "y")],
+        [value("x", [rows, WIDE]), value("square", [WIDE, WIDE]), value("column", [WIDE, NARROW])],
+        [value("y", [rows, NARROW])],
+    )
+
+
+def lifted(rows: str) -> LiftedModel:
+    return lift(load_model(products(rows)))
+
+
+def feeds(rows: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+    random = np.random.default_rng(0)
+    shapes = {"x": (rows, WIDE), "square": (WIDE, WIDE), "column": (WIDE, NARROW)}
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_a_gain_is_one_at_the_sizes_that_were_given(costs: MemoryCostStore) -> None:
+    few = run(lifted("n"), costs).report
+    assert (few.returned, dict(few.sizes.priced), few.sizes.guessed) == ("original", {"n": 1}, ("n",))
+    many = run(lifted("n"), costs, dims={"n": 700}).report
+    assert (many.returned, many.sizes.guessed, many.sizes.request) == ("optimized", (), "")
+    assert many.sizes.priced == many.sizes.timed == many.sizes.checked[0] == {"n": 700}
+    assert "guessed" not in many.why
+
+
+def test_a_gain_at_guessed_sizes_says_so(costs: MemoryCostStore) -> None:
+    report = run(lifted("tokens"), costs).report
+    assert report.returned == "optimized"
+    assert report.why.endswith(", at guessed sizes: tokens=128")
+    assert report.sizes.to_json() == {
+        "priced": {"tokens": 128},
+        "checked": [{"tokens": 128}, {"tokens": 48}, {"tokens": 33}],
+        "timed": {"tokens": 128},
+        "guessed": ["tokens"],
+        "request": "--dim tokens=128",
+    }
+
+
+def test_sizes_of_given_inputs_count(costs: MemoryCostStore, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, **feeds(300))
+    report = run(lifted("n"), costs, inputs=path).report
+    assert (report.returned, report.sizes.guessed) == ("optimized", ())
+    assert report.sizes.priced == report.sizes.timed == {"n": 300}
+    assert {"n": 300} in report.sizes.checked
+
+
+def test_an_option_that_contradicts_the_inputs_is_refused(costs: MemoryCostStore, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, **feeds(300))
+    with pytest.raises(
+        InvalidOptionError, match=r"dimension n: expected one size, got 8 as an option and 300"
+    ):
+        optimize(lifted("n"), rules(ASSOCIATIVE), Options(dims={"n": 8}, inputs=path, threads=1), costs)
+
+
+def test_where_the_model_does_not_run_nothing_is_searched(costs: MemoryCostStore) -> None:
+    made = model(
+        [node("Gather", "table ids", "e"), node("Add", "e places", "y")],
+        [value("ids", ["n", "seq"], TensorProto.INT64)],
+        [value("y", ["n", "seq", 2])],
+        [weight("table", 9, 2), weight("places", 1, 64, 2)],
+    )
+    report = run(lift(load_model(made)), costs, dims={"seq": 5}).report
+    assert report.why == "the original does not run at seq=5; give sizes that it runs at, or --inputs"
+    assert report.search.candidates == 0
+
+
+def test_a_model_without_open_dimensions_has_no_sizes(costs: MemoryCostStore) -> None:
+    made = model([node("Relu", "x", "y")], [value("x", [2, 3])], [value("y", [2, 3])])
+    report = run(lift(load_model(made)), costs).report
+    assert (report.sizes.priced, report.sizes.guessed, report.sizes.request) == ({}, (), "")
