@@ -19,6 +19,7 @@ from optimizer.check import (
     Reference,
     Sampling,
     check_equivalence,
+    declared_ports,
     guess_sizes,
     load_inputs,
     plan_inputs,
@@ -219,7 +220,8 @@ def check(
         except RuntimeRefusedError as error:
             raise InvalidModelError(f"a model does not run: {error}") from None
         plan = plan_inputs(lifted, loaded.inputs, {})
-        given = () if inputs is None else (load_inputs(inputs, loaded.inputs),)
+        given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
+        plan = plan.at(plan.sizes_of(given[0])) if given else plan
         reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given))
         return check_equivalence(reference, compared)
 

@@ -3,7 +3,6 @@
 from optimizer.check.compare import Agreement, compare_outputs
 from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
 from optimizer.check.given import (
-    check_agreement,
     check_dims,
     check_inputs,
     load_inputs,
@@ -12,7 +11,7 @@ from optimizer.check.given import (
 from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
-from optimizer.check.sizing import Sizing, guess_sizes, settle_sizes
+from optimizer.check.sizing import Sizing, given_inputs, guess_sizes, settle_sizes
 
 __all__ = [
     "Agreement",
@@ -22,7 +21,6 @@ __all__ = [
     "Reference",
     "Sampling",
     "Sizing",
-    "check_agreement",
     "check_dims",
     "check_equivalence",
     "check_inputs",
@@ -31,6 +29,7 @@ __all__ = [
     "compare_outputs",
     "compared",
     "declared_ports",
+    "given_inputs",
     "guess_sizes",
     "load_inputs",
     "plan_inputs",

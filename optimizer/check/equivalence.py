@@ -16,8 +16,7 @@ from optimizer.check.compare import (
     disagreement,
     relative_tolerance,
 )
-from optimizer.check.inputs import InputPlan
-from optimizer.check.roles import SCALES
+from optimizer.check.inputs import SCALES, InputPlan
 from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
 

@@ -24,6 +24,9 @@ from superopt.onnx_io.readers import Reader, readers_by_tensor
 
 Generator: TypeAlias = np.random.Generator
 
+SCALES = ("normal", "positive", "small", "large")
+"""Distributions of floating point inputs, the most natural one first."""
+
 _DRAWN_BYTES = 16
 """Bytes that drawing an element takes: a number of double precision, and what becomes of it."""
 

@@ -10,9 +10,6 @@ import numpy as np
 
 Generator: TypeAlias = np.random.Generator
 
-SCALES = ("normal", "positive", "small", "large")
-"""Distributions of floating point inputs, the most natural one first."""
-
 _SCALE = {"small": 0.05, "large": 20.0}
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
-from optimizer.check.roles import SCALES
+from optimizer.check.given import check_agreement, load_inputs
+from optimizer.check.inputs import SCALES, InputPlan, declared_ports, plan_inputs
 from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
 from superopt.onnx_io import LiftedModel
@@ -47,21 +48,29 @@ def guess_sizes(lifted: LiftedModel, dims: Mapping[str, int]) -> Sizing:
     return _sizing(lifted, plan, next(plan.usual_sizes()))
 
 
+def given_inputs(lifted: LiftedModel, plan: InputPlan, path: Path) -> dict[str, Array]:
+    """The inputs in a numpy archive; raises InvalidFileError where they are not those of the model,
+    InvalidOptionError where a size that was asked for contradicts them."""
+    arrays = load_inputs(path, declared_ports(lifted))
+    check_agreement(plan.given, plan.sizes_of(arrays), str(path))
+    return arrays
+
+
 def settle_sizes(
     lifted: LiftedModel,
     plan: InputPlan,
-    given: Mapping[str, Array] | None,
+    given: Sequence[Mapping[str, Array]],
     open_model: Callable[[], LoadedModel],
     deadline: float,
 ) -> Sizing:
-    """The sizes of given inputs, else the first that the model runs at, tried until the deadline (monotonic
-    clock).
+    """The sizes of the first given inputs, else the first usual ones that the model runs at.
 
-    A model without open dimensions is not opened. Raises RuntimeRefusedError where it cannot be.
+    Those are tried until the deadline (monotonic clock). A model without open dimensions is not opened.
+    Raises RuntimeRefusedError where it cannot be.
     """
-    if given is not None:
-        sizes = plan.sizes_of(given)
-        shapes = {name: array.shape for name, array in given.items()}
+    if given:
+        sizes = plan.sizes_of(given[0])
+        shapes = {name: array.shape for name, array in given[0].items()}
         return Sizing(plan.at(sizes), sizes, (), sizes_inside(lifted, shapes) if sizes else {})
     first = next(plan.usual_sizes())
     if not plan.dimensions:

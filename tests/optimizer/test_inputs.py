@@ -267,10 +267,10 @@ def test_the_first_sizes_that_the_model_runs_at() -> None:
     lifted = lift(load_model(made))
     loaded = LoadedModel(made.SerializeToString(), 1)
     plan = plan_inputs(lifted, declared_ports(lifted), {})
-    settled = settle_sizes(lifted, plan, None, lambda: loaded, time.monotonic() + 60)
+    settled = settle_sizes(lifted, plan, (), lambda: loaded, time.monotonic() + 60)
     assert (settled.sizes, settled.runs) == ({"n": 1, "seq": 64}, True)
     impossible = plan_inputs(lifted, declared_ports(lifted), {"seq": 5})
-    refused = settle_sizes(lifted, impossible, None, lambda: loaded, time.monotonic() + 60)
+    refused = settle_sizes(lifted, impossible, (), lambda: loaded, time.monotonic() + 60)
     assert refused.runs is False
 
 
@@ -281,7 +281,7 @@ def test_sizes_are_those_of_given_inputs() -> None:
     def never() -> LoadedModel:
         raise AssertionError("given inputs need no trial")
 
-    settled = settle_sizes(lifted, plan, {"x": np.zeros((4, 5, 3), np.float32)}, never, 0.0)
+    settled = settle_sizes(lifted, plan, ({"x": np.zeros((4, 5, 3), np.float32)},), never, 0.0)
     assert (settled.sizes, settled.guessed) == ({"n": 4, "x.1": 5}, ())
 
 

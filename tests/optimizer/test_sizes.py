@@ -34,10 +34,13 @@ def lifted(rows: str) -> LiftedModel:
     return lift(load_model(products(rows)))
 
 
-def feeds(rows: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+def inputs_file(directory: Path, rows: int) -> Path:
     random = np.random.default_rng(0)
-    shapes = {"x": (rows, WIDE), "square": (WIDE, WIDE), "column": (WIDE, NARROW)}
-    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    shapes = ((rows, WIDE), (WIDE, WIDE), (WIDE, NARROW))
+    x, square, column = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    path = directory / "inputs.npz"
+    np.savez(path, x=x, square=square, column=column)
+    return path
 
 
 def test_a_gain_is_one_at_the_sizes_that_were_given(costs: MemoryCostStore) -> None:
@@ -63,8 +66,7 @@ def test_a_gain_at_guessed_sizes_says_so(costs: MemoryCostStore) -> None:
 
 
 def test_sizes_of_given_inputs_count(costs: MemoryCostStore, tmp_path: Path) -> None:
-    path = tmp_path / "inputs.npz"
-    np.savez(path, **feeds(300))
+    path = inputs_file(tmp_path, 300)
     report = run(lifted("n"), costs, inputs=path).report
     assert (report.returned, report.sizes.guessed) == ("optimized", ())
     assert report.sizes.priced == report.sizes.timed == {"n": 300}
@@ -72,8 +74,7 @@ def test_sizes_of_given_inputs_count(costs: MemoryCostStore, tmp_path: Path) -> 
 
 
 def test_an_option_that_contradicts_the_inputs_is_refused(costs: MemoryCostStore, tmp_path: Path) -> None:
-    path = tmp_path / "inputs.npz"
-    np.savez(path, **feeds(300))
+    path = inputs_file(tmp_path, 300)
     with pytest.raises(
         InvalidOptionError, match=r"dimension n: expected one size, got 8 as an option and 300"
     ):
