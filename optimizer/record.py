@@ -127,7 +127,8 @@ class Record:
                 if sizes not in checked:
                     checked.append(sizes)
             timed = None if judged.comparison is None else sizing.plan.sizes_of(court.feeds)
-        return SizesSummary(sizing.sizes, tuple(checked), timed, sizing.guessed)
+        apart = tuple(sorted(self.lifted.source.apart))
+        return SizesSummary(sizing.sizes, tuple(checked), timed, sizing.guessed, apart)
 
     def _memory(self, accepted: Verdict | None) -> MemorySummary | None:
         if self.start is None:

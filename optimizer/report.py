@@ -176,13 +176,14 @@ class SizesSummary:
 
     ``priced`` are those that costs are about, ``checked`` each set at which outputs were compared, ``timed``
     those of the inputs that both models were timed on, None where nothing was. Of the ``guessed`` ones nobody
-    gave a size.
+    gave a size. Axes with one of the names ``apart`` may differ in size.
     """
 
     priced: Mapping[str, int] = field(default_factory=_no_sizes)
     checked: tuple[Mapping[str, int], ...] = ()
     timed: Mapping[str, int] | None = None
     guessed: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     @property
     def request(self) -> str:
@@ -203,6 +204,7 @@ class SizesSummary:
             "timed": None if self.timed is None else dict(self.timed),
             "guessed": list(self.guessed),
             "request": self.request,
+            "apart": list(self.apart),
         }
 
 

@@ -22,6 +22,7 @@ from optimizer.check import (
     declared_ports,
     guess_sizes,
     load_inputs,
+    names_apart,
     plan_inputs,
     require_archive,
 )
@@ -185,7 +186,8 @@ def optimize_with(
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
         require_archive(options.inputs)
-    lifted = lift(load_model(model))
+    source = load_model(model)
+    lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
     with open_database(database) as opened:
         device = find_target(target, opened)
         published = opened.library.read(current(), library)

@@ -6,6 +6,7 @@ from optimizer.check.given import (
     check_dims,
     check_inputs,
     load_inputs,
+    names_apart,
     require_archive,
 )
 from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
@@ -32,6 +33,7 @@ __all__ = [
     "given_inputs",
     "guess_sizes",
     "load_inputs",
+    "names_apart",
     "plan_inputs",
     "require_archive",
     "settle_sizes",

@@ -10,6 +10,7 @@ import numpy as np
 
 from optimizer.cost.runtime import Array, Port
 from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io.source import SourceModel
 
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
@@ -70,6 +71,35 @@ def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: st
             raise InvalidOptionError(
                 f"dimension {name}: expected one size, got {size} as an option and {own} in {where}"
             )
+
+
+def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | None) -> frozenset[str]:
+    """Names of dimensions that do not mean equality, though several axes of the inputs may have them.
+
+    The sizes of such axes are asked for one by one (``x.2``), or differ in the given inputs.
+    """
+    places: dict[str, list[tuple[str, int]]] = {}
+    for value in source.proto.graph.input:
+        for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
+            if dimension.dim_param:
+                places.setdefault(dimension.dim_param, []).append((value.name, axis))
+    shapes = {} if inputs is None else _shapes(inputs)
+    found: list[str] = []
+    for name, axes in places.items():
+        sizes = {shapes[port][axis] for port, axis in axes if axis < len(shapes.get(port, ()))}
+        asked = {f"{port}.{axis}" for port, axis in axes} - {name, *places}
+        if len(sizes) > 1 or not asked.isdisjoint(dims):
+            found.append(name)
+    return frozenset(found)
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays in an archive; none where it cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name].shape for name in archive.files}
+    except (OSError, ValueError, BadZipFile):
+        return {}
 
 
 def _fits(shape: Sequence[int], port: Port) -> bool:

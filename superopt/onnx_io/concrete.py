@@ -52,15 +52,14 @@ def sizes_inside(
 def shapes_at(source: SourceModel, inputs: Mapping[str, Shape]) -> dict[str, tuple[int | None, ...]]:
     """The shape of every tensor of known rank by name, inferred from shapes of the inputs; None for a size
     that cannot be told."""
-    given = source.as_given
-    skeleton = without_weights(given.proto)
+    skeleton = without_weights(source.proto)
     for value in skeleton.graph.input:
         if value.name in inputs:
             _fix(value, inputs[value.name])
     for value in (*skeleton.graph.value_info, *skeleton.graph.output):
         _forget_names(value)
-    tensors = {tensor.name: stored_tensor(tensor, given.base) for tensor in skeleton.graph.initializer}
-    sized = simplify(replace(given, proto=skeleton, tensors=tensors, given=None, came_from=None))
+    tensors = {tensor.name: stored_tensor(tensor, source.base) for tensor in skeleton.graph.initializer}
+    sized = simplify(replace(source, proto=skeleton, tensors=tensors, given=None, came_from=None))
     types = infer_types(sized.proto).types
     return {
         name: tuple(size if isinstance(size, int) else None for size in type_.shape)

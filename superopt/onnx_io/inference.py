@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -79,15 +79,15 @@ def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
 
 
-def infer_types(model: onnx.ModelProto) -> InferredTypes:
+def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredTypes:
     """The types of all tensors of the main graph, as far as ONNX can tell; the model is not changed.
 
     An unknown dimension of a graph input gets a symbol of its own, named after input and axis, and so does
-    one whose name says nothing.
+    one whose name says nothing or is among those ``apart``, of which the axes may differ.
     """
     skeleton = without_weights(model)
     for value in (*skeleton.graph.input, *skeleton.graph.value_info, *skeleton.graph.output):
-        _clear_empty_names(value)
+        _clear_names(value, apart)
     namer = _Symbols(skeleton)
     for value in skeleton.graph.input:
         namer.name_unknown_dimensions(value)
@@ -150,9 +150,10 @@ class _Symbols:
         return label
 
 
-def _clear_empty_names(value: onnx.ValueInfoProto) -> None:
+def _clear_names(value: onnx.ValueInfoProto, names: Container[str]) -> None:
     for dimension in _dimensions(value):
-        if dimension.HasField("dim_param") and _SAYS_NOTHING.fullmatch(dimension.dim_param):
+        name = dimension.dim_param
+        if dimension.HasField("dim_param") and (name in names or _SAYS_NOTHING.fullmatch(name)):
             dimension.ClearField("dim_param")
 
 

@@ -36,7 +36,8 @@ class SourceModel:
 
     ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file;
     ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for messages.
-    ``came_from`` is the model before what it computes from known sizes became initialisers.
+    ``came_from`` is the model before what it computes from known sizes became initialisers. Axes whose
+    dimensions have one of the names ``apart`` may differ in size.
     """
 
     proto: onnx.ModelProto
@@ -45,6 +46,7 @@ class SourceModel:
     name: str
     given: bytes | None = None
     came_from: SourceModel | None = None
+    apart: frozenset[str] = frozenset()
 
     @property
     def as_given(self) -> SourceModel:

@@ -9,12 +9,15 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+import superopt.api
 from optimizer import optimize
+from optimizer.check import names_apart
 from optimizer.cost import MemoryCostStore
 from optimizer.options import Options
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LiftedModel, lift, load_model
-from tests.onnx_io.kit import model, node, value, weight
+from superopt.recorded import replay
+from tests.onnx_io.kit import model, node, tensor, value, weight
 from tests.optimizer.models import run
 from tests.optimizer.rules import ASSOCIATIVE, rules
 
@@ -62,6 +65,7 @@ def test_a_gain_at_guessed_sizes_says_so(costs: MemoryCostStore) -> None:
         "timed": {"tokens": 128},
         "guessed": ["tokens"],
         "request": "--dim tokens=128",
+        "apart": [],
     }
 
 
@@ -97,3 +101,32 @@ def test_a_model_without_open_dimensions_has_no_sizes(costs: MemoryCostStore) ->
     made = model([node("Relu", "x", "y")], [value("x", [2, 3])], [value("y", [2, 3])])
     report = run(lift(load_model(made)), costs).report
     assert (report.sizes.priced, report.sizes.guessed, report.sizes.request) == ({}, (), "")
+
+
+def flattened() -> onnx.ModelProto:
+    """Images of 48 to 192, whose exporter called both axes alike."""
+    return model(
+        [node("Reshape", "x shape", "row"), node("MatMul", "row square", "p"),
+         node("MatMul", "p column", "y")],
+        [value("x", ["n", 1, "side", "side"]), value("square", [9216, 64]), value("column", [64, 1])],
+        [value("y", ["n", 1])],
+        [tensor("shape", [-1, 9216], np.int64)],
+    )  # fmt: skip
+
+
+def test_axes_that_are_called_alike_may_differ(tmp_path: Path) -> None:
+    source = load_model(flattened())
+    path = tmp_path / "inputs.npz"
+    np.savez(path, x=np.zeros((1, 1, 48, 192), np.float32))
+    assert names_apart(source, {}, None) == frozenset()
+    assert names_apart(source, {"n": 2, "side": 96}, None) == frozenset()
+    assert names_apart(source, {}, path) == names_apart(source, {"x.2": 48}, None) == {"side"}
+    options = Options(budget=5.0, threads=1, dims={"x.2": 48, "x.3": 192})
+    database = f"sqlite:///{tmp_path / 'rules.db'}"
+    result = superopt.api.optimize_with(flattened(), options, database=database)
+    sizes = result.report.sizes
+    assert (dict(sizes.priced), sizes.apart) == ({"n": 1, "x.2": 48, "x.3": 192}, ("side",))
+    written = onnx.load_from_string(result.model.to_bytes())
+    assert list(written.graph.input) == list(flattened().graph.input)
+    again = replay(flattened(), result.to_json(), database=database)
+    assert again.to_bytes() == result.model.to_bytes()
