@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +47,12 @@ class OpenDimension:
 
 _CHOICES: Mapping[Kind, tuple[int, ...]] = {
     Kind.BATCH: (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2),
-    Kind.HEIGHT: (224, 48, 256, 32, 640, 64, 32, 416, 16, 8, 1, 4),
-    Kind.WIDTH: (224, 192, 256, 128, 640, 64, 32, 416, 16, 8, 1, 4),
+    Kind.HEIGHT: (224, 48, 256, 32, 640, 64, 32, 416, 128, 96, 16, 8),
+    Kind.WIDTH: (224, 192, 256, 128, 640, 64, 32, 416, 128, 96, 16, 8),
     Kind.LENGTH: (128, 64, 32, 256, 16, 77, 512, 8, 10, 100, 1, 4),
-    Kind.PAST: (16, 16, 32, 8, 1, 0, 1, 8, 16, 1, 0, 4),
-    Kind.SAMPLES: (16_000, 32_000, 512, 48_000, 8_000, 1_536, 160_000, 480_000, 1_024, 400, 1, 4),
-    Kind.VOLUME: (16, 32, 64, 96, 48, 8, 112, 128, 4, 2, 1, 1),
+    Kind.PAST: (16, 16, 32, 8, 64, 77, 8, 4, 16, 1, 1, 4),
+    Kind.SAMPLES: (16_000, 32_000, 512, 48_000, 8_000, 1_536, 160_000, 480_000, 1_024, 400, 256, 160),
+    Kind.VOLUME: (16, 32, 64, 96, 48, 8, 112, 128, 4, 24, 20, 12),
 }
 """By kind the sizes to try, the usual one first: one after the other until the model runs."""
 
@@ -75,20 +75,26 @@ _NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
         (r"past|cache", Kind.PAST),
-        (r"batch|" + _WORD % "n|b|bs", Kind.BATCH),
+        (r"batch", Kind.BATCH),
         (r"height|" + _WORD % "h|rows", Kind.HEIGHT),
         (r"width|" + _WORD % "w|cols|columns", Kind.WIDTH),
         (r"samples|audio|wav|signal|pcm", Kind.SAMPLES),
         (r"seq|len|token|time|frame|word|char|step|text|phoneme|" + _WORD % "t|l|s", Kind.LENGTH),
     )
 )
+_FIRST = re.compile("n|b|bs", re.IGNORECASE)
+"""Short names of a batch, which elsewhere than on the first axis may be anything."""
+
 _SOUND = re.compile(r"audio|wav|signal|pcm|speech|samples", re.IGNORECASE)
+_RATE = re.compile(_WORD % "sr|sample_?rate|sampling_?rate", re.IGNORECASE)
 
 
 def open_dimensions(
-    ports: Sequence[Port], demanded: Mapping[tuple[str, int], int]
+    ports: Sequence[Port], demanded: Mapping[tuple[str, int], int], states: Container[str] = ()
 ) -> tuple[OpenDimension, ...]:
-    """The open dimensions of inputs, each once; ``demanded`` are sizes that weights ask of an axis."""
+    """The open dimensions of inputs, each once; ``demanded`` are sizes that weights ask of an axis, ``states``
+    the inputs that are states of recurrent layers."""
+    is_sound = any(_RATE.search(port.name) for port in ports)
     places: dict[str, list[tuple[Port, int]]] = {}
     for port in ports:
         for axis, size in enumerate(port.shape):
@@ -98,7 +104,9 @@ def open_dimensions(
         OpenDimension(
             name,
             tuple((port.name, axis) for port, axis in found),
-            _kind(name, *found[0], alone=len(ports) == 1),
+            Kind.BATCH
+            if any(port.name in states and axis == 1 for port, axis in found)
+            else _kind(name, found, alone=len(ports) == 1, sounds=is_sound),
             tuple(
                 dict.fromkeys(
                     size
@@ -153,19 +161,22 @@ def example(sizes: Mapping[str, int]) -> str:
     )
 
 
-def _kind(name: str, port: Port, axis: int, *, alone: bool) -> Kind:
-    if not name.startswith(f"{port.name}."):
-        found = next((kind for pattern, kind in _NAMES if pattern.search(name)), None)
-        if found is not None and not (found is Kind.BATCH and axis > 0 and len(port.shape) > 3):
-            return found
+def _kind(name: str, places: Sequence[tuple[Port, int]], *, alone: bool, sounds: bool) -> Kind:
+    port, axis = places[0]
     rank = len(port.shape)
+    if not name.startswith(f"{port.name}."):
+        if _FIRST.fullmatch(name) and any(place[1] == 0 for place in places):
+            return Kind.BATCH
+        found = next((kind for pattern, kind in _NAMES if pattern.search(name)), None)
+        if found is not None:
+            return found
     image = image_axes(port)
     if image is not None and axis in image:
         return Kind.HEIGHT if axis == image[0] else Kind.WIDTH
     if axis == 0 and (rank > 1 or not alone):
         return Kind.BATCH
-    is_sound = port.dtype is not None and np.dtype(port.dtype).kind == "f" and _SOUND.search(port.name)
-    if is_sound and rank <= 3:
+    is_float = port.dtype is not None and np.dtype(port.dtype).kind == "f"
+    if is_float and rank <= 3 and (sounds or _SOUND.search(port.name)):
         return Kind.SAMPLES
     return Kind.VOLUME if rank == 5 and axis > 1 else Kind.LENGTH
 

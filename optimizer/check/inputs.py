@@ -12,7 +12,7 @@ import psutil
 
 from optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
 from optimizer.check.reading import Reading
-from optimizer.check.roles import Role
+from optimizer.check.roles import Role, State
 from optimizer.cost.runtime import Array, Port
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import as_symbol
@@ -100,7 +100,8 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
     named = _named(lifted, ports)
     reading = Reading(lifted, named)
     roles = {port.name: role for port in named if (role := reading.role(port)) is not None}
-    dimensions = open_dimensions(named, _demanded(lifted, named))
+    states = [name for name, role in roles.items() if isinstance(role, State)]
+    dimensions = open_dimensions(named, _demanded(lifted, named), states)
     return InputPlan(named, roles, dimensions, dims)
 
 

@@ -236,6 +236,13 @@ GUESSES = (
     ("tokens", encoder(), {"batch": 1, "seq": 128}),
     ("unnamed inputs", inputs(a=[None, None], b=[None, None]), {"a.0": 1, "a.1": 128, "b.0": 1, "b.1": 128}),
     ("sound", inputs(audio=["n", "t_samples"]), {"n": 1, "t_samples": 16000}),
+    ("sound of N samples", inputs(waveforms=["b", "N"]), {"b": 1, "N": 16000}),
+    ("time before the batch", inputs(x=["time", "n", 3], s=["n", 4]), {"time": 128, "n": 1}),
+    (
+        "sound by its rate, and a state",
+        inputs(x=[None, None], state=[2, None, 64], sr=[1]),
+        {"x.0": 1, "x.1": 16000, "state.1": 1},
+    ),
     ("a sum", inputs(x=["n", "past"], m=["n", "past + 1"]), {"n": 1, "past": 16, "past + 1": 17}),
     ("features that a layer asks for", layer(), {"x.0": 1, "x.1": 11}),
 )
