@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from optimizer.cost import GraphCost, Latency
 from optimizer.options import Options
-
-WAYS_OUT = "give sizes that it runs at, or --inputs"
-"""What to do about an original that does not run."""
 
 
 def predicted_seconds(start: GraphCost) -> float:
@@ -14,10 +13,15 @@ def predicted_seconds(start: GraphCost) -> float:
     return start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
 
 
-def refusal_of(options: Options) -> str:
-    """Why the original does not run: at the sizes that were asked for, or at any that was tried."""
+def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:
+    """Why the original does not run: at the sizes that were asked for, or at any that was tried for those
+    ``guessed``; and what to do."""
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
-    return f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
+    why = f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
+    wanted = (
+        f"sizes of {', '.join(guessed)} that it runs at (--dim {guessed[0]}=SIZE)" if guessed else "others"
+    )
+    return f"{why}; give {wanted}, or --inputs"
 
 
 def minimal_ratio(start: GraphCost, options: Options) -> float:

@@ -38,7 +38,7 @@ from optimizer.cost import (
 )
 from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 from optimizer.decision import Court, Variant, Verdict, plan_of
-from optimizer.expected import WAYS_OUT, minimal_ratio, predicted_seconds, refusal_of
+from optimizer.expected import minimal_ratio, predicted_seconds, refusal_of
 from optimizer.options import Options
 from optimizer.record import Record
 from optimizer.report import Report
@@ -84,7 +84,7 @@ _SLOW_TO_OPEN = 1 << 26
 
 _PRICING_SHARE = 0.5
 _SETTLING_SHARE = 0.2
-"""Share of the budget after which no other sizes are tried."""
+"""Share of the time left after which no other sizes are tried."""
 
 _RUNS_TO_RESERVE = 80
 _LOADS_TO_RESERVE = 8
@@ -217,7 +217,7 @@ class Journey:
             )
         sizing = record.sizing = self._settled(directory)
         if sizing.runs is False:
-            return self.original(f"{refusal_of(self._options)}; {WAYS_OUT}")
+            return self.original(refusal_of(self._options, sizing.guessed))
         canonical = record.canonical = canonicalise(lifted, record.protected)
         rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
@@ -247,7 +247,7 @@ class Journey:
             self._loaded = None if self._weight_bytes >= _LARGE else loaded
             return loaded
 
-        deadline = self._started + _SETTLING_SHARE * self._options.budget
+        deadline = time.monotonic() + _SETTLING_SHARE * self._left()
         return settle_sizes(self._lifted, self._plan, self._given, opened, deadline)
 
     def _priced(self, graph: Graph, sizing: Sizing) -> GraphCost:
@@ -306,7 +306,7 @@ class Journey:
             record.objective.deadline = math.inf
         court = record.court = self._convened(start, directory)
         if court is None:
-            return self.original(f"{refusal_of(self._options)}; {WAYS_OUT}")
+            return self.original(refusal_of(self._options))
         self._tell("timing")
         verdict = record.verdict = court.decide(Variant(result.best, result.trace))
         if not verdict.accepted:

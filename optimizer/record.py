@@ -116,7 +116,7 @@ class Record:
     def _sizes(self, judged: Verdict | None) -> SizesSummary:
         """The sizes of open dimensions at which things happened: those of the arrays that models were fed."""
         sizing, court = self.sizing, self.court
-        if sizing is None:
+        if sizing is None or self.start is None:
             return SizesSummary()
         checked: list[Mapping[str, int]] = []
         timed = None

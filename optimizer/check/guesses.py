@@ -92,8 +92,11 @@ _RATE = re.compile(_WORD % "sr|sample_?rate|sampling_?rate", re.IGNORECASE)
 def open_dimensions(
     ports: Sequence[Port], demanded: Mapping[tuple[str, int], int], states: Container[str] = ()
 ) -> tuple[OpenDimension, ...]:
-    """The open dimensions of inputs, each once; ``demanded`` are sizes that weights ask of an axis, ``states``
-    the inputs that are states of recurrent layers."""
+    """The open dimensions of inputs, each once.
+
+    ``demanded`` are sizes that weights ask of an axis, ``states`` the inputs that are states of recurrent
+    layers.
+    """
     is_sound = any(_RATE.search(port.name) for port in ports)
     places: dict[str, list[tuple[Port, int]]] = {}
     for port in ports:

@@ -93,7 +93,10 @@ def test_where_the_model_does_not_run_nothing_is_searched(costs: MemoryCostStore
         [weight("table", 9, 2), weight("places", 1, 64, 2)],
     )
     report = run(lift(load_model(made)), costs, dims={"seq": 5}).report
-    assert report.why == "the original does not run at seq=5; give sizes that it runs at, or --inputs"
+    assert report.why == (
+        "the original does not run at seq=5; give sizes of n that it runs at (--dim n=SIZE), or --inputs"
+    )
+    assert report.sizes.priced == {}
     assert report.search.candidates == 0
 
 
