@@ -103,24 +103,16 @@ def open_dimensions(
         for axis, size in enumerate(port.shape):
             if isinstance(size, str):
                 places.setdefault(size, []).append((port, axis))
-    return tuple(
-        OpenDimension(
-            name,
-            tuple((port.name, axis) for port, axis in found),
-            Kind.BATCH
-            if any(port.name in states and axis == 1 for port, axis in found)
-            else _kind(name, found, alone=len(ports) == 1, sounds=is_sound),
-            tuple(
-                dict.fromkeys(
-                    size
-                    for port, axis in found
-                    for size in (demanded.get((port.name, axis)), _other_side(port, axis))
-                    if size
-                )
-            ),
-        )
-        for name, found in places.items()
-    )
+    found: list[OpenDimension] = []
+    for name, at in places.items():
+        is_state = any(port.name in states and axis == 1 for port, axis in at)
+        kind = Kind.BATCH if is_state else _kind(name, at, alone=len(ports) == 1, sounds=is_sound)
+        asked = [demanded.get((port.name, axis)) for port, axis in at]
+        if kind in (Kind.HEIGHT, Kind.WIDTH):
+            asked += [_other_side(port, axis) for port, axis in at]
+        where = tuple((port.name, axis) for port, axis in at)
+        found.append(OpenDimension(name, where, kind, tuple(dict.fromkeys(filter(None, asked)))))
+    return tuple(found)
 
 
 def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) -> Iterator[dict[str, int]]:
@@ -129,7 +121,7 @@ def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) 
     for attempt in range(len(_CHOICES[Kind.BATCH])):
         for demands in (True, False):
             sizes = {d.name: given.get(d.name) or _guess(d, attempt, demands=demands) for d in dimensions}
-            sizes = _summed(sizes, given)
+            sizes = _related(sizes, given)
             if sizes not in seen:
                 seen.append(sizes)
                 yield sizes
@@ -140,12 +132,12 @@ def varied(
 ) -> Iterator[dict[str, int]]:
     """Other sets of sizes than those settled on, at which guessed dimensions differ."""
     for variation in range(_VARIATIONS):
-        yield _summed(
+        yield _related(
             {d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation] for d in dimensions},
             given,
         )
     for variation in range(_VARIATIONS):
-        yield _summed(
+        yield _related(
             {
                 d.name: _VARIED[d.kind][variation]
                 if d.kind is Kind.BATCH and d.name not in given
@@ -201,13 +193,40 @@ def _other_side(port: Port, axis: int) -> int | None:
     return 4 * other if axis == image[1] and other <= _TEXT_LINE else other
 
 
-def _summed(sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
-    """Sizes whose name is a sum, as in ``past_length + 1``, are that sum."""
+def _related(sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
+    """Sizes whose name is calculated from others are what it says: ``past + 1``, ``frames / 2``, and
+    ``total_length`` beside ``past_length`` and ``length``."""
     for name in sizes:
-        parts = [part.strip() for part in name.split("+")]
-        if len(parts) < 2 or name in given:
+        if name in given:
             continue
-        numbers = [int(part) if part.isdigit() else sizes.get(part) for part in parts]
-        if all(number is not None for number in numbers):
-            sizes[name] = sum(number for number in numbers if number is not None)
+        kind = name.removeprefix("total_")
+        text = f"past_{kind} + {kind}" if kind != name and f"past_{kind}" in sizes else name
+        calculated = _calculated(text, sizes)
+        if calculated is not None and calculated > 0:
+            sizes[name] = calculated
     return sizes
+
+
+def _calculated(text: str, sizes: Mapping[str, int]) -> int | None:
+    """A sum, difference, product or quotient of sizes and numbers, from left to right; None otherwise."""
+    parts = _OPERATION.split(text)
+    numbers = [int(part) if part.isdigit() else sizes.get(part) for part in parts[::2]]
+    if len(numbers) < 2 or any(number is None for number in numbers):
+        return None
+    first, *others = (number for number in numbers if number is not None)
+    for operation, number in zip(parts[1::2], others, strict=True):
+        match operation:
+            case "+":
+                first += number
+            case " - ":
+                first -= number
+            case "*":
+                first *= number
+            case _ if number:
+                first //= number
+            case _:
+                return None
+    return first
+
+
+_OPERATION = re.compile(r"\s*(\+|\*|//|/|\s-\s)\s*")

@@ -58,6 +58,7 @@ _FEW = 4096
 """Elements up to which a constant that an input is compared with is looked at."""
 
 _CHANNELS = (1, 3, 4)
+_LEAST_SIDE = 8
 _WORD = r"(^|[\W_])(%s)($|[\W_\d])"
 _MASK = re.compile("mask", re.IGNORECASE)
 _POSITION = re.compile("position|pos_ids", re.IGNORECASE)
@@ -250,14 +251,19 @@ class Reading:
 
 def image_axes(port: Port) -> tuple[int, int] | None:
     """The axes of height and width, where the input looks like images."""
-    shape = port.shape
-    if port.dtype is None or np.dtype(port.dtype).kind not in "fu":
+    shape, rank = port.shape, len(port.shape)
+    if port.dtype is None or np.dtype(port.dtype).kind not in "fu" or rank not in (3, 4):
         return None
-    if len(shape) == 4 and shape[1] in _CHANNELS:
-        return (2, 3)
-    if shape and shape[-1] in (3, 4) and (len(shape) == 4 or (len(shape) == 3 and port.dtype == "uint8")):
-        return (len(shape) - 3, len(shape) - 2)
-    return (2, 3) if len(shape) == 4 and all(isinstance(size, str) for size in shape[2:]) else None
+    first, last = (rank - 2, rank - 1), (rank - 3, rank - 2)
+    if rank == 4 and shape[1] in _CHANNELS and _are_sides(shape, first):
+        return first
+    if shape[-1] in _CHANNELS and _are_sides(shape, last) and (rank == 4 or port.dtype == "uint8"):
+        return last
+    return first if rank == 4 and all(isinstance(size, str) for size in shape[2:]) else None
+
+
+def _are_sides(shape: Sequence[int | str | None], axes: tuple[int, int]) -> bool:
+    return all(not isinstance(size, int) or size >= _LEAST_SIDE for size in (shape[axis] for axis in axes))
 
 
 def _is_one_number(port: Port) -> bool:

@@ -244,6 +244,16 @@ GUESSES = (
         {"x.0": 1, "x.1": 16000, "state.1": 1},
     ),
     ("a sum", inputs(x=["n", "past"], m=["n", "past + 1"]), {"n": 1, "past": 16, "past + 1": 17}),
+    (
+        "a decoder with a past",
+        inputs(
+            ids=["b", "seq_length"],
+            past=["b", 2, "past_seq_length", 4],
+            mask=["b", "total_seq_length"],
+            half=["b", "seq_length / 2"],
+        ),
+        {"b": 1, "seq_length": 128, "past_seq_length": 16, "total_seq_length": 144, "seq_length / 2": 64},
+    ),
     ("features that a layer asks for", layer(), {"x.0": 1, "x.1": 11}),
 )
 
