@@ -86,11 +86,12 @@ class RuntimeRefusedError(SuperoptError):
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input or output of a loaded model. ``dtype`` is a numpy name, None for what numpy has no array of;
-    dimensions are sizes, names, or None."""
+    dimensions are sizes, names, or None. The shape says nothing where the model does not declare one."""
 
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...]
+    has_shape: bool = True
 
 
 @dataclass(frozen=True, slots=True)

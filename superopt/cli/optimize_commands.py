@@ -24,6 +24,7 @@ from superopt.cli.output import (
 )
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
+from superopt.cli.size_views import size_pairs
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream
 from superopt.machines import find_cluster
@@ -68,9 +69,18 @@ def optimize(
         int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+        list[str] | None,
+        typer.Option(
+            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
+            "lists them."
+        ),
     ] = None,
-    inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs for the check.")] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            help="An .npz file with inputs to check and time with; open dimensions get their sizes."
+        ),
+    ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     memory_limit: Annotated[
@@ -252,6 +262,7 @@ def _print_summary(report: Report, output: Output) -> None:
         "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
+        **size_pairs(report.sizes.to_json()),
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
     }

@@ -14,6 +14,7 @@ from superopt import api
 from superopt.cli.optimize_commands import parse_dimensions
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination
 from superopt.cli.progress import described
+from superopt.cli.size_views import size_pairs
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
@@ -57,7 +58,11 @@ def submit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the runtime.")] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+        list[str] | None,
+        typer.Option(
+            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
+            "lists them."
+        ),
     ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
@@ -172,7 +177,7 @@ def _failure(ended: Optimization) -> Exception:
 
 def _summarise(ended: Optimization, report: Mapping[str, object], output: Output) -> None:
     measured = report.get("measured")
-    pairs: dict[str, object] = {"optimization": ended.id}
+    pairs: dict[str, object] = {"optimization": ended.id, **size_pairs(report.get("sizes"))}
     if ended.reused_from is not None:
         pairs["reused"] = f"the result of {ended.reused_from}: same model, options, library and device"
     if isinstance(measured, dict):
