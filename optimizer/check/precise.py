@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,9 +33,9 @@ _OPERAND_BYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class PreciseRun:
-    """Outputs in double precision. ``single``: how many nodes of ``nodes`` ran in single precision."""
+    """Tensors in double precision, by name. ``single``: how many of all ``nodes`` ran in single precision."""
 
-    outputs: tuple[Array, ...]
+    tensors: Mapping[str, Array]
     nodes: int
     single: int
 
@@ -49,13 +49,14 @@ class PreciseModel:
         self._without_kernel: set[tuple[str, str]] = set()
         self._not_understood: set[tuple[str, str]] = set()
 
-    def run(self, feeds: Mapping[str, Array], deadline: float) -> PreciseRun:
-        """The outputs for the inputs. Raises UnsupportedError for what has no arrays (sequences, texts) and
+    def run(self, feeds: Mapping[str, Array], deadline: float, also: Sequence[str] = ()) -> PreciseRun:
+        """The outputs, and other tensors, for the inputs. Raises UnsupportedError for what has no arrays (sequences, texts) and
         when the deadline (monotonic clock) passes, RuntimeRefusedError where a node does not run."""
         model = self._model
         values = {name: as_real(array, np.float64) for name, array in feeds.items()}
         readers = Counter(name for step in model.steps for name in step.operands)
-        readers.update(model.outputs)
+        wanted = (*model.outputs, *also)
+        readers.update(wanted)
         single = 0
         for step in model.steps:
             if time.monotonic() >= deadline:
@@ -72,8 +73,8 @@ class PreciseModel:
                 readers[name] -= 1
                 if not readers[name]:
                     values.pop(name, None)
-        outputs = tuple(self._operand(values, name) for name in model.outputs)
-        return PreciseRun(outputs, len(model.steps), single)
+        tensors = {name: self._operand(values, name) for name in wanted}
+        return PreciseRun(tensors, len(model.steps), single)
 
     def _operand(self, values: Mapping[str, Array], name: str) -> Array:
         array = values.get(name)

@@ -133,7 +133,8 @@ class LoadedModel:
         profile: Path | None = None,
         provider: Provider = Provider.CPU,
     ) -> None:
-        self._threads = threads
+        self.file = model
+        self.threads = threads
         self._provider = provider
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -161,7 +162,7 @@ class LoadedModel:
     def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
         """The model with its inputs in place, for timing; texts and sequences are handed over at each run."""
         if not all(map(_can_be_bound, feeds.values())):
-            threads = self._threads if self._provider is Provider.CPU else 0
+            threads = self.threads if self._provider is Provider.CPU else 0
             return FedRun(self._session, feeds, threads)
         with _translated():
             binding = self._session.io_binding()
@@ -177,7 +178,7 @@ class LoadedModel:
                 binding.bind_output(output.name, self._provider.value)
             if self._provider is Provider.CUDA:
                 return DeviceRun(self._session, binding)
-            return BoundRun(self._session, binding, self._threads)
+            return BoundRun(self._session, binding, self.threads)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
         """The kernels of every run so far, in order of execution; ends the recording.
