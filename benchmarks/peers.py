@@ -133,7 +133,7 @@ def _timed(
     lifted = lift(load_model(original))
     source = runnable_original(lifted, out)
     loaded = LoadedModel(source, threads)
-    reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling())
+    reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling(), lifted.source)
     sample = reference.first()
     if sample is None:
         raise SystemExit(f"{network}: the original does not run on random inputs")

@@ -332,7 +332,7 @@ class Journey:
         sampling = Sampling(
             options.samples, options.seed, options.tolerance, self._given, self._deadline - timing
         )
-        reference = Reference(loaded, inputs, sampling)
+        reference = Reference(loaded, inputs, sampling, lifted.source)
         first = reference.first()
         if first is None:
             return None

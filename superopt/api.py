@@ -198,7 +198,7 @@ def check(
             raise InvalidModelError(f"a model does not run: {error}") from None
         plan = plan_inputs(lifted, loaded.inputs, {})
         given = () if inputs is None else (load_inputs(inputs, loaded.inputs),)
-        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given))
+        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given), lifted.source)
         return check_equivalence(reference, compared)
 
 

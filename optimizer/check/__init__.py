@@ -1,7 +1,7 @@
 """Whether two models are equal, and which one is faster, found out by running them."""
 
 from optimizer.check.compare import Agreement, compare_outputs
-from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
+from optimizer.check.equivalence import Equivalence, Reference, check_equivalence
 from optimizer.check.inputs import (
     InputPlan,
     check_dims,
@@ -13,6 +13,7 @@ from optimizer.check.inputs import (
 )
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
+from optimizer.check.sampling import Sampling
 
 __all__ = [
     "Agreement",

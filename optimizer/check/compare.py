@@ -1,4 +1,4 @@
-"""Outputs of two runs side by side: which there are, of which types, NaN and infinities, and how far apart."""
+"""Outputs of two runs side by side: which there are, their types, NaN and infinities, and how far apart."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from optimizer.cost.runtime import Array
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two sets of outputs are apart. ``max_rel_error`` is relative to the largest element of an output;
-    ``excess`` is the distance in units of the floor: they agree where it is at most 1."""
+    """How far two sets of outputs are apart. ``max_rel_error`` is relative to the largest element of an
+    output; ``excess`` is the distance in units of what is allowed: they agree where it is at most 1."""
 
     agrees: bool
     max_abs_error: float
@@ -52,9 +52,7 @@ class Leaf:
 
 def leaves(names: Sequence[str], outputs: Sequence[object]) -> tuple[Leaf, ...]:
     """All arrays of a run, sequences and maps taken apart."""
-    return tuple(
-        leaf for name, output in zip(names, outputs, strict=True) for leaf in _leaves(name, output)
-    )
+    return tuple(leaf for name, output in zip(names, outputs, strict=True) for leaf in _leaves(name, output))
 
 
 def _leaves(name: str, output: object) -> Iterator[Leaf]:
@@ -120,7 +118,9 @@ def _compare(left: Leaf, right: Leaf, tolerance: float | None) -> Agreement:
 
 def difference(left: Leaf, right: Leaf) -> str:
     """How many elements differ, in words."""
-    return f"output {left.name}: {int(np.sum(left.array != right.array))} of {left.array.size} elements differ"
+    return (
+        f"output {left.name}: {int(np.sum(left.array != right.array))} of {left.array.size} elements differ"
+    )
 
 
 def disagreement(why: str) -> Agreement:

@@ -9,10 +9,14 @@ import numpy as np
 from optimizer.cost.runtime import Array
 
 FLOORS = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-5, "complex64": 1e-5}
-"""What a rewritten model may be further off than the multiple of the original's own error, by element type."""
+"""What a rewritten model may be off beyond the multiple of the original's own error, by element type."""
 
 COARSE_FLOOR = 1e-2
 """The same for float16 and whatever is coarser."""
+
+
+TYPICAL_FLOORS = 10
+"""The floor of the median relative error of single elements, of which many are far below the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,14 @@ class Distance:
         )
 
     def excess(self, own: Distance, floor: float) -> float:
-        """The distance in units of what is allowed where the original's own is ``own``: at most 1 passes."""
+        """The distance in units of what is allowed where the original's own is ``own``: at most 1 passes.
+
+        The floor is one of outputs as a whole; that of single elements is ``TYPICAL_FLOORS`` times as high.
+        """
         return max(
             _share(self.largest, MULTIPLE.largest * own.largest + floor),
             _share(self.rms, MULTIPLE.rms * own.rms + floor),
-            _share(self.typical, MULTIPLE.typical * own.typical + floor),
+            _share(self.typical, MULTIPLE.typical * own.typical + TYPICAL_FLOORS * floor),
         )
 
 

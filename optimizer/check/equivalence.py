@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -217,7 +217,9 @@ class _Check:
     def _saturating(self) -> Mapping[Saturation, Saturation]:
         """What saturates to the same output, in the original and in the other model."""
         own = self._yardstick.saturations
-        other = saturations(self._bytes) if own and self._bytes else {}
+        if not own or not self._bytes:
+            return {}
+        other = saturations(self._bytes)
         return {
             saturation: other[name]
             for name, saturation in own.items()
@@ -256,6 +258,3 @@ def _signature_difference(original: Reference, other: LoadedModel) -> str:
 
 def _first_float(model: LoadedModel) -> str:
     return next((p.dtype for p in model.outputs if p.dtype and p.dtype.startswith("float")), "float32")
-
-
-__all__: Sequence[str] = ["Equivalence", "Reference", "Sample", "Sampling", "check_equivalence"]

@@ -150,5 +150,5 @@ def _explained(leaf: Leaf, excess: float, error: Distance, own: Distance, kind: 
     against = "against double precision" if kind == DOUBLE else "from the original"
     return (
         f"output {leaf.name}: {excess:.3g} times what is allowed: {error.rms:.1e} of its size off {against}, "
-        f"at most {error.largest:.1e}; rounding makes that {own.rms:.1e} and {own.largest:.1e} in the original"
+        f"at most {error.largest:.1e}, where rounding makes the original {own.rms:.1e} off"
     )

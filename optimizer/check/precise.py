@@ -28,7 +28,7 @@ _AGREEMENT = 1e-3
 precision stays far below, and a node that was misunderstood does not."""
 
 _OPERAND_BYTES = 1 << 28
-"""Operands of a node up to which the algebra evaluates it: windows of a convolution take several times that."""
+"""Operands of a node up to which the algebra evaluates it: the windows of a convolution take more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,11 @@ class PreciseModel:
         self._not_understood: set[tuple[str, str]] = set()
 
     def run(self, feeds: Mapping[str, Array], deadline: float, also: Sequence[str] = ()) -> PreciseRun:
-        """The outputs, and other tensors, for the inputs. Raises UnsupportedError for what has no arrays (sequences, texts) and
-        when the deadline (monotonic clock) passes, RuntimeRefusedError where a node does not run."""
+        """The outputs, and other tensors, for the inputs.
+
+        Raises UnsupportedError for what has no arrays (sequences, texts) and when the deadline (monotonic
+        clock) passes, RuntimeRefusedError where a node does not run.
+        """
         model = self._model
         values = {name: as_real(array, np.float64) for name, array in feeds.items()}
         readers = Counter(name for step in model.steps for name in step.operands)
@@ -148,7 +151,9 @@ def _agree(single: tuple[Array, ...], double: tuple[Array, ...]) -> bool:
         if not finite.all():
             return False
         with np.errstate(over="ignore", invalid="ignore"):
-            apart, size = (float(np.sqrt(np.mean(np.square(a)))) if a.size else 0.0 for a in (left - right, right))
+            apart, size = (
+                float(np.sqrt(np.mean(np.square(a)))) if a.size else 0.0 for a in (left - right, right)
+            )
         if not apart <= _AGREEMENT * size:
             return False
     return True

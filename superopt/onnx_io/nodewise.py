@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx.inliner import inline_local_functions
 
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
@@ -48,8 +49,9 @@ class Nodewise:
 
     def __init__(self, source: SourceModel) -> None:
         self._source = source.as_given
-        proto = self._source.proto
-        self._proto = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+        self._proto: onnx.ModelProto = self._source.proto
+        if self._proto.functions:
+            self._proto = inline_local_functions(self._proto)
         self.outputs = tuple(value.name for value in self._proto.graph.output)
 
     @cached_property
@@ -111,9 +113,7 @@ class Nodewise:
         node = self._proto.graph.node[index]
         names = dict.fromkeys((*node.input, *captured_names(node)))
         domain = "" if node.domain in STANDARD_DOMAINS else node.domain
-        return Step(
-            index, domain, node.op_type, tuple(filter(None, names)), tuple(filter(None, node.output))
-        )
+        return Step(index, domain, node.op_type, tuple(filter(None, names)), tuple(filter(None, node.output)))
 
 
 def as_real(array: Array, real: type[np.floating]) -> Array:

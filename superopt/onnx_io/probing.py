@@ -1,4 +1,4 @@
-"""Variants of a model that show how it computes: with more outputs, and with weights that are a little off."""
+"""Variants of a model that show how it computes: with more outputs, or with weights a little off."""
 
 from __future__ import annotations
 

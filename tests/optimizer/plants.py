@@ -99,8 +99,13 @@ def _changed(
 
 
 def bias_dropped(graph: onnx.GraphProto, draw: random.Random) -> str | None:
-    """A bias of 1e-3 on every channel is missing."""
-    return _changed(graph, draw, _ADDED, lambda bias: bias - 1e-3, few=4)
+    """A bias of 1e-3 on every second channel is missing: on all, normalisation would not see it."""
+
+    def change(bias: Floats) -> Floats:
+        second = np.arange(bias.size).reshape(bias.shape) % 2
+        return bias - 1e-3 * second
+
+    return _changed(graph, draw, _ADDED, change, few=4)
 
 
 def bias_of_a_channel_dropped(graph: onnx.GraphProto, draw: random.Random) -> str | None:
@@ -119,9 +124,9 @@ def channels_swapped(graph: onnx.GraphProto, draw: random.Random) -> str | None:
 
     def change(weight: Floats) -> Floats | None:
         axis = 0 if weight.ndim == 4 else weight.ndim - 1
-        order = np.arange(weight.shape[axis])
-        order[[0, 1]] = [1, 0]
-        return np.take(weight, order, axis) if weight.ndim > 1 and len(order) > 1 else None
+        if weight.ndim < 2 or weight.shape[axis] < 2:
+            return None
+        return np.take(weight, [1, 0, *range(2, weight.shape[axis])], axis)
 
     return _changed(graph, draw, {"Conv": (1,), "MatMul": (1,), "Gemm": (1,)}, change, few=4)
 
@@ -143,7 +148,10 @@ def square_transposed(graph: onnx.GraphProto, draw: random.Random) -> str | None
 
 def kernel_flipped(graph: onnx.GraphProto, draw: random.Random) -> str | None:
     """The kernels of a convolution mirrored."""
-    change = lambda w: w[..., ::-1].copy() if w.ndim == 4 and w.shape[-1] > 1 else None  # noqa: E731
+
+    def change(weight: Floats) -> Floats | None:
+        return weight[..., ::-1].copy() if weight.ndim == 4 and weight.shape[-1] > 1 else None
+
     return _changed(graph, draw, {"Conv": (1,)}, change)
 
 
@@ -248,9 +256,25 @@ def padding_repeats_the_edge(graph: onnx.GraphProto, draw: random.Random) -> str
     return f"border of {node.name or node.output[0]}"
 
 
+def padding_counted(graph: onnx.GraphProto, draw: random.Random) -> str | None:
+    """An average over the border that counts the zeros outside, or no longer does."""
+    padded = [
+        node
+        for node in _nodes(graph, "AveragePool")
+        if any(attribute.name == "pads" and any(attribute.ints) for attribute in node.attribute)
+    ]
+    if not padded:
+        return None
+    node = draw.choice(padded)
+    _set(
+        node, "count_include_pad", int(not any(a.name == "count_include_pad" and a.i for a in node.attribute))
+    )
+    return f"border of {node.name or node.output[0]}"
+
+
 def operands_reversed(graph: onnx.GraphProto, draw: random.Random) -> str | None:
-    """The operands of a concat or a difference in reverse order."""
-    nodes = [node for node in _nodes(graph, "Concat", "Sub") if len(set(node.input)) > 1]
+    """The operands of a concat in reverse order."""
+    nodes = [node for node in _nodes(graph, "Concat") if len(set(node.input)) > 1]
     constants = {tensor.name for tensor in graph.initializer} | {
         n for c in _nodes(graph, "Constant") for n in c.output
     }
@@ -275,9 +299,7 @@ def resize_mode_changed(graph: onnx.GraphProto, draw: random.Random) -> str | No
     node = _chosen(graph, draw, "Resize")
     if node is None:
         return None
-    found = next(
-        (a.s for a in node.attribute if a.name == "coordinate_transformation_mode"), b"half_pixel"
-    )
+    found = next((a.s for a in node.attribute if a.name == "coordinate_transformation_mode"), b"half_pixel")
     _set(node, "coordinate_transformation_mode", "asymmetric" if found != b"asymmetric" else "half_pixel")
     if not any(a.name == "nearest_mode" for a in node.attribute):
         _set(node, "nearest_mode", "floor")
@@ -355,8 +377,8 @@ PLANTS: Mapping[str, Plant] = {
     "HardSigmoid with another slope": _attribute(("HardSigmoid",), "alpha", 0.2, lambda a: a * 1.001),
     "the border moved": padding_moved,
     "the border repeats the edge": padding_repeats_the_edge,
-    "padding counted": _attribute(("AveragePool",), "count_include_pad", 0, lambda flag: int(not flag)),
-    "softmax along another axis": _attribute(("Softmax",), "axis", -1, lambda axis: -2 if axis == -1 else -1),
+    "padding counted": padding_counted,
+    "softmax along another axis": _attribute(("Softmax",), "axis", None, lambda axis: axis - 1),
     "resized by other coordinates": resize_mode_changed,
     "operands in reverse order": operands_reversed,
     "a residual dropped": residual_dropped,
