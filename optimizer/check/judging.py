@@ -57,7 +57,8 @@ class Judge:
         theirs: Sequence[Leaf],
         settled: Mapping[str, Settle] | None = None,
     ) -> Agreement:
-        """Compares two runs on a sample; tensors are ``settled`` before they are compared."""
+        """Compares two runs on a sample. Tensors that are ``settled`` before saturate to an output, whose
+        relative error is their absolute one: the floor is absolute, too."""
         why = mismatch(ours, theirs)
         if why:
             return disagreement(why)
@@ -80,6 +81,8 @@ class Judge:
     def _real(self, sample: Sample, ours: Leaf, theirs: Leaf, settle: Settle) -> Agreement:
         floor = floor_of(str(ours.array.dtype), self._tolerance)
         a, b = settle(ours.array), settle(theirs.array)
+        if settle is not _as_it_is:
+            floor /= max(1.0, float(np.abs(a[np.isfinite(a)]).max(initial=0.0)))
         direct = distance(b, a)
         if direct.excess(NONE, floor) <= 1:
             return Agreement(True, direct.absolute, direct.largest, direct.excess(NONE, floor))  # noqa: FBT003

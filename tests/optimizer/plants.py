@@ -16,11 +16,13 @@ Plant = Callable[[onnx.GraphProto, random.Random], str | None]
 
 
 def planted(model: onnx.ModelProto, kind: str, seed: int = 0) -> tuple[str, bytes] | None:
-    """(where, the changed model); None where the model has no place for it."""
+    """(where, the changed model); None where the model has no place for it, or too old operators."""
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     where = PLANTS[kind](changed.graph, random.Random(seed))
-    return None if where is None else (where, changed.SerializeToString())
+    if where is None or not _is_valid(changed):
+        return None
+    return where, changed.SerializeToString()
 
 
 def all_planted(model: onnx.ModelProto, places: int = 1) -> Iterator[tuple[str, str, bytes]]:
@@ -32,6 +34,14 @@ def all_planted(model: onnx.ModelProto, places: int = 1) -> Iterator[tuple[str, 
             if found is not None and found[0] not in seen:
                 seen.add(found[0])
                 yield kind, *found
+
+
+def _is_valid(model: onnx.ModelProto) -> bool:
+    try:
+        onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
+    except onnx.checker.ValidationError:
+        return False
+    return True
 
 
 def _nodes(graph: onnx.GraphProto, *kinds: str) -> list[onnx.NodeProto]:
