@@ -29,18 +29,23 @@ def normal(*shape: int, scale: float = 1.0) -> Array:
     return (RANDOM.standard_normal(shape) * scale).astype(np.float32)
 
 
+Made = tuple[str, str, str, Mapping[str, object]]
+
+
 def network(
-    nodes: Sequence[tuple[str, str, str, Mapping[str, object]]],
+    nodes: Sequence[Made],
     weights: Mapping[str, object],
     inputs: Mapping[str, Sequence[int]],
     outputs: Mapping[str, int],
 ) -> onnx.ModelProto:
     """Nodes are (operator, operands, result, attributes); outputs give element types."""
+    made: list[onnx.NodeProto] = []
+    for operator, operands, result, attributes in nodes:
+        node = helper.make_node(operator, operands.split(), result.split())
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+        made.append(node)
     graph = helper.make_graph(
-        [
-            helper.make_node(op, operands.split(), result.split(), **rest)
-            for op, operands, result, rest in nodes
-        ],
+        made,
         "network",
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
         [helper.make_tensor_value_info(name, element, None) for name, element in outputs.items()],
@@ -63,7 +68,7 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
 def image_network() -> onnx.ModelProto:
     """A detector in small: convolutions, normalisation, pooling, a resize, a gate, sigmoid at the end."""
     c = 8
-    nodes = [
+    nodes: list[Made] = [
         ("Conv", "x w1 b1", "c1", {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}),
         ("BatchNormalization", "c1 gamma beta mean variance", "n1", {"epsilon": 1e-5}),
         ("Clip", "n1 zero six", "r1", {}),
@@ -84,10 +89,10 @@ def image_network() -> onnx.ModelProto:
     weights = {
         "w1": normal(c, 3, 3, 3, scale=0.3), "b1": normal(c, scale=0.1),
         "gamma": 1 + normal(c, scale=0.1), "beta": 1 + normal(c), "mean": normal(c, scale=0.1),
-        "variance": np.float32([0.002, 0.5, 0.01, 1, 0.1, 2, 0.05, 0.7]),
+        "variance": np.array([0.002, 0.5, 0.01, 1, 0.1, 2, 0.05, 0.7], np.float32),
         "zero": np.float32(0), "six": np.float32(6),
         "w2": normal(c, c, 1, 1, scale=0.5), "b2": normal(c, scale=0.1),
-        "nothing": np.zeros(0, np.float32), "scales": np.float32([1, 1, 2, 2]),
+        "nothing": np.zeros(0, np.float32), "scales": np.array([1, 1, 2, 2], np.float32),
         "w3": normal(4, 2 * c, 3, 3, scale=0.3), "b3": normal(4) - 2,
     }  # fmt: skip
     return typed(network(nodes, weights, {"x": [1, 3, 16, 16]}, {"y": TensorProto.FLOAT}))
@@ -96,7 +101,7 @@ def image_network() -> onnx.ModelProto:
 def text_network() -> onnx.ModelProto:
     """A layer of a transformer: attention, layer normalisation, a gelu by erf, softmax at the end."""
     d = 16
-    nodes = [
+    nodes: list[Made] = [
         ("MatMul", "x wq", "q", {}), ("MatMul", "x wk", "k", {}),
         ("Transpose", "k", "kt", {"perm": [0, 2, 1]}),
         ("MatMul", "q kt", "scores", {}), ("Softmax", "scores", "weights", {"axis": -1}),
@@ -176,11 +181,11 @@ def detector(scale: float, shift: float, *, split: bool = False) -> onnx.ModelPr
     """sigmoid(100 w x + shift) with its sum in one piece or in two: near 0 rounding is all of the output."""
     weight = np.random.default_rng(3).standard_normal((64, 32)).astype(np.float32) * np.float32(scale)
     halves = {"w": weight} if not split else {"w": weight[:40], "v": weight[40:]}
-    sums = [("MatMul", "x w", "z", {})] if not split else [
+    sums: list[Made] = [("MatMul", "x w", "z", {})] if not split else [
         ("Split", "x sizes", "left right", {"axis": 1}), ("MatMul", "left w", "a", {}),
         ("MatMul", "right v", "b", {}), ("Add", "a b", "z", {}),
     ]  # fmt: skip
-    nodes = [*sums, ("Add", "z shift", "t", {}), ("Sigmoid", "t", "y", {})]
+    nodes: list[Made] = [*sums, ("Add", "z shift", "t", {}), ("Sigmoid", "t", "y", {})]
     weights = {**halves, "shift": np.full(32, shift, np.float32), "sizes": np.array([40, 24])}
     if not split:
         del weights["sizes"]
@@ -211,16 +216,16 @@ def test_what_saturation_hides_is_seen_before_it() -> None:
 def variance(*, by_product: bool) -> onnx.ModelProto:
     """1 / sqrt(variance) of numbers near 10: as the mean of squares less the square of the mean most of it
     is rounding; a product with a vector of ones sums in another order."""
-    mean = ("ReduceMean", "t", "m", {"axes": [1]})
-    square = [("Mul", "t t", "t2", {}), ("Mul", "m m", "m2", {})]
-    if not by_product:
-        sums = [mean, *square, ("ReduceMean", "t2", "s", {"axes": [1]}), ("Sub", "s m2", "v", {})]
-    else:
-        sums = [mean, *square, ("MatMul", "t2 parts", "s", {}), ("Sub", "s m2", "v", {})]
+    mean: Made = ("ReduceMean", "t", "m", {"axes": [1]})
+    square: list[Made] = [("Mul", "t t", "t2", {}), ("Mul", "m m", "m2", {})]
+    mean_of_squares: Made = (
+        ("MatMul", "t2 parts", "s", {}) if by_product else ("ReduceMean", "t2", "s", {"axes": [1]})
+    )
+    sums: list[Made] = [mean, *square, mean_of_squares, ("Sub", "s m2", "v", {})]
     weights: dict[str, object] = {"far": np.full(256, 10, np.float32), "tiny": np.float32(1e-2)}
     if by_product:
         weights["parts"] = np.full((256, 1), 1 / 256, np.float32)
-    nodes = [("Add", "x far", "t", {}), *sums, ("Add", "v tiny", "w", {}), ("Sqrt", "w", "r", {}),
+    nodes: list[Made] = [("Add", "x far", "t", {}), *sums, ("Add", "v tiny", "w", {}), ("Sqrt", "w", "r", {}),
              ("Div", "tiny r", "y", {})]  # fmt: skip
     return typed(network(nodes, weights, {"x": [16, 256]}, {"y": TensorProto.FLOAT}))
 
@@ -249,7 +254,7 @@ def choice(*, reversed_sum: bool, factor: float = 1.0) -> onnx.ModelProto:
     weight = np.random.default_rng(5).standard_normal(64).astype(np.float32)
     first = np.arange(64)[::-1].copy() if reversed_sum else np.arange(64)
     second = np.random.default_rng(6).permutation(64)
-    nodes = [
+    nodes: list[Made] = [
         ("Gather", "x first", "a", {"axis": 1}), ("Gather", "x second", "b", {"axis": 1}),
         ("Mul", "a u", "au", {}), ("Mul", "b v", "bv", {}),
         ("ReduceSum", "au axis", "p", {"keepdims": 1}), ("ReduceSum", "bv axis", "q", {"keepdims": 1}),
