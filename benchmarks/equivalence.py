@@ -32,7 +32,7 @@ from substitution_db import open_database
 from superopt import zoo
 from superopt.api import verified_substitutions
 from superopt.errors import SuperoptError
-from superopt.ir import Plan
+from superopt.ir import NodeId, Plan
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.rewriting import Substitution
 from tests.fuzz.journey import Whim
@@ -130,7 +130,7 @@ def _moves(reference: Reference, content: bytes) -> bool:
 
 
 def _rewritten(lifted: LiftedModel, rules: Sequence[Substitution], seed: int) -> bytes:
-    graph = canonicalise(lifted, frozenset()).graph
+    graph = canonicalise(lifted, frozenset[NodeId]()).graph
     start = GraphCost.of(graph, Whim(seed), Sizes(graph, {}))
     usable = RuleSet(tuple(usable_rules(rules, Options(), lifted.source.opset)))
     limits = Limits(

@@ -15,13 +15,15 @@ from optimizer.cost.runtime import Array
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """How far two sets of outputs are apart. ``max_rel_error`` is relative to the largest element of an
-    output; ``excess`` is the distance in units of what is allowed: they agree where it is at most 1."""
+    output; ``excess`` is the distance in units of what is allowed: they agree where it is at most 1.
+    ``tells``: rounding alone is not known to change an output by much of its size."""
 
     agrees: bool
     max_abs_error: float
     max_rel_error: float
     excess: float
     why: str = ""
+    tells: bool = True
 
     def and_also(self, other: Agreement) -> Agreement:
         """Both at once."""
@@ -31,6 +33,7 @@ class Agreement:
             max(self.max_rel_error, other.max_rel_error),
             max(self.excess, other.excess),
             self.why or other.why,
+            self.tells and other.tells,
         )
 
 

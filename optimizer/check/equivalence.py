@@ -35,7 +35,8 @@ _LOOK_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """The verdict on two models. ``weak`` says that the outputs hardly depended on the inputs.
+    """The verdict on two models. ``weak`` says that the outputs hardly depended on the inputs, or on little
+    but rounding.
 
     ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` the floor.
     """
@@ -138,9 +139,10 @@ class _Check:
             if not self._compared and reference.repeated().excess > _REPEAT_SHARE:
                 why = "two runs of the original on the same inputs differ, so nothing can be certified"
                 return _refusal(reference.tolerance, why)
-            total = total.and_also(self._outputs(sample))
+            judged = self._outputs(sample)
+            total = total.and_also(judged)
             self._compared.append(sample)
-            self._alive = self._alive or is_alive(sample.outputs, last)
+            self._alive = self._alive or (judged.tells and is_alive(sample.outputs, last))
             tells = tells or has_finite(sample.outputs)
             last = sample.outputs
             if not total.agrees or self._is_late():
@@ -148,7 +150,7 @@ class _Check:
         if total.agrees and self._compared and not tells:
             why = "no output has a finite number on any of the inputs, so nothing can be certified"
             return _refusal(reference.tolerance, why)
-        if total.agrees and not self._is_late():
+        if total.agrees and not (self._is_late() and self._alive):
             total = total.and_also(self._inside())
         return Equivalence(
             passed=total.agrees and bool(self._compared),
@@ -199,9 +201,10 @@ class _Check:
                 if any(x.array.shape != y.array.shape for x, y in zip(a, b, strict=True)):
                     break
                 settled = {own.operand: _settling(own) for own in pairs}
-                total = total.and_also(self._judge.judged(sample, a, b, settled))
+                judged = self._judge.judged(sample, a, b, settled)
+                total = total.and_also(judged)
                 values = tuple(leaf.array for leaf in a)
-                self._alive = self._alive or is_alive(values, last)
+                self._alive = self._alive or (judged.tells and is_alive(values, last))
                 last = values
                 if not total.agrees or time.monotonic() >= until:
                     break

@@ -101,7 +101,8 @@ class Judge:
         self._note(kind, own, error, precise)
         excess = error.excess(own, floor)
         why = "" if excess <= 1 else _explained(ours, excess, error, own, kind)
-        return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why)
+        tells = own.rms <= max(TELLING, _COARSE * floor)
+        return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, tells)
 
     def _exact(self, sample: Sample, ours: Leaf, theirs: Leaf) -> Agreement:
         """What is no floating point number is equal, or what rounding makes of the original, too."""

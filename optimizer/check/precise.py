@@ -31,6 +31,15 @@ _OPERAND_BYTES = 1 << 28
 """Operands of a node up to which the algebra evaluates it: the windows of a convolution take more."""
 
 
+_WEIGHT_BYTES = 1 << 27
+"""The size of a weight, as stored, up to which a model is run in double precision."""
+
+_SECONDS_PER_NODE = 4e-4
+"""At least: the runtime opens a session for every node. A run that takes longer is not begun."""
+
+_NO_TIME = "there was no time to run it in double precision"
+
+
 @dataclass(frozen=True, slots=True)
 class PreciseRun:
     """Tensors in double precision, by name. ``single``: how many of all ``nodes`` ran in single precision."""
@@ -56,6 +65,8 @@ class PreciseModel:
         clock) passes, RuntimeRefusedError where a node does not run.
         """
         model = self._model
+        if time.monotonic() + _SECONDS_PER_NODE * len(model.steps) > deadline:
+            raise UnsupportedError(_NO_TIME)
         values = {name: as_real(array, np.float64) for name, array in feeds.items()}
         readers = Counter(name for step in model.steps for name in step.operands)
         wanted = (*model.outputs, *also)
@@ -63,7 +74,7 @@ class PreciseModel:
         single = 0
         for step in model.steps:
             if time.monotonic() >= deadline:
-                raise UnsupportedError("there was no time to run it in double precision")
+                raise UnsupportedError(_NO_TIME)
             operands = {name: self._operand(values, name) for name in step.operands}
             results, is_double = self._run(step, operands)
             single += not is_double
@@ -83,6 +94,8 @@ class PreciseModel:
         array = values.get(name)
         if array is None:
             array = self._model.constant(name)
+            if array is not None and array.nbytes > _WEIGHT_BYTES:
+                raise UnsupportedError(f"the weight {name} is too large to be run in double precision")
         if array is None:
             raise UnsupportedError(f"nothing is known of {name}")
         return as_real(array, np.float64)

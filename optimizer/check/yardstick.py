@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.check.precise import PreciseModel
 from optimizer.check.sampling import Sample, with_nudged_inputs
 from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
-from superopt.errors import SuperoptError, UnsupportedError
+from superopt.errors import SuperoptError
 from superopt.onnx_io.probing import Saturation, perturbed, saturations, with_outputs
 from superopt.onnx_io.source import SourceModel
 
@@ -54,7 +54,7 @@ class Yardstick:
         self._precise_model: PreciseModel | None = None
         self._precise: dict[int, Precise | None] = {}
         self._perturbed: dict[int, tuple[Mapping[str, Array], ...]] = {}
-        self._variants: list[LoadedModel] | None = None
+        self._variants: dict[int, LoadedModel | None] = {}
         self.saturations: Mapping[str, Saturation] = {} if self._file is None else saturations(self._file)
         self._inside: LoadedModel | None = None
 
@@ -112,7 +112,12 @@ class Yardstick:
     def _run_perturbed(self, sample: Sample, deadline: float) -> list[Mapping[str, Array]]:
         random = np.random.default_rng(0)
         found: list[Mapping[str, Array]] = []
-        for model in self._perturbed_models():
+        for number in range(_PERTURBED_MODELS):
+            if found and time.monotonic() >= deadline:
+                break
+            model = self._perturbed_model(number)
+            if model is None:
+                continue
             for _ in range(_PERTURBED_INPUTS):
                 if found and time.monotonic() >= deadline:
                     return found
@@ -125,19 +130,16 @@ class Yardstick:
                 found.append({name: np.asarray(output) for name, output in pairs if _is_array(output)})
         return found
 
-    def _perturbed_models(self) -> list[LoadedModel]:
-        if self._variants is None:
-            self._variants = []
-            if self._file is None:
-                self._variants.extend(() if self.model is None else (self.model,) * _PERTURBED_MODELS)
-            else:
-                whole = with_outputs(self._file, self.operands)
-                for seed in range(_PERTURBED_MODELS):
-                    try:
-                        self._variants.append(LoadedModel(perturbed(whole, seed), self._threads))
-                    except (RuntimeRefusedError, UnsupportedError):
-                        continue
-        return self._variants
+    def _perturbed_model(self, number: int) -> LoadedModel | None:
+        if self._file is None:
+            return self.model
+        if number not in self._variants:
+            variant = perturbed(with_outputs(self._file, self.operands), number)
+            try:
+                self._variants[number] = LoadedModel(variant, self._threads)
+            except RuntimeRefusedError:
+                self._variants[number] = None
+        return self._variants[number]
 
 
 def _is_array(output: object) -> bool:
