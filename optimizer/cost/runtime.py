@@ -139,7 +139,8 @@ class LoadedModel:
         provider: Provider = Provider.CPU,
         without: Sequence[str] = (),
     ) -> None:
-        self._threads = threads
+        self.file = model
+        self.threads = threads
         self._provider = provider
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -172,7 +173,7 @@ class LoadedModel:
         Where an input or output is a text, sequence or map, all are handed over at each run.
         """
         if not all(map(_can_be_bound, feeds.values())) or any(port.dtype is None for port in self.outputs):
-            threads = self._threads if self._provider is Provider.CPU else 0
+            threads = self.threads if self._provider is Provider.CPU else 0
             return FedRun(self._session, feeds, threads)
         with _translated():
             binding = self._session.io_binding()
@@ -188,7 +189,7 @@ class LoadedModel:
             bound.place_outputs()
             if self._provider is Provider.CUDA:
                 return DeviceRun(self._session, bound)
-            return BoundRun(self._session, bound, self._threads)
+            return BoundRun(self._session, bound, self.threads)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
         """The kernels of every run so far, in order of execution; ends the recording.
