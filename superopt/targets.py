@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from optimizer.check import guess_sizes
 from optimizer.cost import (
     HERE,
     CostProfile,
@@ -84,7 +85,8 @@ def measure_profile(
         progress(f"{name}, {len(objective.recorded)} kernels so far")
         content = zoo.build(name).SerializeToString() if name in zoo.names() else Path(name)
         lifted = lift(load_model(content, loads))
-        cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+        sizes = Sizes(lifted.graph, guess_sizes(lifted, {}).assignment, Origin(lifted))
+        cost = GraphCost.of(lifted.graph, objective, sizes)
         objective.measure_again()
         if profiling.explore > 0:
             limits = Limits(deadline=time.monotonic() + profiling.explore)

@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-import onnxruntime
 import psutil
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime looks when it is loaded, and never again
+
+import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
 
 from optimizer.cost.devices import accelerator_driver, accelerator_name, device_events, processor_name
@@ -83,11 +86,12 @@ class RuntimeRefusedError(SuperoptError):
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input or output of a loaded model. ``dtype`` is a numpy name, None for what numpy has no array of;
-    dimensions are sizes, names, or None."""
+    dimensions are sizes, names, or None. The shape says nothing where the model does not declare one."""
 
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...]
+    has_shape: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ def runtime_version() -> str:
 
 
 class LoadedModel:
-    """A model in memory, ready to run at the runtime's full optimisation.
+    """A model in memory, ready to run at the runtime's full optimisation; ``without`` names optimisers of the
+    runtime that are left out.
 
     Raises RuntimeRefusedError when the runtime does not accept it, MissingServiceError when the device of the
     provider is not there: the runtime would silently take the CPU.
@@ -132,6 +137,7 @@ class LoadedModel:
         threads: int,
         profile: Path | None = None,
         provider: Provider = Provider.CPU,
+        without: Sequence[str] = (),
     ) -> None:
         self._threads = threads
         self._provider = provider
@@ -148,7 +154,9 @@ class LoadedModel:
         _require(provider, onnxruntime.get_available_providers())
         source = model if isinstance(model, bytes) else str(model)
         with _translated():
-            self._session = onnxruntime.InferenceSession(source, options, providers=_providers(provider))
+            self._session = onnxruntime.InferenceSession(
+                source, options, providers=_providers(provider), disabled_optimizers=list(without)
+            )
         _require(provider, self._session.get_providers())
         self.inputs = tuple(_ports(self._session.get_inputs()))
         self.outputs = tuple(_ports(self._session.get_outputs()))
@@ -317,10 +325,10 @@ def _can_be_bound(feed: object) -> bool:
 
 
 @contextmanager
-def profiled_model(model: bytes, threads: int) -> Generator[LoadedModel]:
+def profiled_model(model: bytes, threads: int, without: Sequence[str] = ()) -> Generator[LoadedModel]:
     """A model whose kernels are recorded one by one; the record is written to a directory that is removed."""
     with tempfile.TemporaryDirectory(prefix="superopt-profile-") as directory:
-        yield LoadedModel(model, threads, Path(directory) / "run")
+        yield LoadedModel(model, threads, Path(directory) / "run", without=without)
 
 
 def _ports(infos: Sequence[Any]) -> Iterator[Port]:

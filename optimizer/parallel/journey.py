@@ -42,6 +42,7 @@ from optimizer.report import (
     Report,
     RuleCounts,
     SearchSummary,
+    SizesSummary,
     recorded_trace,
 )
 from optimizer.runnable import weight_bytes
@@ -339,6 +340,7 @@ class ClusterJourney:
             fusion=(),
             returned="original",
             why=why,
+            sizes=SizesSummary(self.options.dims),
         )
 
     def _model(self) -> ModelSummary:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -22,6 +23,9 @@ ROUNDS = 64
 
 SMALL = 4096
 """Bytes up to which a tensor's content is shown to shape inference: shapes, axes, sizes are all smaller."""
+
+_SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|undefined", re.IGNORECASE)
+"""Names that exporters write on every open axis, whatever its size."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,16 @@ def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
 
 
-def infer_types(model: onnx.ModelProto) -> InferredTypes:
+def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredTypes:
     """The types of all tensors of the main graph, as far as ONNX can tell; the model is not changed.
 
-    An unknown dimension of a graph input gets a symbol of its own, named after input and axis.
+    An unknown dimension of a graph input gets a symbol of its own, named after input and axis, and so does
+    one whose name says nothing or is among those ``apart``, of which the axes may differ.
     """
     skeleton = without_weights(model)
     _import_all_domains(skeleton)
+    for value in (*skeleton.graph.input, *skeleton.graph.value_info, *skeleton.graph.output):
+        _clear_names(value, apart)
     namer = _Symbols(skeleton)
     for value in skeleton.graph.input:
         namer.name_unknown_dimensions(value)
@@ -181,6 +188,13 @@ class _Symbols:
             label += "'"
         self._taken.add(label)
         return label
+
+
+def _clear_names(value: onnx.ValueInfoProto, names: Container[str]) -> None:
+    for dimension in _dimensions(value):
+        name = dimension.dim_param
+        if dimension.HasField("dim_param") and (name in names or _SAYS_NOTHING.fullmatch(name)):
+            dimension.ClearField("dim_param")
 
 
 def _is_unknown(dimension: onnx.TensorShapeProto.Dimension) -> bool:

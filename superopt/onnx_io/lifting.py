@@ -125,7 +125,7 @@ class _Lifting:
     def __init__(self, source: SourceModel) -> None:
         self._source = source
         self._model = source.proto
-        self._inferred = infer_types(source.proto)
+        self._inferred = infer_types(source.proto, source.apart)
         self._editor = GraphEditor(Graph.empty())
         self._values: dict[str, Value] = {}
         self._groups: dict[int, Group] = {}

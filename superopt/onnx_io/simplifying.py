@@ -94,7 +94,9 @@ class _Known:
         found = False
         nodes = [node for node in model.graph.node if self._is_open(node)]
         asks_for_types = any(node.op_type == "Shape" for node in nodes)
-        types: Mapping[str, ValueType] = infer_types(model).types if asks_for_types else {}
+        types: Mapping[str, ValueType] = (
+            infer_types(model, self._source.apart).types if asks_for_types else {}
+        )
         for node in nodes:
             if node.op_type == "Shape":
                 content = shape_content(types.get(node.input[0]), node)

@@ -39,7 +39,8 @@ class SourceModel:
     ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file;
     ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for messages.
     ``came_from`` is the model before it was put right, or before what it computes from known sizes became
-    initialisers. ``warnings`` say what is wrong with it although it runs.
+    initialisers. ``warnings`` say what is wrong with it although it runs. Axes whose dimensions have one of
+    the names ``apart`` may differ in size.
     """
 
     proto: onnx.ModelProto
@@ -49,6 +50,7 @@ class SourceModel:
     given: bytes | None = None
     came_from: SourceModel | None = None
     warnings: tuple[str, ...] = ()
+    apart: frozenset[str] = frozenset()
 
     @property
     def as_given(self) -> SourceModel:
