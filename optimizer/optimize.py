@@ -36,7 +36,7 @@ from optimizer.cost import (
     objective_of,
     physical_cores,
 )
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError, misdeclared
 from optimizer.decision import Court, Variant, Verdict, plan_of
 from optimizer.expected import minimal_ratio, predicted_seconds, refusal_of
 from optimizer.options import Options
@@ -355,6 +355,7 @@ class Journey:
         first = reference.first()
         if first is None:
             return None
+        self._record.misdeclared = misdeclared(loaded.outputs, first.outputs)
         began = time.monotonic()
         reference.repeated()
         running = time.monotonic() - began

@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 class Record:
     """One optimization: ``offered`` are all rules, ``usable`` those that may be used; None is not known yet.
 
-    ``verdict`` is the last one, whatever it says.
+    ``verdict`` is the last one, whatever it says. ``misdeclared`` are outputs that are not as declared.
     """
 
     lifted: LiftedModel
@@ -56,6 +56,7 @@ class Record:
     result: SearchResult | None = None
     court: Court | None = None
     verdict: Verdict | None = None
+    misdeclared: tuple[str, ...] = ()
 
     def report(self, accepted: Verdict | None, why: str, explaining: float | None) -> Report:
         """The report where the variant of a verdict is returned, or the original without one.
@@ -76,6 +77,7 @@ class Record:
                 nodes_after=nodes if accepted is None else accepted.nodes,
                 opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
                 overridable=len(lifted.source.as_given.overridable),
+                warnings=tuple(dict.fromkeys((*lifted.source.warnings, *self.misdeclared))),
             ),
             options={**self.options.to_json(), "threads": self.threads},
             rules=self._rule_counts(accepted),

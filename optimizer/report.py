@@ -32,7 +32,9 @@ class OpaqueNode:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """The model before and after. ``overridable``: weights that are inputs, too, and so are no constants."""
+    """The model before and after. ``overridable``: weights that are inputs, too, and so are no constants;
+    ``warnings``: what is wrong with it although it runs.
+    """
 
     name: str
     sha256: str
@@ -40,6 +42,7 @@ class ModelSummary:
     nodes_after: int
     opaque: tuple[OpaqueNode, ...]
     overridable: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
-from optimizer.runnable import runnable_original
+from optimizer.runnable import loads, runnable_original
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
@@ -186,7 +186,7 @@ def optimize_with(
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
         require_archive(options.inputs)
-    source = load_model(model)
+    source = load_model(model, loads)
     lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
     with open_database(database) as opened:
         device = find_target(target, opened)
@@ -214,7 +214,7 @@ def check(
     inputs: Path | None = None,
 ) -> Equivalence:
     """Whether two models give the same outputs on random inputs."""
-    lifted, other = (lift(load_model(model)) for model in (first, second))
+    lifted, other = (lift(load_model(model, loads)) for model in (first, second))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:
             loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
@@ -230,7 +230,7 @@ def check(
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     """What superopt understands of a model, and which verified rules match."""
-    lifted = lift(load_model(model))
+    lifted = lift(load_model(model, loads))
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph
@@ -328,15 +328,25 @@ def read_report(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
-def write_report(report: Mapping[str, object], path: Path) -> None:
-    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html.
+def write_report(report: Mapping[str, object], path: Path) -> int:
+    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html. Returns its
+    bytes.
 
     Raises InvalidFileError for what is no report, InvalidOptionError for a path with another ending.
     """
     require_report_path(path)
-    is_page = path.suffix.lower() == ".html"
-    text = optimizer.html_of(report) if is_page else json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(path, text.encode())
+    if path.suffix.lower() == ".html":
+        return write_page(report, path)
+    content = (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
+    write_atomically(path, content)
+    return len(content)
+
+
+def write_page(report: Mapping[str, object], path: Path) -> int:
+    """Writes the page of a report, whatever the path ends in; otherwise as ``write_report``."""
+    content = optimizer.html_of(report).encode()
+    write_atomically(path, content)
+    return len(content)
 
 
 def require_report_path(path: Path) -> None:

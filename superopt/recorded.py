@@ -18,6 +18,7 @@ from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.shards import Segment, programmed
 from optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from optimizer.parallel.topology import Cluster
+from optimizer.runnable import loads
 from substitution_db import open_database
 from superopt.api import verified_substitutions
 from superopt.errors import InvalidFileError, InvalidOptionError
@@ -87,7 +88,7 @@ def _rewritten(
 ) -> tuple[LiftedModel, Graph]:
     """The model, and the graph after the recorded trace."""
     steps = recorded_trace(report)
-    lifted = lift(replace(load_model(model), apart=_names_apart(report)))
+    lifted = lift(replace(load_model(model, loads), apart=_names_apart(report)))
     _require_same_model(report, lifted.source.original, lifted.source.name)
     if _returned(report) == "original":
         return lifted, lifted.graph

@@ -23,6 +23,7 @@ from optimizer.cost import (
     profile_of,
     read_profile,
 )
+from optimizer.runnable import loads
 from optimizer.search import Backtracking, CancelToken, Limits, RuleSet, Watch
 from substitution_db.database import Database
 from superopt import zoo
@@ -83,7 +84,7 @@ def measure_profile(
     for name in models:
         progress(f"{name}, {len(objective.recorded)} kernels so far")
         content = zoo.build(name).SerializeToString() if name in zoo.names() else Path(name)
-        lifted = lift(load_model(content))
+        lifted = lift(load_model(content, loads))
         sizes = Sizes(lifted.graph, guess_sizes(lifted, {}).assignment, Origin(lifted))
         cost = GraphCost.of(lifted.graph, objective, sizes)
         objective.measure_again()

@@ -353,6 +353,7 @@ class ClusterJourney:
             nodes_after=self._check.nodes or before,
             opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
             overridable=len(lifted.source.as_given.overridable),
+            warnings=lifted.source.warnings,
         )
 
     def _stopped_by(self) -> StoppedBy:

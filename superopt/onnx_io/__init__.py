@@ -3,7 +3,7 @@
 from superopt.onnx_io.folding import fold
 from superopt.onnx_io.lifting import LiftedModel, lift
 from superopt.onnx_io.lowering import build_model, lower
-from superopt.onnx_io.saving import LoweredModel
+from superopt.onnx_io.saving import LoweredModel, require_destination
 from superopt.onnx_io.source import ModelSource, SourceModel, external_locations, load_model
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "lift",
     "load_model",
     "lower",
+    "require_destination",
 ]

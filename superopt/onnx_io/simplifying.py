@@ -135,7 +135,7 @@ class _Known:
                 getattr(result.graph, field.name).extend(value)
         result.graph.node.extend(kept)
         stays = self.stored(result)
-        result.graph.initializer.extend(_light(t) for t in graph.initializer if t.name in stays)
+        result.graph.initializer.extend(light(t) for t in graph.initializer if t.name in stays)
         have = {tensor.name for tensor in result.graph.initializer}
         for name in sorted(gone.intersection(read) - have):
             result.graph.initializer.append(numpy_helper.from_array(self.contents[name], name))
@@ -169,7 +169,7 @@ class _Known:
         )
 
 
-def _light(tensor: TensorProto) -> TensorProto:
+def light(tensor: TensorProto) -> TensorProto:
     """A large tensor without its content, which stays where it is in the model that was given."""
     if is_external(tensor) or bytes_of(tensor) <= SMALL:
         return tensor
