@@ -27,6 +27,7 @@ from optimizer.check.roles import (
     Uniform,
 )
 from optimizer.cost.runtime import LoadedModel
+from optimizer.runnable import loads
 from superopt.onnx_io import lift, load_model
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
@@ -323,6 +324,19 @@ def test_sizes_are_those_of_given_inputs() -> None:
 
     settled = settle_sizes(lifted, plan, ({"x": np.zeros((4, 5, 3), np.float32)},), never, 0.0)
     assert (settled.sizes, settled.guessed) == ({"n": 4, "x.1": 5}, ())
+
+
+def test_an_input_without_a_shape_is_drawn() -> None:
+    """ONNX Runtime runs such a model; the first layer says how many axes there are."""
+    made = model(
+        [node("Conv", "x w", "y")], [value("x", None)], [value("y", None)], [weight("w", 4, 3, 1, 1)]
+    )
+    lifted = lift(load_model(made, loads))
+    plan = plan_inputs(lifted, declared_ports(lifted), {})
+    sizes = next(plan.size_choices())
+    assert sizes == {"x.0": 1, "x.1": 3, "x.2": 224, "x.3": 224}
+    drawn = plan.draw(np.random.default_rng(0), sizes, "normal")
+    assert LoadedModel(made.SerializeToString(), 1).run(drawn)
 
 
 def test_an_example_of_the_command() -> None:
