@@ -207,15 +207,15 @@ class Journey:
     def _searched(self, directory: Path) -> Result:
         lifted, record = self._lifted, self._record
         if self._weight_bytes >= _SLOW_TO_OPEN and self._is_enough():
-            loaded = self._opened(directory)
-            self._loaded = None if self._weight_bytes >= _LARGE else loaded
-            del loaded
+            self._loaded = self._opened(directory)
         if not self._is_enough():
             return self.original(
                 f"the budget is too short: {max(self._left(), 0.0):.1f} s are left, the model takes "
                 f"{self._loading:.1f} s to open, and judging a rewritten one {_LOADS_TO_JUDGE} times as long"
             )
         sizing = record.sizing = self._settled(directory)
+        if self._weight_bytes >= _LARGE:
+            self._loaded = None
         if sizing.runs is False:
             return self.original(refusal_of(self._options, sizing.guessed))
         canonical = record.canonical = canonicalise(lifted, record.protected)
@@ -243,9 +243,8 @@ class Journey:
         """The sizes of open dimensions at which the model is priced, checked and timed."""
 
         def opened() -> LoadedModel:
-            loaded = self._loaded or self._opened(directory)
-            self._loaded = None if self._weight_bytes >= _LARGE else loaded
-            return loaded
+            self._loaded = self._loaded or self._opened(directory)
+            return self._loaded
 
         deadline = time.monotonic() + _SETTLING_SHARE * self._left()
         return settle_sizes(self._lifted, self._plan, self._given, opened, deadline)

@@ -9,8 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
+from optimizer.check.operands import operand_values
 from optimizer.check.roles import (
     Choice,
+    Fixed,
     Image,
     Integers,
     Lengths,
@@ -33,7 +35,7 @@ _CARRIERS = frozenset(
 ) | {"Transpose", "Unsqueeze"}
 """ONNX operators that pass on the numbers that they are given."""
 
-_INDEXED_AXIS = {"Gather": 0, "GatherElements": 0, "ScatterElements": 0, "OneHot": -1}
+_INDEXED_AXIS = {"Gather": 0, "GatherElements": 0, "ScatterElements": 0, "Scatter": 0, "OneHot": -1}
 _COMPARISONS = frozenset(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"))
 _LOGIC = frozenset(("Where", "Not", "And", "Or", "Xor"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
@@ -94,6 +96,10 @@ class Reading:
         """What an input is for; None for a kind of input that is not drawn."""
         if port.dtype is None:
             return None
+        for reader in self._readers.get(port.name, ()):
+            numbers = operand_values(reader, self._shape)
+            if numbers:
+                return Fixed(numbers)
         evidence = _Evidence()
         for reader in self._reached(port.name):
             self._hear(evidence, reader)
@@ -172,6 +178,8 @@ class Reading:
             evidence.indices.append(_below(min(sizes, default=1)))
         elif kind == "EmbedLayerNormalization" and slot in (0, 1):
             evidence.indices.append(_below(self._size(inputs[2 if slot == 0 else 4], 0)))
+        elif kind == "Div" and slot == 1:
+            evidence.indices.append(Integers(1, 5))
         elif (kind, slot) in _COUNTS:
             evidence.indices.append(_COUNTS[kind, slot])
         elif kind in _RECURRENT and slot == _LENGTHS_SLOT:

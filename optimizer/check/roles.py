@@ -139,6 +139,17 @@ class Choice:
         return np.asarray(self.values, object)[random.integers(0, len(self.values), shape)]
 
 
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Numbers that an operator takes as sizes, axes or factors; the first where fewer are read."""
+
+    numbers: tuple[int | float, ...]
+
+    def draw(self, _: Generator, shape: tuple[int, ...], _scale: str, _sizes: Mapping[str, int]) -> object:
+        """Always the same."""
+        return np.resize(np.asarray(self.numbers), shape)
+
+
 def role_of_type(dtype: str, rank: int) -> Role:
     """What an input of which only the type is known is taken for."""
     kind = np.dtype(dtype).kind

@@ -15,6 +15,7 @@ from optimizer.check import InputPlan, declared_ports, guess_sizes, plan_inputs,
 from optimizer.check.guesses import example
 from optimizer.check.roles import (
     Choice,
+    Fixed,
     Image,
     Integers,
     Lengths,
@@ -26,6 +27,7 @@ from optimizer.check.roles import (
     Uniform,
 )
 from optimizer.cost.runtime import LoadedModel
+from optimizer.runnable import loads
 from superopt.onnx_io import lift, load_model
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
@@ -147,7 +149,29 @@ def phonemes() -> onnx.ModelProto:
     )  # fmt: skip
 
 
+def sizes_as_inputs() -> onnx.ModelProto:
+    """A tensor is given another shape, made larger, cut and squeezed, all as the caller says."""
+    return model(
+        [node("Reshape", "x shape", "r"), node("Resize", "r - scales", "z"),
+         node("Split", "z parts", "a b", axis=2), node("Squeeze", "a axes", "y")],
+        [value("x", [24]), value("shape", [4], INT64), value("scales", [4]), value("parts", [2], INT64),
+         value("axes", [1], INT64)],
+        [value("y", [3, 1, 4]), value("b", [1, 3, 7, 4])],
+    )  # fmt: skip
+
+
+def sized(made: onnx.ModelProto, **shapes: Sequence[int]) -> onnx.ModelProto:
+    """The model with declared shapes of tensors inside."""
+    made.graph.value_info.extend(value(name, shape) for name, shape in shapes.items())
+    return made
+
+
 CASES = (
+    Case(
+        "sizes, factors and axes", sized(sizes_as_inputs(), r=[1, 3, 4, 2], z=[1, 3, 8, 4], a=[1, 3, 1, 4]),
+        {"x": Numbers(), "shape": Fixed((1, 3, 4, 2)), "scales": Fixed((1.0, 1.0, 2.0, 2.0)),
+         "parts": Fixed((1, 7)), "axes": Fixed((0, 2))},
+    ),
     Case(
         "encoder", encoder(),
         {"input_ids": Integers(0, 99), "token_type_ids": Integers(0, 2), "position_ids": Positions(64),
@@ -300,6 +324,19 @@ def test_sizes_are_those_of_given_inputs() -> None:
 
     settled = settle_sizes(lifted, plan, ({"x": np.zeros((4, 5, 3), np.float32)},), never, 0.0)
     assert (settled.sizes, settled.guessed) == ({"n": 4, "x.1": 5}, ())
+
+
+def test_an_input_without_a_shape_is_drawn() -> None:
+    """ONNX Runtime runs such a model; the first layer says how many axes there are."""
+    made = model(
+        [node("Conv", "x w", "y")], [value("x", None)], [value("y", None)], [weight("w", 4, 3, 1, 1)]
+    )
+    lifted = lift(load_model(made, loads))
+    plan = plan_inputs(lifted, declared_ports(lifted), {})
+    sizes = next(plan.size_choices())
+    assert sizes == {"x.0": 1, "x.1": 3, "x.2": 224, "x.3": 224}
+    drawn = plan.draw(np.random.default_rng(0), sizes, "normal")
+    assert LoadedModel(made.SerializeToString(), 1).run(drawn)
 
 
 def test_an_example_of_the_command() -> None:

@@ -100,6 +100,20 @@ def test_where_the_model_does_not_run_nothing_is_searched(costs: MemoryCostStore
     assert report.search.candidates == 0
 
 
+def test_sizes_inside_the_model_follow(costs: MemoryCostStore) -> None:
+    """Images are made larger by half, which no operator describes, before a convolution."""
+    made = model(
+        [node("Resize", "x - scales", "larger"), node("Conv", "larger w", "c"), node("Relu", "c", "y")],
+        [value("x", ["n", 3, "h", "w"])],
+        [value("y", ["n", 4, "height", "width"])],
+        [tensor("scales", [1, 1, 1.5, 1.5]), weight("w", 4, 3, 1, 1)],
+    )
+    lifted = lift(load_model(made))
+    report = run(lifted, costs, objective="flops", dims={"n": 2, "h": 40, "w": 20}, budget=4.0).report
+    multiplications = 2 * 3 * 4 * 60 * 30
+    assert 2 * multiplications <= report.cost.before < 2.5 * multiplications
+
+
 def test_a_model_without_open_dimensions_has_no_sizes(costs: MemoryCostStore) -> None:
     made = model([node("Relu", "x", "y")], [value("x", [2, 3])], [value("y", [2, 3])])
     report = run(lift(load_model(made)), costs).report
