@@ -112,12 +112,13 @@ class ErrorSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSummary:
-    """What errors were measured against; in double precision ``single`` of ``nodes`` ran in single one.
+    """What errors of ``output`` were measured against, the comparison that came nearest to a refusal.
 
-    ``why`` says why there was no double precision.
+    In double precision ``single`` of ``nodes`` ran in single one; ``why`` says why there was none.
     """
 
     kind: str
+    output: str
     nodes: int
     single: int
     why: str = ""
@@ -156,7 +157,7 @@ class EquivalenceSummary:
             equivalence.tolerance,
             equivalence.weak,
             equivalence.why,
-            ReferenceSummary(found.reference, found.nodes, found.single, found.why),
+            ReferenceSummary(found.reference, found.output, found.nodes, found.single, found.why),
             None if found.error is None else ErrorSummary.of(found.error),
             None if found.own_error is None else ErrorSummary.of(found.own_error),
             ErrorSummary.of(MULTIPLE),

@@ -115,7 +115,9 @@ def _compare(left: Leaf, right: Leaf, tolerance: float | None) -> Agreement:
         return EQUAL if np.array_equal(left.array, right.array) else disagreement(difference(left, right))
     apart = distance(right.array, left.array)
     excess = apart.excess(NONE, floor_of(str(left.array.dtype), tolerance))
-    why = "" if excess <= 1 else f"output {left.name}: differs by {excess:.3g} times what is allowed"
+    why = (
+        "" if excess <= 1 else f"output {left.name}: an element differs by {excess:.3g} times what is allowed"
+    )
     return Agreement(excess <= 1, apart.absolute, apart.largest, excess, why)
 
 

@@ -30,11 +30,14 @@ Settle = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What judging found: by which ``reference``, and the errors of both models against it, each the worst of
-    all outputs; None where outputs were compared with the original alone. ``single``: how many of the
-    ``nodes`` ran in single precision for the reference. ``why``: why there is no double precision."""
+    """The comparison that came nearest to a refusal: of which ``output``, by which ``reference``, and the
+    errors of both models against it; None where outputs were compared with the original alone. ``excess`` is
+    in units of what is allowed. ``single``: how many of the ``nodes`` ran in single precision for the
+    reference. ``why``: why there is no double precision."""
 
     reference: str = ORIGINAL
+    output: str = ""
+    excess: float = -1.0
     own_error: Distance | None = None
     error: Distance | None = None
     nodes: int = 0
@@ -76,7 +79,9 @@ class Judge:
             if precise is not None and a.is_real:
                 aim = _aim(precise, a, _as_it_is)
                 if aim is not None:
-                    self._note(DOUBLE, distance(a.array, aim), distance(b.array, aim), precise)
+                    own, error = distance(a.array, aim), distance(b.array, aim)
+                    floor = floor_of(str(a.array.dtype), self._tolerance)
+                    self._note(DOUBLE, a.name, error.excess(own, floor), own, error, precise)
 
     def _real(self, sample: Sample, ours: Leaf, theirs: Leaf, settle: Settle) -> Agreement:
         floor = floor_of(str(ours.array.dtype), self._tolerance)
@@ -98,8 +103,8 @@ class Judge:
                 moved = tensors.get(ours.name)
                 if moved is not None and moved.shape == ours.array.shape:
                     own = own.worst(distance(settle(moved), aim))
-        self._note(kind, own, error, precise)
         excess = error.excess(own, floor)
+        self._note(kind, ours.name, excess, own, error, precise)
         why = "" if excess <= 1 else _explained(ours, excess, error, own, kind)
         tells = own.rms <= max(TELLING, _COARSE * floor)
         return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, tells)
@@ -123,17 +128,19 @@ class Judge:
             f"({flips} elements in {len(known)} runs)"
         )
 
-    def _note(self, kind: str, own: Distance, error: Distance, precise: Precise | None) -> None:
-        before = self.evidence
-        known = (0, 0) if precise is None else (precise.nodes, precise.single)
-        self.evidence = Evidence(
-            reference=SPREAD if SPREAD in (kind, before.reference) else kind,
-            own_error=own if before.own_error is None else own.worst(before.own_error),
-            error=error if before.error is None else error.worst(before.error),
-            nodes=max(known[0], before.nodes),
-            single=max(known[1], before.single),
-            why=self._yardstick.why,
-        )
+    def _note(
+        self,
+        kind: str,
+        output: str,
+        excess: float,
+        own: Distance,
+        error: Distance,
+        precise: Precise | None,
+    ) -> None:
+        if excess <= self.evidence.excess:
+            return
+        nodes, single = (0, 0) if precise is None else (precise.nodes, precise.single)
+        self.evidence = Evidence(kind, output, excess, own, error, nodes, single, self._yardstick.why)
 
 
 def _as_it_is(array: Array) -> Array:
@@ -151,8 +158,9 @@ def _aim(precise: Precise, leaf: Leaf, settle: Settle) -> Array | None:
 
 
 def _explained(leaf: Leaf, excess: float, error: Distance, own: Distance, kind: str) -> str:
-    against = "against double precision" if kind == DOUBLE else "from the original"
+    against = "double precision" if kind == DOUBLE else "the original"
     return (
-        f"output {leaf.name}: {excess:.3g} times what is allowed: {error.rms:.1e} of its size off {against}, "
-        f"at most {error.largest:.1e}, where rounding makes the original {own.rms:.1e} off"
+        f"output {leaf.name}: an element differs by {excess:.3g} times what is allowed: the rewritten "
+        f"model is {error.rms:.1e} of the size of the output off {against}, {error.largest:.1e} at most, and "
+        f"rounding makes the original {own.rms:.1e} and {own.largest:.1e} off"
     )

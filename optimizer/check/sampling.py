@@ -17,6 +17,9 @@ from superopt.onnx_io.probing import nudged
 
 _SIZES = 3
 
+_TRYING_SHARE = 0.1
+"""Of the time left: when scales of inputs are no longer tried once one was found to be good."""
+
 TELLING = 1e-2
 """Where rounding alone changes an output by this share of its size, a comparison of it tells little."""
 
@@ -93,13 +96,15 @@ class _Tried:
         """The distributions of inputs under which outputs vary, by more than rounding makes of them; all
         where there is none."""
         live: list[str] = []
+        now = time.monotonic()
+        until = now + _TRYING_SHARE * max(deadline - now, 0.0)
         for scale in SCALES:
             first, second = self._drawn(sizes, scale), self._drawn(sizes, scale)
             if first is not None and second is not None and is_alive(first[1], second[1]):
                 again = self.run(with_nudged_inputs(first[0], self._random))
                 if again is not None and _is_telling(first[1], again):
                     live.append(scale)
-            if live and time.monotonic() >= deadline:
+            if time.monotonic() >= (until if live else deadline):
                 break
         return live or SCALES
 

@@ -245,7 +245,9 @@ def errors_against(equivalence: EquivalenceSummary) -> str:
     error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
     if error is None or own is None or reference is None or error.rms is None or own.rms is None:
         return ""
-    return f"; by {reference.kind} {error.rms:.1e} of their size, the original's own {own.rms:.1e}"
+    if reference.kind == "double precision":
+        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
+    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
 
 
 def _equivalence(equivalence: EquivalenceSummary) -> str:
