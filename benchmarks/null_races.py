@@ -177,16 +177,17 @@ def optimized(setting: Setting) -> Outcome:
             [sys.executable, "-m", "superopt", *map(str, command)], check=True, capture_output=True
         )
         written = json.loads(report.read_text(encoding="utf-8"))
-    measured = written["measured"] or {"ratio": 1.0, "interval": [1.0, 1.0], "runs": 0}
+    measured = written["measured"]
+    low, high = measured["interval"] if measured else (1.0, 1.0)
     return Outcome(
         setting=setting,
         accepted=written["returned"] == "optimized",
         undecided="undecided" in written["why"],
-        ratio=measured["ratio"],
-        low=measured["interval"][0],
-        high=measured["interval"][1],
+        ratio=measured["ratio"] if measured else 1.0,
+        low=low,
+        high=high,
         rounds=0,
-        runs=measured["runs"],
+        runs=measured["runs"] if measured else 0,
         share=1.0,
         took=round(time.monotonic() - began, 2),
         load_average=os.getloadavg()[0],
@@ -202,7 +203,8 @@ def settings(arguments: argparse.Namespace) -> Iterator[Setting]:
         names = list(GAINS)
     else:
         names = [(name, name) for name in arguments.model or NULLS]
-    kinds = list(product(arguments.seconds, arguments.threads, names))
+    given: tuple[list[float], list[int]] = (arguments.seconds, arguments.threads)
+    kinds = list(product(*given, names))
     for seed in range(arguments.count):
         seconds, threads, (model, after) = kinds[seed % len(kinds)]
         for load in arguments.load:
@@ -221,14 +223,8 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """For each load and kind of race: how many there were, were accepted, and stayed undecided."""
     rows = ["| load | race | races | accepted | undecided | median interval | median seconds |"]
     rows.append("|---|---|---|---|---|---|---|")
-    kind: Callable[[Outcome], tuple[int, str]] = lambda o: (  # noqa: E731
-        o.setting.load,
-        "null"
-        if o.setting.after in (o.setting.model, "optimize")
-        else f"{o.setting.model} to {o.setting.after}",
-    )
-    for load, name in sorted(set(map(kind, outcomes))):
-        some = [outcome for outcome in outcomes if kind(outcome) == (load, name)]
+    for load, name in sorted({(outcome.setting.load, outcome.setting.name) for outcome in outcomes}):
+        some = [o for o in outcomes if (o.setting.load, o.setting.name) == (load, name)]
         widths = np.median([outcome.high / outcome.low for outcome in some])
         rows.append(
             f"| {load} | {name} | {len(some)} | {sum(o.accepted for o in some)} | "

@@ -181,7 +181,7 @@ class Court:
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence, nodes)
         accepted = comparison.low > self.minimal_ratio
-        why = f"{equal}, {_opinion(comparison)}" if not accepted else f"{equal}, and {_measured(comparison)}"
+        why = f"{equal}, {opinion(comparison)}" if not accepted else f"{equal}, and {_measured(comparison)}"
         if accepted and not variant.trace:
             why = f"{why}, without any rule: {reason}"
         return Verdict(variant, accepted, equivalence, comparison, nodes, why)
@@ -249,7 +249,7 @@ def _measured(comparison: Comparison) -> str:
     return f"measured {comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f}) times as fast"
 
 
-def _opinion(comparison: Comparison) -> str:
+def opinion(comparison: Comparison) -> str:
     """Why a model is not accepted: it was not faster, or that could not be found out here and now."""
     measured = _measured(comparison)
     if not comparison.is_undecided:

@@ -27,14 +27,14 @@ QUANTILE = 0.3
 DOUBT = 0.01
 """The probability that the interval lies wholly above, or wholly below, the true ratio."""
 
-_SESSION_DEVIATION = 0.02
+_SESSION_DEVIATION = 0.03
 """Standard deviation of the ratio between fresh sessions of one model, without the noise of single runs; seen
-are 0.003 to 0.02."""
+are 0.003 to 0.02. Where fewer rounds are too few to prove anything, it is supposed to be large."""
 
 _PAIR_DEVIATION = 0.1
 """Standard deviation of the ratio of two runs, where a round has one pair, which says nothing of others."""
 
-_PRIOR_ROUNDS = 3
+_PRIOR_ROUNDS = 6
 """As many rounds what is expected counts."""
 
 _OF_MEDIAN = math.sqrt(math.pi / 2)
@@ -90,7 +90,7 @@ def compared(rounds: Array, doubt: float = DOUBT) -> Comparison:
     ratios = np.median(pairs, axis=1)
     sums = _walsh_averages(ratios)
     middle = float(np.median(sums))
-    least = _signed_rank_quantile(len(ratios), doubt)
+    least = signed_rank_quantile(len(ratios), doubt)
     if least is None:
         half = student_quantile(1 - doubt, _PRIOR_ROUNDS + len(ratios) - 1) * _expected_error(pairs, ratios)
         low, high = middle - half, middle + half
@@ -134,7 +134,7 @@ def _walsh_averages(ratios: Array) -> Array:
 
 
 @cache
-def _signed_rank_quantile(count: int, doubt: float) -> int | None:
+def signed_rank_quantile(count: int, doubt: float) -> int | None:
     """How many of the sorted Walsh averages may be left out at either end; None where ``count`` is too small.
 
     The distribution of the sum of positive ranks, by adding one rank after another.

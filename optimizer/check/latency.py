@@ -45,7 +45,7 @@ Pairs: TypeAlias = "list[Pair]"
 
 
 @dataclass(frozen=True, slots=True)
-class _Contest:
+class Contest:
     """Both models, how to run them, and chance."""
 
     before: ModelFile
@@ -61,12 +61,12 @@ class _Contest:
         return LoadedModel(model, self.threads, provider=self.provider).bind(self.feeds)
 
 
-Round: TypeAlias = "Callable[[_Contest, Sequence[int], int | None, float], Pairs]"
+Round: TypeAlias = "Callable[[Contest, Sequence[int], int | None, float], Pairs]"
 """Times in one round, of models opened in an order: so many pairs, or as many as suit; the seconds that it
 should take."""
 
 
-def _side_by_side(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+def _side_by_side(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     opened = time.monotonic()
     runs = {which: contest.run(which) for which in order}
     often = repeats(min(warmed_up(run) for run in runs.values()))
@@ -85,7 +85,7 @@ def _side_by_side(contest: _Contest, order: Sequence[int], pairs: int | None, se
     return timed
 
 
-def _one_by_one(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+def _one_by_one(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     times: dict[int, list[RunTime]] = {}
     for which in order:
         opened = time.monotonic()
@@ -122,7 +122,7 @@ def compare_latency(
 
     Raises RuntimeRefusedError when a model does not run.
     """
-    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
+    contest = Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
     return _compare(contest, round_of, seconds, max(seconds, longest), doubt)
 
 
@@ -130,7 +130,7 @@ compare_latency_apart = partial(compare_latency, round_of=_one_by_one)
 """Like ``compare_latency``, but never with both models in memory: for those that fill it."""
 
 
-def _compare(contest: _Contest, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
+def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
     """Rounds until the answer is clear or the time is over.
 
     What stops the rounds early is how clear the answer is, not which, and the answer is looked at a few times
@@ -146,14 +146,14 @@ def _compare(contest: _Contest, round_of: Round, seconds: float, longest: float,
         now = time.monotonic()
         count, next_ends = len(rounds), 2 * now - began - start
         grace = _GRACE if count < _MIN_ROUNDS else 0.0
-        found = _found(rounds, doubt / _MOST_LOOKS, contest.threads)
-        if count >= _MAX_ROUNDS or next_ends > longest + grace or (count in _LOOKS and found.is_clear):
-            return replace(found, confidence=1 - 2 * doubt)
+        is_last = count >= _MAX_ROUNDS or next_ends > longest + grace
         is_over = next_ends > seconds + grace or count >= _USUAL_ROUNDS
-        if is_over and (not is_prolonged or count in _LOOKS):
-            if not found.is_undecided:
-                return replace(found, confidence=1 - 2 * doubt)
-            is_prolonged = True
+        if not (is_last or count in _LOOKS or (is_over and not is_prolonged)):
+            continue
+        found = _found(rounds, doubt / _MOST_LOOKS, contest.threads)
+        if is_last or found.is_clear or (is_over and not found.is_undecided):
+            return replace(found, confidence=1 - 2 * doubt)
+        is_prolonged = is_over
     raise AssertionError("rounds end by their number at the latest")
 
 
