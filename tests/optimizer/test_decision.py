@@ -96,8 +96,8 @@ def heavy(random: np.random.Generator, pairs: int) -> Array:
 
 
 def unlucky(random: np.random.Generator, pairs: int) -> Array:
-    """Sessions of which one in five is a tenth slower for life."""
-    return calm(random, pairs) + 0.1 * (random.random((1, 2)) < 0.2)
+    """Sessions of which one in five is a twentieth slower for life."""
+    return calm(random, pairs) + 0.05 * (random.random((1, 2)) < 0.2)
 
 
 NOISES: tuple[Noise, ...] = (calm, drifting, bursts, heavy, unlucky)
