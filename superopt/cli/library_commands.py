@@ -15,8 +15,9 @@ from substitution_db.peers.importing import import_peer_rules
 from superopt.cli import library_views, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
 from superopt.cli.progress import counted
+from superopt.files import require_writable
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
@@ -106,13 +107,21 @@ def import_rules(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to write, as JSON lines.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The file to write, as JSON lines; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
+    ],
     status: Annotated[RuleStatus, typer.Option(help="Only rules in this state.")] = RuleStatus.VERIFIED,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write rules with their proofs as JSON lines."""
-    output = Output(as_json)
+    output = Output.beside(as_json, file)
+    require_writable(file)
     with open_database(database) as opened:
         opened.rules.refresh(current())
         count = export_rules(opened.rules.list(RuleFilter(status=status)), file)

@@ -4,7 +4,7 @@ from superopt.onnx_io.executed import Executed, executed
 from superopt.onnx_io.folding import fold
 from superopt.onnx_io.lifting import LiftedModel, lift
 from superopt.onnx_io.lowering import build_model, lower
-from superopt.onnx_io.saving import LoweredModel
+from superopt.onnx_io.saving import LoweredModel, require_destination
 from superopt.onnx_io.source import ModelSource, SourceModel, external_locations, load_model
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "lift",
     "load_model",
     "lower",
+    "require_destination",
 ]

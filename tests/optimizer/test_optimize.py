@@ -68,7 +68,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
     }
     assert fields == {
         "schema": "int",
-        "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256"],
+        "sizes": ["apart", "checked", "guessed", "priced", "request", "timed"],
+        "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256", "warnings"],
         "options": [
             "alpha", "budget", "cluster", "dims", "exclude_rules", "inputs", "keep", "max_candidates",
             "memory_limit", "objective", "search", "seed", "threads", "tolerance",
