@@ -12,7 +12,7 @@ BIN   := .venv/bin
 ROOMS := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks)
 ONLINE := superopt axioms optimizer server substitution_db
 STAMP := .venv/installed-$(RUNTIME)
-LIBRARY := SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
+LIBRARY := OPENBLAS_NUM_THREADS=1 SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
 
 .PHONY: help setup demo test check serve bench library clean
 
@@ -56,12 +56,14 @@ bench: setup ## Measure against peers
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(RUNTIME),bench]'
 	$(BIN)/python -m benchmarks peers
 
-library: setup ## Discover and prove the shipped library anew
-	@rm -rf build/library && mkdir -p build/library
+library: setup ## Discover, prove and choose the shipped library anew; say what differs
+	@rm -rf build/library && mkdir -p build/library && cp substitution_db/library.jsonl build/library/before.jsonl
 	$(LIBRARY) generate --preset all
-	$(LIBRARY) verify
-	$(LIBRARY) export substitution_db/library.jsonl
+	$(LIBRARY) verify --jobs 2
+	$(LIBRARY) select
+	$(LIBRARY) export --selected substitution_db/library.jsonl
 	$(LIBRARY) document substitution_db/library.jsonl -o docs/library.md
+	@$(BIN)/superopt library compare build/library/before.jsonl substitution_db/library.jsonl || test $$? = 1
 
 clean: ## Remove .venv, build outputs and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis

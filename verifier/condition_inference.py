@@ -40,13 +40,13 @@ from verifier.verify import Options, Status, Verdict, verify, verify_most_genera
 
 _PLAIN = 1.3
 _RUNAWAY = Allowance(seconds=3600.0)
-"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on that."""
+"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on it."""
 
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and the ``most``
-    instances to evaluate. An equation whose sides agree at none of a ``few`` instances is given up.
+    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and the
+    ``most`` instances to evaluate. An equation whose sides agree at none of a ``few`` is given up.
 
     No time is asked: the result is the same on every machine, however busy.
     """
@@ -116,7 +116,7 @@ def verify_or_condition_many(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Judgement]]:
-    """The number of each of many and ``verify_or_condition`` of it, in the order given, over ``jobs`` processes.
+    """The number of each of many and ``verify_or_condition`` of it, in order, over ``jobs`` processes.
 
     ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
     """

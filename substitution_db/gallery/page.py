@@ -98,12 +98,8 @@ def _introduction(statistics: RuleStatistics) -> Iterator[str]:
         f"""The library has **{rules} rules**. Each was found by enumeration and then proved; none is typed
         in. Of {statistics.replayed} the chain of axioms is stored and replays for all sizes;
         {statistics.confirmed} were derived by a second prover as well; {statistics.conditional} hold under
-        a stated condition. {_time(statistics.median_milliseconds)}"""
+        a stated condition."""
     )
-
-
-def _time(milliseconds: float | None) -> str:
-    return "" if milliseconds is None else f"A proof took {milliseconds:.0f} ms (median)."
 
 
 def _counts(statistics: RuleStatistics) -> Iterator[str]:
@@ -203,6 +199,4 @@ def _proved(proof: Proof) -> str:
     axioms = ", ".join(f"`{name}`" if name in known else f"`{name}` (gone)" for name in proof.axioms_used)
     second = f", confirmed by {proof.confirmed_by}" if proof.confirmed_by else ""
     grade = " for all sizes" if proof.grade == "replayed" else ""
-    return (
-        f"{steps}{proof.milliseconds:.0f} ms by {proof.prover} {proof.version}{grade}{second}; from {axioms}"
-    )
+    return f"{steps}by {proof.prover} {proof.version}{grade}{second}; from {axioms}"

@@ -9,10 +9,10 @@ import typer
 
 from substitution_db import RuleFilter, RuleStatus, discovery, open_database
 from substitution_db.currency import current
-from substitution_db.exchange import export_rules, import_json_lines, import_text
+from substitution_db.exchange import export_rules, export_selected, import_json_lines, import_text
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
-from superopt.cli import library_views, version_commands
+from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output
@@ -23,6 +23,7 @@ app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 app.command("generate")(generate)
 app.command("coverage")(coverage)
 library_views.register(app)
+selection_commands.register(app)
 version_commands.register(app)
 
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
@@ -108,6 +109,12 @@ def import_rules(
 def export(
     file: Annotated[Path, typer.Argument(help="The file to write, as JSON lines.")],
     status: Annotated[RuleStatus, typer.Option(help="Only rules in this state.")] = RuleStatus.VERIFIED,
+    selected: Annotated[
+        bool,
+        typer.Option(
+            "--selected", help="Only rules that `library select` chose, without the times of their proofs."
+        ),
+    ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -115,6 +122,7 @@ def export(
     output = Output(as_json)
     with open_database(database) as opened:
         opened.rules.refresh(current())
-        count = export_rules(opened.rules.list(RuleFilter(status=status)), file)
+        rules = opened.rules.list(RuleFilter(status=status))
+    count = (export_selected if selected else export_rules)(rules, file)
     output.document({"path": str(file), "rules": count})
     output.line(f"{file}: {count} rules")
