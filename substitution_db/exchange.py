@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from substitution_db.records import Added, Choice, Hashes, JsonObject, Outcome, Proof, Rule
+from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule, Selection
 from substitution_db.rows import NewRule, new_rule
 from substitution_db.rules import RuleRepository
 from superopt.equations import parse_equation, text_id
@@ -57,7 +57,7 @@ def export_selected(rules: Iterable[Rule], path: Path) -> int:
 
     Raises InvalidInputError where nothing was selected.
     """
-    chosen = [_without_time(rule) for rule in rules if rule.choice is not None and rule.choice.ships]
+    chosen = [_without_time(rule) for rule in rules if rule.selection is not None and rule.selection.ships]
     if not chosen:
         raise InvalidInputError("no rule is known to ship; `superopt library select` says which do")
     return export_rules(chosen, path)
@@ -108,8 +108,8 @@ def format_line(rule: Rule) -> str:
         "proof": None if rule.proof is None else proof_object(rule.proof),
         "provenance": _found(rule.provenance),
     }
-    if rule.choice is not None:
-        content = {**content, "ships": rule.choice.ships, "why": rule.choice.why}
+    if rule.selection is not None:
+        content = {**content, "ships": rule.selection.ships, "why": rule.selection.why}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -163,10 +163,10 @@ def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
                 operators_target=_texts(line.content, "operators_target", line.where),
                 generalizations=(),
                 provenance=line.provenance,
-                choice=_choice(line),
+                selection=_selection(line),
             )
         else:
-            rule = replace(_rule(line.equation, line.provenance, line.where), choice=_choice(line))
+            rule = replace(_rule(line.equation, line.provenance, line.where), selection=_selection(line))
             if rule.id != line.id:
                 raise InvalidFileError(f"{line.where}: the id of {rule.equation} is {rule.id}, got {line.id}")
         yield rule, line.proof
@@ -210,13 +210,13 @@ def _read_line(text: str, where: str) -> _Line:
     )
 
 
-def _choice(line: _Line) -> Choice | None:
+def _selection(line: _Line) -> Selection | None:
     ships = line.content.get("ships")
     if ships is None:
         return None
     if not isinstance(ships, bool):
         raise InvalidFileError(f"{line.where}: expected true or false for ships, got {ships!r}")
-    return Choice(ships, _text(line.content, "why", line.where))
+    return Selection(ships, _text(line.content, "why", line.where))
 
 
 def _proof(content: JsonObject, where: str) -> Proof:

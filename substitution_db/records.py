@@ -99,7 +99,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """Whether a verified rule ships with the library, and why."""
 
     ships: bool
@@ -109,7 +109,7 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule as stored; operators are named once per occurrence, sorted. ``proof`` is the one that
-    decides, ``choice`` what ``library select`` made of it, None before.
+    decides, ``selection`` what ``library select`` made of it, None before.
     """
 
     id: str
@@ -122,7 +122,7 @@ class Rule:
     provenance: str
     proof: Proof | None
     created_at: datetime
-    choice: Choice | None = None
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Choice, Hashes, Outcome, Proof, Rule, RuleStatus
+from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus, Selection
 from superopt.equations import format_condition, format_equation, rule_id
 from superopt.ir.terms import Direction, Equation, Term, applications
 from superopt.rewriting import substitutions_of
@@ -23,7 +23,7 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class NewRule:
-    """A rule about to be stored; operators are named once per occurrence, sorted. ``choice``: whether it
+    """A rule about to be stored; operators are named once per occurrence, sorted. ``selection``: whether it
     ships, where that is known.
     """
 
@@ -34,7 +34,7 @@ class NewRule:
     operators_target: tuple[str, ...]
     generalizations: tuple[str, ...]
     provenance: str
-    choice: Choice | None = None
+    selection: Selection | None = None
 
 
 def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equation] = ()) -> NewRule:
@@ -80,7 +80,7 @@ def insert_new(
     return set(session.scalars(statement.returning(table.__table__.c[key[0]]), [dict(v) for v in values]))
 
 
-def record_choices(session: Session, choices: Mapping[str, Choice]) -> None:
+def record_selections(session: Session, choices: Mapping[str, Selection]) -> None:
     """Says of these rules (by id) whether they ship, and why."""
     values = [{"id": rule, "ships": choice.ships, "why": choice.why} for rule, choice in choices.items()]
     if values:
@@ -112,7 +112,7 @@ def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:
         provenance=row.provenance,
         proof=None if proof is None else proof_of(proof),
         created_at=row.created_at,
-        choice=None if row.ships is None else Choice(row.ships, row.why or ""),
+        selection=None if row.ships is None else Selection(row.ships, row.why or ""),
     )
 
 
@@ -170,8 +170,8 @@ def _rule_values(rule: NewRule, time: datetime) -> dict[str, object]:
         "generalizations": list(rule.generalizations),
         "provenance": rule.provenance,
         "created_at": time,
-        "ships": None if rule.choice is None else rule.choice.ships,
-        "why": None if rule.choice is None else rule.choice.why,
+        "ships": None if rule.selection is None else rule.selection.ships,
+        "why": None if rule.selection is None else rule.selection.why,
     }
 
 

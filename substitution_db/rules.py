@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Added, Choice, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus
+from substitution_db.records import Added, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus, Selection
 from substitution_db.rows import (
     NewRule,
     insert_rules,
     new_rule,
     proof_of,
     proof_values,
-    record_choices,
+    record_selections,
     rule_of,
 )
 from substitution_db.statistics import Facts, RuleStatistics, statistics_of
@@ -101,11 +101,11 @@ class RuleRepository:
             _drop_candidate(session, rule)
         return form.id
 
-    def record_choices(self, choices: Mapping[str, Choice]) -> None:
+    def record_selections(self, choices: Mapping[str, Selection]) -> None:
         """Says of these rules (by id) whether they ship, and why; of all others that it is not known."""
         with self._transactions.write() as session:
             session.execute(update(RuleRow).values(ships=None, why=None))
-            record_choices(session, choices)
+            record_selections(session, choices)
 
     def drop_candidate(self, rule: str) -> None:
         """Removes a candidate that follows from another rule; one that ever had a proof stays."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from substitution_db.records import Choice, Proof, RuleStatus
+from substitution_db.records import Proof, RuleStatus, Selection
 from superopt.ops.base import OPERATORS
 
 REPLAYED = "replayed"
@@ -107,7 +107,7 @@ def statistics_of(rules: Iterable[Facts]) -> RuleStatistics:
     )
 
 
-def kinds_of_choice(choices: Iterable[Choice]) -> Sequence[tuple[Choice, int]]:
+def kinds_of_selection(choices: Iterable[Selection]) -> Sequence[tuple[Selection, int]]:
     """How many rules ship, or do not, for each kind of reason: without its numbers and names, most first."""
     counts = Counter(replace(choice, why=_kind(choice.why)) for choice in choices)
     return sorted(counts.items(), key=lambda item: (not item[0].ships, -item[1], item[0].why))

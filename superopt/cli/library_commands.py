@@ -17,6 +17,7 @@ from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
+from superopt.cli.spending import Spending
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
@@ -49,6 +50,7 @@ def verify(
     New jobs see the verdicts when all are there, at once; jobs that were accepted before keep their library.
     """
     output = Output(as_json)
+    spending = Spending()
     with open_database(database) as opened, counted("verifying") as progress:
         judge = discovery.verify_all if everything else discovery.verify_pending
         done = judge(opened, jobs=jobs, progress=progress)
@@ -62,11 +64,13 @@ def verify(
             "superseded": done.superseded,
             "conditional": done.conditional,
             "version": None if version is None else version.number,
+            **spending.document(),
         }
     )
     output.line(
         f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
-        f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition"
+        f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition; "
+        f"{spending}"
     )
 
 

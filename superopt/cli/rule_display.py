@@ -27,8 +27,8 @@ def rule_document(rule: Rule) -> dict[str, object]:
         "proof": dict(proof_object(rule.proof)) if rule.proof else None,
         "chain": _chain(rule, rule.proof).splitlines() if rule.proof else [],
         "provenance": rule.provenance,
-        "ships": None if rule.choice is None else rule.choice.ships,
-        "why": None if rule.choice is None else rule.choice.why,
+        "ships": None if rule.selection is None else rule.selection.ships,
+        "why": None if rule.selection is None else rule.selection.why,
     }
 
 
@@ -37,8 +37,8 @@ def print_rule(rule: Rule, output: Output) -> None:
     output.line(rule.equation)
     output.line(f"\n{_indented(picture(parse_equation(rule.equation)))}\n")
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
-    if rule.choice is not None:
-        pairs["ships"] = f"{'yes' if rule.choice.ships else 'no'}: {rule.choice.why}"
+    if rule.selection is not None:
+        pairs["ships"] = f"{'yes' if rule.selection.ships else 'no'}: {rule.selection.why}"
     proof = rule.proof
     output.pairs(pairs | ({} if proof is None else _facts(proof)))
     if proof is None:

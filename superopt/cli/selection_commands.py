@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from generator.usage import peak_memory_bytes
 from substitution_db import RuleFilter, RuleStatus, open_database
 from substitution_db.currency import current
-from substitution_db.statistics import kinds_of_choice as kinds
+from substitution_db.statistics import kinds_of_selection as kinds
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import described
+from superopt.cli.spending import Spending
+from superopt.errors import InvalidOptionError
 from superopt.journeys.library.comparison import Comparison
 from superopt.journeys.library.comparison import compare as compare_files
 from superopt.journeys.library.selection import Selected
@@ -41,15 +41,14 @@ def select(
     `library export --selected` writes what was chosen.
     """
     output = Output(as_json)
-    started, spent = time.perf_counter(), time.process_time()
+    spending = Spending()
     names = _known(graph) if graph else None
     with open_database(database) as opened, described() as show:
         opened.rules.refresh(current())
         verified = opened.rules.list(RuleFilter(status=RuleStatus.VERIFIED))
         selected = choose(verified, names=names, candidates=candidates, progress=show)
-        opened.rules.record_choices(selected.choices)
+        opened.rules.record_selections(selected.choices)
     reasons = kinds(selected.choices.values())
-    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - spent
     ships = sum(choice.ships for choice in selected.choices.values())
     output.document(
         {
@@ -57,9 +56,7 @@ def select(
             "ships": ships,
             "reasons": [{"ships": kind.ships, "why": kind.why, "rules": count} for kind, count in reasons],
             "searches": _searches(selected),
-            "seconds": round(seconds, 2),
-            "cpu_seconds": round(cpu_seconds, 2),
-            "peak_memory_bytes": peak_memory_bytes(),
+            **spending.document(),
         }
     )
     output.table(
@@ -72,14 +69,11 @@ def select(
     output.line()
     output.table(
         ("ships", "because", "rules"),
-        [
-            ("yes" if kind.ships else "no", kind.why, count)
-            for kind, count in kinds(selected.choices.values())
-        ],
+        [("yes" if kind.ships else "no", kind.why, count) for kind, count in reasons],
     )
     output.line(
-        f"\n{ships} of {len(selected.choices)} verified rules ship; {seconds:.1f} s (processor "
-        f"{cpu_seconds:.1f} s), {peak_memory_bytes() / 1e6:.0f} MB; next: superopt library export --selected"
+        f"\n{ships} of {len(selected.choices)} verified rules ship; {spending}; "
+        "next: superopt library export --selected"
     )
 
 
@@ -125,7 +119,7 @@ def _print(found: Comparison, output: Output) -> None:
 def _known(names: list[str]) -> tuple[str, ...]:
     for name in names:
         if name not in graphs():
-            raise typer.BadParameter(f"expected one of {', '.join(graphs())}, got {name!r}")
+            raise InvalidOptionError(f"graph: expected one of {', '.join(graphs())}, got {name!r}")
     return tuple(names)
 
 

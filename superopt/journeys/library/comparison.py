@@ -51,7 +51,7 @@ def compare(before: Path, after: Path) -> Comparison:
 def _differences(old: NewRule, proved: Proof | None, new: NewRule, proof: Proof | None) -> Iterator[str]:
     if old.provenance != new.provenance:
         yield f"found by: {old.provenance} -> {new.provenance}"
-    if old.choice != new.choice:
+    if old.selection != new.selection:
         yield f"why: {_why(old)} -> {_why(new)}"
     if proved is None or proof is None:
         if proved is not proof:
@@ -70,7 +70,7 @@ def _differences(old: NewRule, proved: Proof | None, new: NewRule, proof: Proof 
 
 
 def _why(rule: NewRule) -> str:
-    return "not selected" if rule.choice is None else rule.choice.why
+    return "not selected" if rule.selection is None else rule.selection.why
 
 
 def _prover(proof: Proof) -> str:

@@ -21,7 +21,7 @@ from functools import cache
 
 from generator.questions import Theorems
 from substitution_db.gallery.gains import Gain, gains
-from substitution_db.records import Choice, Rule
+from substitution_db.records import Rule, Selection
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
@@ -47,7 +47,7 @@ MADE = NEUTRAL | {"avgpool_kernel"}
 class Selected:
     """The choice for each rule by its id; and what searches found with the rules that ship, and with all."""
 
-    choices: Mapping[str, Choice]
+    choices: Mapping[str, Selection]
     shipped: Mapping[str, Trial]
     everything: Mapping[str, Trial]
 
@@ -84,13 +84,13 @@ def select(
                 found[name] = again
                 core = {rule: text for rule, text in more.items() if rule in core or rule in again.rules}
     for rule, where in _uses(found).items():
-        choices[rule] = Choice(ships=True, why=f"a search uses it: {_listed(where)}")
+        choices[rule] = Selection(ships=True, why=f"a search uses it: {_listed(where)}")
     return Selected(choices, found, everything)
 
 
-def _by_themselves(equations: Mapping[str, str]) -> dict[str, Choice]:
+def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
     """The choice for each rule without a search, smaller rules first."""
-    kept, choices = Theorems(), dict[str, Choice]()
+    kept, choices = Theorems(), dict[str, Selection]()
     for rule, text in equations.items():
         equation = parse_equation(text)
         choice = choices[rule] = _by_itself(rule, text, equation, kept)
@@ -99,22 +99,22 @@ def _by_themselves(equations: Mapping[str, str]) -> dict[str, Choice]:
     return choices
 
 
-def _by_itself(rule: str, text: str, equation: Equation, kept: Theorems) -> Choice:
+def _by_itself(rule: str, text: str, equation: Equation, kept: Theorems) -> Selection:
     if _divides(equation):
-        return Choice(ships=True, why="says where a plan may divide tensors")
+        return Selection(ships=True, why="says where a plan may divide tensors")
     directions = applied({rule: text})
     if not directions:
-        return Choice(ships=False, why="no direction of it keeps finite numbers finite")
+        return Selection(ships=False, why="no direction of it keeps finite numbers finite")
     best = {way.backwards: _saved(equation, backwards=way.backwards) for way in directions}
     useful = [way for way in directions if not _is_idle(way, best[way.backwards])]
     if not useful:
-        return Choice(ships=False, why="about constants that no model has")
+        return Selection(ships=False, why="about constants that no model has")
     if kept.derives(equation):
-        return Choice(ships=False, why="smaller rules that ship give it in a few steps")
+        return Selection(ships=False, why="smaller rules that ship give it in a few steps")
     saved = max(best[way.backwards] for way in useful)
     if saved >= LEAST_SAVED:
-        return Choice(ships=True, why=f"saves {saved:.0%} at typical sizes")
-    return Choice(ships=True, why="a step that no smaller rules give")
+        return Selection(ships=True, why=f"saves {saved:.0%} at typical sizes")
+    return Selection(ships=True, why="a step that no smaller rules give")
 
 
 def _is_idle(way: Substitution, saved: float) -> bool:
