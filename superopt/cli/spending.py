@@ -1,4 +1,4 @@
-"""What a command took: seconds, processor seconds and peak memory, of this process and of those it started."""
+"""What a command took: seconds, processor seconds and peak memory, processes that it started among them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes that ``ru_maxrss`` counts in."""
 
 
+def _cpu_seconds() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 @dataclass(frozen=True)
 class Spending:
     """Counts from when it is made. Peak memory is that of this process and of the largest that has ended."""
 
     _started: float = field(default_factory=time.perf_counter)
-    _spent: float = field(default_factory=lambda: _cpu_seconds())
+    _spent: float = field(default_factory=_cpu_seconds)
 
     @property
     def seconds(self) -> float:
@@ -39,11 +44,6 @@ class Spending:
 
     def __str__(self) -> str:
         return f"{self.seconds:.1f} s (processor {self.cpu_seconds:.1f} s), {_peak_bytes() / 1e6:.0f} MB"
-
-
-def _cpu_seconds() -> float:
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _peak_bytes() -> int:

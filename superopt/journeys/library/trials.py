@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from optimizer.canonical import canonicalise
 from optimizer.cost import GraphCost, Nominal, Sizes
@@ -60,7 +61,7 @@ def searched(
     rules: Mapping[str, str], names: Iterable[str], candidates: int = CANDIDATES
 ) -> Mapping[str, Trial]:
     """A search with these rules (equations by id) on each of the graphs named."""
-    usable = RuleSet(applied(rules))
+    usable = _rule_set(tuple(rules.items()))
     return {name: _trial(_graph(name), usable, _allowed(name, candidates)) for name in names}
 
 
@@ -72,12 +73,18 @@ def graphs() -> Sequence[str]:
 def applied(rules: Mapping[str, str]) -> tuple[Substitution, ...]:
     """The directions of rules that a search applies: not those that divide tensors, or that may make finite
     numbers infinite."""
-    return tuple(
-        substitution
-        for rule, equation in rules.items()
-        for substitution in substitutions_of(parse_equation(equation), rule)
-        if not substitution.divides and is_safe_with_infinities(substitution)
-    )
+    return tuple(way for rule, equation in rules.items() for way in _directions(rule, equation))
+
+
+@cache
+def _directions(rule: str, equation: str) -> tuple[Substitution, ...]:
+    ways = substitutions_of(parse_equation(equation), rule)
+    return tuple(way for way in ways if not way.divides and is_safe_with_infinities(way))
+
+
+@lru_cache(maxsize=4)
+def _rule_set(rules: tuple[tuple[str, str], ...]) -> RuleSet:
+    return RuleSet(applied(dict(rules)))
 
 
 def _allowed(name: str, candidates: int) -> int:
@@ -91,6 +98,7 @@ def _trial(graph: Graph, rules: RuleSet, candidates: int) -> Trial:
     return Trial(start.total, found.best.total, frozenset(step.rule for step in found.trace))
 
 
+@lru_cache(maxsize=1)
 def _graph(name: str) -> Graph:
     model = MICROGRAPHS[name].original() if name in MICROGRAPHS else zoo.build(name)
     return canonicalise(lift(load_model(model))).graph
