@@ -62,6 +62,7 @@ library: setup ## Discover, prove and choose the shipped library anew; say what 
 	$(LIBRARY) verify --jobs 2
 	$(LIBRARY) select
 	$(LIBRARY) export --selected substitution_db/library.jsonl
+	$(LIBRARY) export --left-out docs/library/left-out.txt
 	$(LIBRARY) document substitution_db/library.jsonl -o docs/library.md
 	@$(BIN)/superopt library compare build/library/before.jsonl substitution_db/library.jsonl || test $$? = 1
 

@@ -45,9 +45,7 @@ def export_rules(rules: Iterable[Rule], path: Path) -> int:
     """Writes rules as JSON lines, smallest first, then by equation; returns how many. Raises
     InvalidFileError.
     """
-    ordered = sorted(
-        rules, key=lambda r: (len(r.operators_source) + len(r.operators_target), r.equation, r.id)
-    )
+    ordered = _ordered(rules)
     write_atomically(path, "".join(format_line(rule) + "\n" for rule in ordered).encode())
     return len(ordered)
 
@@ -61,6 +59,18 @@ def export_selected(rules: Iterable[Rule], path: Path) -> int:
     if not chosen:
         raise InvalidInputError("no rule is known to ship; `superopt library select` says which do")
     return export_rules(chosen, path)
+
+
+def export_left_out(rules: Iterable[Rule], path: Path) -> int:
+    """Writes the rules that do not ship as text, smallest first, each with the reason; returns how many."""
+    chosen = [rule for rule in rules if rule.selection is not None and not rule.selection.ships]
+    lines = (f"{r.equation}  # {r.selection.why}\n" for r in _ordered(chosen) if r.selection is not None)
+    write_atomically(path, "".join(lines).encode())
+    return len(chosen)
+
+
+def _ordered(rules: Iterable[Rule]) -> list[Rule]:
+    return sorted(rules, key=lambda r: (len(r.operators_source) + len(r.operators_target), r.equation, r.id))
 
 
 def _without_time(rule: Rule) -> Rule:

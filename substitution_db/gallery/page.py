@@ -57,7 +57,7 @@ def library_page(library: Path, pictures: str, networks: Sequence[str] = NETWORK
     )
     statistics = statistics_of(_facts(rule, proof) for rule, proof in rules.values())
     choices = [rule.selection for rule, _ in verified.values() if rule.selection is not None]
-    parts = [*_introduction(statistics), *_selection(choices), *_counts(statistics)]
+    parts = [*_introduction(statistics), *_selection(choices, pictures), *_counts(statistics)]
     parts += _criterion(shown, networks)
     drawings: dict[str, str] = {}
     for kind in Kind:
@@ -104,21 +104,21 @@ def _introduction(statistics: RuleStatistics) -> Iterator[str]:
     )
 
 
-def _selection(choices: Sequence[Selection]) -> Iterator[str]:
+def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
     """How rules are chosen, and how many ship for which reason; nothing of rules that nobody chose."""
     if not choices:
         return
     yield from ("## Why these", "")
     yield from _paragraph(
-        """Discovery proves more rules than a search can use: facts about identity matrices that no model has,
+        f"""Discovery proves more rules than a search can use: facts about identity matrices that no model has,
         and what other rules say already. `superopt library select` chooses, in this order. Rules that divide
         tensors ship. A rule stays out whose every direction starts from a constant that only rules bring in,
         or brings one in by which nothing is computed, and saves nothing; and one that smaller rules give in a
         few steps. Then searches of networks of the zoo and of micrographs
         are run with what is left, and with all rules: where all of them find a cheaper graph, the rules that
         lead to it ship as well. Prices are analytic, and searches end by the number of graphs looked at: the
-        choice is the same on every machine. The reason of each rule is kept with it, also of those that stay
-        out: `superopt library show ID` prints it."""
+        choice is the same on every machine. `superopt library show ID` prints the reason of a rule; those
+        that stay out are listed with theirs in [left-out.txt]({directory}/left-out.txt)."""
     )
     yield from ("| ships because | rules |", "|---|---:|")
     yield from (f"| {kind.why} | {count} |" for kind, count in kinds_of_selection(choices))

@@ -9,7 +9,13 @@ import typer
 
 from substitution_db import RuleFilter, RuleStatus, discovery, open_database
 from substitution_db.currency import current
-from substitution_db.exchange import export_rules, export_selected, import_json_lines, import_text
+from substitution_db.exchange import (
+    export_left_out,
+    export_rules,
+    export_selected,
+    import_json_lines,
+    import_text,
+)
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
 from superopt.cli import library_views, selection_commands, version_commands
@@ -18,6 +24,7 @@ from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import counted
 from superopt.cli.spending import Spending
+from superopt.errors import InvalidOptionError
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
@@ -119,6 +126,12 @@ def export(
             "--selected", help="Only rules that `library select` chose, without the times of their proofs."
         ),
     ] = False,
+    left_out: Annotated[
+        bool,
+        typer.Option(
+            "--left-out", help="Instead, rules that `library select` left out, as text, each with the reason."
+        ),
+    ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -127,6 +140,9 @@ def export(
     with open_database(database) as opened:
         opened.rules.refresh(current())
         rules = opened.rules.list(RuleFilter(status=status))
-    count = (export_selected if selected else export_rules)(rules, file)
+    if selected and left_out:
+        raise InvalidOptionError("--selected and --left-out exclude each other")
+    write = export_selected if selected else export_left_out if left_out else export_rules
+    count = write(rules, file)
     output.document({"path": str(file), "rules": count})
     output.line(f"{file}: {count} rules")

@@ -58,6 +58,10 @@ def test_rules_are_chosen_and_written_with_their_reasons(
     assert {each["ships"] for each in lines} == {True, False}
     assert all(each["proof"]["milliseconds"] > 0 for each in lines)
 
+    assert run(["library", "export", "--left-out", str(tmp_path / "out.txt")]) == 0
+    assert (tmp_path / "out.txt").read_text() == f"{LEFT_OUT}  # about constants that no model has\n"
+    assert run(["library", "export", "--left-out", "--selected", str(tmp_path / "out.txt")]) == 2
+
     assert run(["library", "compare", str(shipped), str(shipped)]) == 0
     assert run(["library", "compare", str(whole), str(shipped), "--json"]) == 1
     printed = capsys.readouterr().out
