@@ -110,8 +110,8 @@ def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
         return
     yield from ("## Why these", "")
     yield from _paragraph(
-        f"""Discovery proves more rules than a search can use: facts about identity matrices that no model has,
-        and what other rules say already. `superopt library select` chooses, in this order. Rules that divide
+        f"""Discovery proves more rules than a search can use: facts about constants that no model has, and
+        what other rules say already. `superopt library select` chooses, in this order. Rules that divide
         tensors ship. A rule stays out whose every direction starts from a constant that only rules bring in,
         or brings one in by which nothing is computed, and saves nothing; and one that smaller rules give in a
         few steps. Then searches of networks of the zoo and of micrographs
