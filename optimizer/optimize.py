@@ -54,7 +54,7 @@ from optimizer.search import (
     without_rules,
 )
 from optimizer.selection import kept_nodes, usable_rules
-from superopt.errors import InvalidInputError, MissingServiceError, UnprovedRuleError
+from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
@@ -133,7 +133,7 @@ def optimize(
         if isinstance(error, InvalidInputError) and not journey.has_begun:
             raise
         _LOG.exception("optimizing %s failed", lifted.source.name)
-        return journey.original(f"internal error, please report it: {type(error).__name__}: {error}")
+        return journey.original(f"{INTERNAL_ERROR}: {type(error).__name__}: {error}")
 
 
 class Journey:

@@ -5,7 +5,6 @@ from optimizer.cost.kernel import Kernel, Sizes
 from optimizer.cost.latency import Latency, Recorded
 from optimizer.cost.memory import Memory, MemoryLimit
 from optimizer.cost.objective import (
-    OBJECTIVES,
     Flops,
     Launches,
     Objective,
@@ -21,7 +20,6 @@ from optimizer.cost.target import HERE, Target, objective_of
 
 __all__ = [
     "HERE",
-    "OBJECTIVES",
     "CostProfile",
     "CostStore",
     "Flops",

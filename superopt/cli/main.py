@@ -1,7 +1,7 @@
 """The application: commands put together, and every failure turned into one sentence and an exit code.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad usage or bad input, 3 undecided, 4 a needed device or service is
-missing, 130 interrupted.
+missing, 5 internal error (the original is written all the same), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from superopt.cli.collecting import not_collecting
+from superopt.collecting import not_collecting
 from superopt.errors import SuperoptError
 
 BAD_USAGE = 2

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 import typer
 
 from superopt import api
+from superopt.choices import require_report_path
 from superopt.cli.optimize_commands import parse_dimensions
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import described
@@ -77,7 +78,7 @@ def submit(
     if no_wait and (out is not None or reports):
         raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
     for path in reports:
-        api.require_report_path(path)
+        require_report_path(path)
     if out is not None:
         require_writable(out)
     given: Mapping[str, object] = {
