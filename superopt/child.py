@@ -35,7 +35,7 @@ from superopt.errors import SuperoptError
 JsonObject: TypeAlias = "dict[str, object]"
 
 _START = (
-    "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
+    "import os, sys; sys.path[:] = dict.fromkeys([*sys.argv[1].split(os.pathsep), *sys.path]); "
     "from superopt.child_main import main; main(int(sys.argv[2]))"
 )
 """A child finds its modules where the parent does, and none in the directory where it happens to be."""
