@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 class Record:
     """One optimization: ``offered`` are all rules, ``usable`` those that may be used; None is not known yet.
 
-    ``verdict`` is the last one, whatever it says.
+    ``verdict`` is the last one, whatever it says; ``reserved`` seconds were kept for coming to one.
     """
 
     lifted: LiftedModel
@@ -49,6 +49,7 @@ class Record:
     objective: Objective | None = None
     start: GraphCost | None = None
     result: SearchResult | None = None
+    reserved: float = 0.0
     court: Court | None = None
     verdict: Verdict | None = None
 
@@ -83,7 +84,7 @@ class Record:
             search=(
                 SearchSummary(self.options.search, 0.0, 0, 0.0, "budget")
                 if self.result is None
-                else SearchSummary.of(self.options.search, self.result)
+                else SearchSummary.of(self.options.search, self.result, self.reserved)
             ),
             canonical=() if accepted is None else self.canonical.steps,
             trace=() if accepted is None else accepted.variant.trace,

@@ -104,7 +104,9 @@ def _as_file(model: ModelSource, directory: Path) -> Path:
 
 
 def _progress(state: Mapping[str, object]) -> Progress:
-    numbers = {name: math.nan if value is None else value for name, value in state.items()}
+    numbers = {
+        name: math.nan if value is None and name != "until" else value for name, value in state.items()
+    }
     return Progress(**numbers)  # pyright: ignore[reportArgumentType]
 
 

@@ -57,6 +57,7 @@ def stand_in_report(
             "best_at_seconds": 0.0,
             "stopped_by": "crashed" if crashed else "budget",
             "curve": [],
+            "reserved_seconds": 0.0,
         },
         "trace": [],
         "parallel": None,

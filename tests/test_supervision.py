@@ -79,6 +79,7 @@ def test_the_reason_names_the_phase_and_the_report_what_is_known(model: Path) ->
         "best_at_seconds": 0.0,
         "stopped_by": "budget",
         "curve": [],
+        "reserved_seconds": 0.0,
     }
     assert report["cost"] == {"unit": "us", "source": "analytic", "before": 2.5, "after": 2.5}
 

@@ -154,9 +154,10 @@ def optimize(
 
 
 def _phase(state: Mapping[str, object]) -> str:
+    until = "" if state.get("until") is None else f" until {state['until']:.0f} s"
     before, best = (math.nan if state[name] is None else state[name] for name in ("cost_before", "best_cost"))
     return (
-        f"{state['phase']}: {state['seconds']:.0f} s, {state['candidates']} candidates, cost "
+        f"{state['phase']}{until}: {state['seconds']:.0f} s, {state['candidates']} candidates, cost "
         f"{before:,.0f} -> {best:,.0f}"
     )
 

@@ -57,6 +57,10 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     return f"{verdict}: {equivalence.samples} samples, largest relative error {error}{weak}"
 
 
+def _kept(seconds: float) -> str:
+    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
+
+
 def _print_summary(report: Report, output: Output) -> None:
     if output.as_json:
         return
@@ -71,7 +75,8 @@ def _print_summary(report: Report, output: Output) -> None:
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
-        f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
+        f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
+        f"{_kept(search.reserved_seconds)}",
     }
     if report.memory is not None:
         pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
