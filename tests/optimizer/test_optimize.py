@@ -78,7 +78,9 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
         ],
         "equivalence": ["max_abs_error", "max_rel_error", "passed", "samples", "tolerance", "weak", "why"],
-        "search": ["best_at_seconds", "candidates", "curve", "seconds", "stopped_by", "strategy"],
+        "search": [
+            "best_at_seconds", "candidates", "curve", "reserved_seconds", "seconds", "stopped_by", "strategy",
+        ],
         "trace": "list",
         "parallel": "NoneType",
         "fusion": "list",
