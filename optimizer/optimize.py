@@ -68,8 +68,8 @@ _SECOND_OPINIONS = 3
 _LEAST_SECONDS = 5.0
 """A search and its judgement are not begun with less time than this."""
 
-_LARGE = 1 << 30
-"""Bytes of weights from which on no two models are in memory at once."""
+_LARGE = 1 << 28
+"""Bytes of weights from which on no two models are in memory at once, and none while a search runs."""
 
 _PRICING_SHARE = 0.5
 

@@ -30,6 +30,8 @@ from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)
 
+BYTE_FOR_BYTE = "the original is returned, byte for byte"
+
 
 @dataclass(eq=False)
 class Record:
@@ -105,7 +107,7 @@ class Record:
         """What returning the original means."""
         if self.lifted.source.has_external_data:
             return "the original is returned, with its external data in a file of its own"
-        return "the original is returned, byte for byte"
+        return BYTE_FOR_BYTE
 
     def _memory(self, accepted: Verdict | None) -> MemorySummary | None:
         if self.start is None:

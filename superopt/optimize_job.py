@@ -2,27 +2,89 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import pickle
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from optimizer import Progress
+from optimizer import Progress, Report
+from optimizer.record import BYTE_FOR_BYTE
+from optimizer.report import EquivalenceSummary
 from superopt import api
 from superopt.child import JsonObject
 from superopt.collecting import seldom_collecting
+from superopt.errors import InvalidModelError
+from superopt.files import atomic_path
 from superopt.machines import described_cluster, find_cluster
 from superopt.onnx_io import LoweredModel, load_model
+from superopt.onnx_io.detaching import attach, detach
+from superopt.onnx_io.source import LIMIT
 
 Tell = Callable[[JsonObject], None]
 
 
-@seldom_collecting()
+_LARGE = 1 << 26
+"""Bytes of weights from which on a model is taken apart, so that they are not held in memory."""
+
+
+@dataclass(frozen=True)
+class Attached(api.Result):
+    """The result for a model that was taken apart: written as the one file that the ``original`` is."""
+
+    original: Path
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model, whole or not at all; what rewriting made too large for one file has its weights
+        beside it."""
+        target = Path(path)
+        if self.report.returned == "original":
+            with atomic_path(target) as part:
+                shutil.copyfile(self.original, part)
+            return
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            detached = Path(directory) / "model.onnx"
+            self.model.save(detached)
+            if sum(file.stat().st_size for file in detached.parent.iterdir()) > LIMIT:
+                self.model.save(target)
+                return
+            with atomic_path(target) as part, part.open("wb") as file:
+                attach(detached, file)
+
+
 def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     """The result, not yet written. ``arguments`` are those of ``supervision.Job``; ``machine`` names a known
     cluster or the file of one, ``plan`` a report with a plan.
+    """
+    path = Path(str(arguments["model"]))
+    directory = Path(tempfile.mkdtemp(prefix="superopt-"))  # goes with the scratch directory of the job
+    detached = detach(path, directory, _LARGE) if path.is_file() else None
+    if detached is None:
+        return _optimized(path, arguments, progress)
+    try:
+        result = _optimized(detached, arguments, progress)
+    except InvalidModelError:
+        return _optimized(path, arguments, progress)  # what is wrong is said of the file that was given
+    return Attached(result.model, _report_of(result.report, path), result.library, path)
+
+
+def _report_of(report: Report, path: Path) -> Report:
+    """The report of a model that was taken apart, about the file that was given."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    compared = report.equivalence
+    if report.returned == "original" and not compared.samples and compared.passed:
+        compared = EquivalenceSummary.untouched(compared.tolerance, BYTE_FOR_BYTE)
+    return replace(report, model=replace(report.model, name=path.name, sha256=sha256), equivalence=compared)
+
+
+@seldom_collecting()
+def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
+    """The result for the model in a file.
 
     Tells what is known of the model as soon as it is, for the report that is written if nothing follows.
     """
@@ -45,7 +107,7 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
 
     know({"options": chosen.to_json()})
     return api.optimize_with(
-        Path(str(arguments["model"])),
+        path,
         chosen,
         target=target,
         database=cast("str | None", arguments["database"]),

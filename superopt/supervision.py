@@ -26,6 +26,7 @@ from superopt.child import JsonObject, Limits, run_in_child
 from superopt.errors import INTERNAL_ERROR, InvalidFileError, InvalidModelError
 from superopt.files import atomic_path, write_atomically
 from superopt.stand_in import stand_in_report
+from superopt.wire import is_model
 
 ProgressCallback = Callable[[JsonObject], None]
 
@@ -153,20 +154,15 @@ def optimize_file(
 
 
 def _with_file(job: Job, directory: Path) -> Job:
-    """The job with a file that can be read twice: what comes out of a pipe is stored first.
-
-    Raises InvalidModelError where there is no such file.
-    """
+    """The job with a file that can be read twice: what comes out of a pipe is stored first."""
     try:
         if not stat.S_ISFIFO(job.model.stat().st_mode):
             return job
         stored = directory / "the model"
         with job.model.open("rb") as pipe, stored.open("wb") as file:
             shutil.copyfileobj(pipe, file)
-    except FileNotFoundError:
-        raise InvalidModelError(f"{job.model} does not exist") from None
-    except OSError as error:
-        raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
+    except OSError:
+        return job  # the job says what is wrong with it
     return replace(job, model=stored)
 
 
@@ -219,7 +215,12 @@ def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tupl
 
 
 def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome:  # noqa: FBT001
-    """Writes the original, then the reports that say so."""
+    """Writes the original, then the reports that say so; raises InvalidModelError where there is none."""
+    try:
+        if not is_model(job.model):
+            raise InvalidModelError(f"{job.model} is not a valid ONNX file, and reading it took too long")
+    except OSError as error:
+        raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
     if job.output is not None:
         _write_original(job.model, job.output)
     taken = time.monotonic() - job.started

@@ -159,9 +159,22 @@ def test_a_model_comes_through_a_pipe(model: Path) -> None:
     assert outcome.report["why"] == f"{model.stat().st_size} bytes"
 
 
-def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModelError, match=r"nowhere\.onnx does not exist"):
-        run_job(_job(tmp_path / "nowhere.onnx", "read"))
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"nowhere\.onnx cannot be read: No such file"),
+        (b"", r"nowhere\.onnx is not a valid ONNX file"),
+        (b"\x00no model", r"nowhere\.onnx is not a valid ONNX file"),
+    ],
+)
+def test_what_is_no_model_does_not_come_out(content: bytes | None, message: str, tmp_path: Path) -> None:
+    """Not even where the process did not live to find that out."""
+    path = tmp_path / "nowhere.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidModelError, match=message):
+        run_job(_job(path, "loop"))
+    assert not path.with_name("out.onnx").exists()
 
 
 @pytest.mark.parametrize(("function", "code"), [("hang_with_the_lock", 0), ("crash", 5)])
