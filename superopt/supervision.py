@@ -9,7 +9,6 @@ time that ``promised`` leaves, ends it and writes the original with the reason.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import shutil
 import signal
@@ -26,7 +25,7 @@ from superopt.child import JsonObject, Limits, run_in_child
 from superopt.errors import INTERNAL_ERROR, InvalidFileError, InvalidModelError
 from superopt.files import atomic_path, write_atomically
 from superopt.stand_in import stand_in_report
-from superopt.wire import is_model
+from superopt.wire import is_model, may_have_external_data
 
 ProgressCallback = Callable[[JsonObject], None]
 
@@ -38,7 +37,9 @@ _PAGE = "superopt.optimize_job:page"
 
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 0.8
-_SECONDS_PER_BYTE = 3e-9
+_SECONDS_PER_BYTE = 5e-9
+"""For copying a model, on a machine with other things to do."""
+
 _LEAST_GRACE = 0.25
 _COPY_SECONDS = 600.0
 _PAGE_SECONDS = 60.0
@@ -232,7 +233,7 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
 
 def _write_original(model: Path, output: Path) -> None:
     """The same bytes; where the model may have external data, that goes along."""
-    if _may_have_external_data(model):
+    if may_have_external_data(model):
         ending = run_in_child(_COPY, {"model": str(model), "output": str(output)}, Limits(_COPY_SECONDS))
         if not isinstance(ending, child.Returned):
             raise (
@@ -243,15 +244,6 @@ def _write_original(model: Path, output: Path) -> None:
         return
     with atomic_path(output) as part:
         shutil.copyfile(model, part)
-
-
-def _may_have_external_data(model: Path) -> bool:
-    """Whether a key that external data has occurs in the file."""
-    with model.open("rb") as file:
-        if not model.stat().st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(b"location") >= 0
 
 
 def _write_report(report: JsonObject, path: Path) -> None:

@@ -11,6 +11,13 @@ from pathlib import Path
 GRAPH = 7
 """The number of a model's graph."""
 
+INITIALIZER = 5
+"""The number of an initialiser in a graph."""
+
+_EXTERNAL_DATA = 13
+_KEY = b"location"
+"""What a tensor with external data has, by its number and as a word."""
+
 DELIMITED = 2
 """The wire type of messages, texts and bytes."""
 
@@ -44,6 +51,24 @@ def is_model(path: Path) -> bool:
             except WireError:
                 return False
             return True
+
+
+def may_have_external_data(path: Path) -> bool:
+    """Whether the model says of a tensor that its data lies in another file, or seems to; raises WireError
+    for what is no model."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for field in fields(content, 0, len(content)):
+            parts = fields(content, field.start, field.end) if field.number == GRAPH else (field,)
+            for part in parts:
+                if field.number == GRAPH and part.number == INITIALIZER:
+                    is_external = any(
+                        inner.number == _EXTERNAL_DATA for inner in fields(content, part.start, part.end)
+                    )
+                else:
+                    is_external = content.find(_KEY, part.start, part.end) >= 0
+                if is_external:
+                    return True
+    return False
 
 
 def graph_of(content: mmap.mmap) -> Field:

@@ -20,9 +20,8 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from superopt.onnx_io.external import external_place, is_external, stored_tensor
 from superopt.onnx_io.protos import tensors_in_model
-from superopt.wire import DELIMITED, GRAPH, Field, WireError, delimited, fields, graph_of, header
+from superopt.wire import DELIMITED, GRAPH, INITIALIZER, Field, WireError, delimited, fields, graph_of, header
 
-_INITIALIZER = 5
 _RAW_DATA = 9
 _DETACHED = 1024
 """Tensors with more bytes than this are taken out of the file."""
@@ -52,7 +51,7 @@ def detach(model: Path, directory: Path, least: int) -> Path | None:
 
 
 def _is_large(field: Field) -> bool:
-    is_tensor = field.number == _INITIALIZER and field.wire_type == DELIMITED
+    is_tensor = field.number == INITIALIZER and field.wire_type == DELIMITED
     return is_tensor and field.end - field.start > _DETACHED
 
 
@@ -64,7 +63,7 @@ def _without_weights(
     position = graph.start
     for field in initializers:
         inner += content[position : field.begin]
-        inner += delimited(_INITIALIZER, _referring(content, field, file, data))
+        inner += delimited(INITIALIZER, _referring(content, field, file, data))
         position = field.end
     inner += content[position : graph.end]
     return content[: graph.begin] + delimited(GRAPH, bytes(inner)) + content[graph.end :]
@@ -100,7 +99,7 @@ def attach(model: Path, target: BinaryIO) -> None:
             _refer_no_more(tensor)
             tensor.raw_data = content
     pieces = [_Pieces.of(tensor) for tensor in initializers]
-    before, after = _halves(proto.graph, GraphProto, _INITIALIZER)
+    before, after = _halves(proto.graph, GraphProto, INITIALIZER)
     size = len(before) + sum(len(piece.opening) + piece.size for piece in pieces) + len(after)
     outer_before, outer_after = _halves(proto, ModelProto, GRAPH)
     target.write(outer_before + header(GRAPH, size) + before)
@@ -139,7 +138,7 @@ class _Pieces:
     @property
     def opening(self) -> bytes:
         """What comes before the tensor."""
-        return header(_INITIALIZER, self.size)
+        return header(INITIALIZER, self.size)
 
     def write(self, base: Path, target: BinaryIO) -> None:
         """Writes the tensor with its data."""
