@@ -36,7 +36,7 @@ _COPY = "superopt.optimize_job:copy"
 _PAGE = "superopt.optimize_job:page"
 
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
-_FINISHING = 0.8
+_FINISHING = 1.0
 _SECONDS_PER_BYTE = 5e-9
 """For copying a model, on a machine with other things to do."""
 
