@@ -96,7 +96,9 @@ class Killed:
 
 @dataclass(frozen=True, slots=True)
 class OutOfTime:
-    """It did not end within its seconds."""
+    """It did not end within its seconds; ``files`` were open for writing then, as far as that is known."""
+
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def _watch(
         if told is not None and now - told > limits.grace_seconds:
             return Stopped()
         if now >= ends:
-            return OutOfTime()
+            return OutOfTime(child.written_files())
         if limits.bytes is not None and child.resident_bytes() > limits.bytes:
             return OutOfMemory()
 
@@ -241,6 +243,14 @@ class Child:
             return sum(_resident(p) for p in (process, *process.children(recursive=True)))
         except psutil.NoSuchProcess:
             return 0
+
+    def written_files(self) -> tuple[str, ...]:
+        """The files that the child has open for writing."""
+        try:
+            files = psutil.Process(self._process.pid).open_files()
+        except (psutil.Error, OSError):
+            return ()
+        return tuple(file.path for file in files if getattr(file, "mode", "w") != "r")
 
     def how_it_ended(self) -> Ending:
         """Why the socket was closed without an answer."""

@@ -35,6 +35,9 @@ OPTIMIZE = "superopt.optimize_job:optimize"
 _COPY = "superopt.optimize_job:copy"
 _PAGE = "superopt.optimize_job:page"
 
+PART = ".part"
+"""How the names of files end that are renamed when they are whole (``superopt.files``)."""
+
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 1.0
 _SECONDS_PER_BYTE = 5e-9
@@ -188,6 +191,10 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
         stdout=job.stdout,
         environment={"TMPDIR": str(scratch)},
     )
+    if isinstance(ending, child.OutOfTime):
+        for file in map(Path, ending.files):
+            if file.name.startswith(".") and file.suffix == PART:
+                file.unlink(missing_ok=True)
     return ending, state
 
 

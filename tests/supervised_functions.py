@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from superopt.errors import InvalidOptionError
+from superopt.files import atomic_path
 
 Json = dict[str, object]
 Progress = Callable[[Json], None]
@@ -61,3 +62,12 @@ def read(arguments: Json, progress: Progress) -> Json:
     size = Path(str(arguments["model"])).stat().st_size
     progress({"bytes": size, "pid": os.getpid()})
     return {"report": {"why": f"{size} bytes"}}
+
+
+def hang_while_writing(arguments: Json, progress: Progress) -> Json:
+    """Never finishes the file that it writes beside the model."""
+    with atomic_path(Path(str(arguments["output"]))) as part, part.open("wb") as file:
+        file.write(b"half of it")
+        file.flush()
+        signal.pause()
+    return {}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -49,6 +52,7 @@ def _job(model: Path, function: str, **others: object) -> Job:
     [
         ("loop", "the budget of 0.5 s was overrun: stopped after", False),
         ("hang_with_the_lock", "the budget of 0.5 s was overrun: stopped after", False),
+        ("hang_while_writing", "the budget of 0.5 s was overrun: stopped after", False),
         ("crash", "internal error, please report it: the process was ended by SIGSEGV", True),
         ("have_a_bug", "internal error, please report it: ZeroDivisionError: a bug", True),
     ],
@@ -190,6 +194,33 @@ def test_the_command_line_writes_the_original(
     assert run(["optimize", str(model), "-o", str(out), "--budget", str(BUDGET)]) == code
     assert out.read_bytes() == model.read_bytes()
     assert "returned  original: " in capsys.readouterr().out
+
+
+def _is_over(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_command_that_is_told_to_end_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = (
+        "from superopt.cli import main, optimize_commands as o; o.FUNCTION = "
+        f"'{HERE}:hang_with_the_lock'; main(['optimize', '{model}', '-o', '{model.with_name('o')}'])"
+    )
+    environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": os.pathsep.join(sys.path)}
+    running = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    process = psutil.Process(running.pid)
+    while not process.children():
+        assert running.poll() is None
+    (child,) = process.children()
+    running.terminate()
+    assert running.wait(60) == 128 + signal.SIGTERM
+    while not _is_over(child):
+        running.poll()
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("function", ["hang_with_the_lock", "crash"])

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -143,7 +146,7 @@ def optimize(
         function=FUNCTION,
         stdout=1,
     )
-    with described() as show:
+    with _ended_when_told(), described() as show:
         outcome = run_job(job, lambda state: show(_phase(state)))
     if outcome.answer is not None:
         sys.stdout.write(str(outcome.answer["text"]))
@@ -151,6 +154,19 @@ def optimize(
         _print_stand_in(job, outcome, Output(as_json))
     if outcome.is_broken:
         raise typer.Exit(INTERNAL_ERROR)
+
+
+@contextmanager
+def _ended_when_told() -> Generator[None]:
+    """SIGTERM ends the block as an error does, so that nothing of it is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _phase(state: Mapping[str, object]) -> str:
