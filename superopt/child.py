@@ -23,7 +23,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TypeAlias, cast
@@ -127,15 +127,17 @@ def run_in_child(
     on_progress: Callable[[JsonObject], None] = lambda _: None,
     wanted: Callable[[], bool] = lambda: True,
     stdout: int | None = None,
+    descriptors: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Ending:
     """Calls ``function`` (``module:name``, see ``superopt.child_main``) in a new process.
 
     ``wanted`` is asked every quarter second; once it says no the child is told, and killed after the grace
     time. An exception from either callback kills the child. What the child prints goes to the descriptor
-    ``stdout``, without one where errors go. ``environment`` is added to that of the parent.
+    ``stdout``, without one where errors go; it has the ``descriptors``, too. ``environment`` is added to that
+    of the parent.
     """
-    with Child(function, arguments, limits, stdout, environment or {}) as child:
+    with Child(function, arguments, limits, stdout, descriptors, environment or {}) as child:
         return _watch(child, limits, on_progress, wanted)
 
 
@@ -184,6 +186,7 @@ class Child:
         arguments: Mapping[str, object],
         limits: Limits,
         stdout: int | None,
+        descriptors: Sequence[int],
         environment: Mapping[str, str],
     ) -> None:
         self.started = time.monotonic()
@@ -194,7 +197,7 @@ class Child:
                 [sys.executable, "-P", "-c", _START, paths, str(theirs.fileno()), function],
                 stdin=subprocess.DEVNULL,
                 stdout=_printed() if stdout is None else stdout,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *descriptors],
                 env={**os.environ, **environment},
                 start_new_session=True,
             )

@@ -38,6 +38,10 @@ _PAGE = "superopt.optimize_job:page"
 PART = ".part"
 """How the names of files end that are renamed when they are whole (``superopt.files``)."""
 
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+_STANDARD = 2
+"""Standard input, output and errors are handed on anyway."""
+
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 1.0
 _SECONDS_PER_BYTE = 5e-9
@@ -170,6 +174,13 @@ def _with_file(job: Job, directory: Path) -> Job:
     return replace(job, model=stored)
 
 
+def _descriptors(job: Job) -> list[int]:
+    """The open descriptors that the job writes into."""
+    paths = (path for path in (job.output, *job.reports) if path is not None)
+    named = {int(path.name) for path in paths if str(path.parent) in _DESCRIPTORS and path.name.isdigit()}
+    return sorted(number for number in named if number > _STANDARD)
+
+
 def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child.Ending, JsonObject]:
     """How the job ended, and what it said about itself before. What it leaves behind is removed."""
     state: JsonObject = {}
@@ -189,6 +200,7 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
         Limits(max(job.seconds, 0.0)),
         on_progress=hear,
         stdout=job.stdout,
+        descriptors=_descriptors(job),
         environment={"TMPDIR": str(scratch)},
     )
     if isinstance(ending, child.OutOfTime):

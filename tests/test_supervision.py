@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,15 @@ def test_a_model_comes_through_a_pipe(model: Path) -> None:
     outcome: Outcome = run_job(_job(pipe, "read", budget=30.0))
     writing.join()
     assert outcome.report["why"] == f"{model.stat().st_size} bytes"
+
+
+def test_an_open_descriptor_is_written_into(model: Path) -> None:
+    reading, writing = os.pipe()
+    job = replace(_job(model, "write", budget=30.0), output=Path(f"/dev/fd/{writing}"))
+    run_job(job)
+    assert os.read(reading, 100) == b"written"
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.parametrize(
