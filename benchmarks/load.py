@@ -212,7 +212,7 @@ class _Watch:
                         "worker"
                         if "server.worker" in words
                         else "job"
-                        if "server.child" in words
+                        if "superopt.child_main" in words
                         else "server"
                     )
                     sizes[kind] += process.memory_info().rss / (1 << 20)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
+    InputPlan,
     Reference,
     Sampling,
     Sizing,
@@ -38,11 +39,13 @@ from optimizer.cost import (
 )
 from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError, misdeclared
 from optimizer.decision import Court, Variant, Verdict, plan_of
-from optimizer.expected import minimal_ratio, predicted_seconds, refusal_of
+from optimizer.expected import minimal_ratio, refusal_of
+from optimizer.first_run import first_run
 from optimizer.options import Options
 from optimizer.record import Record
 from optimizer.report import Report
 from optimizer.runnable import runnable_original, weight_bytes
+from optimizer.schedule import Schedule
 from optimizer.search import (
     CancelToken,
     Limits,
@@ -57,7 +60,7 @@ from optimizer.search import (
     without_rules,
 )
 from optimizer.selection import kept_nodes, usable_rules
-from superopt.errors import InvalidInputError, MissingServiceError, UnprovedRuleError
+from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
@@ -69,35 +72,12 @@ _SECOND_OPINIONS = 3
 _LEAST_SECONDS = 5.0
 """A search and its judgement are not begun with less time than this."""
 
-_EXPLANATION_SHARE = 0.05
-"""Share of the budget for explaining the outcome."""
-
-_WRITING_SECONDS_PER_BYTE = 6e-9
-_WRITING_SHARE = 0.2
-"""At most this share of the budget is kept for writing the model."""
-
-_LARGE = 1 << 30
-"""Bytes of weights from which on no two models are in memory at once."""
-
-_SLOW_TO_OPEN = 1 << 26
-"""Bytes of weights from which on it is worth knowing before the search how long the model takes to open."""
+_LARGE = 1 << 28
+"""Bytes of weights from which on no two models are in memory at once, and none while a search runs."""
 
 _PRICING_SHARE = 0.5
 _SETTLING_SHARE = 0.2
 """Share of the time left after which no other sizes are tried."""
-
-_RUNS_TO_RESERVE = 80
-_LOADS_TO_RESERVE = 8
-_LOADS_TO_JUDGE = 4
-_RUNS_TO_JUDGE = 10
-"""A rewritten model is written, opened to compare outputs, and both are opened to time them."""
-
-_OPENING_SECONDS_PER_BYTE = 2e-9
-_SHORT = 1.0
-"""Seconds; what opens faster is judged whatever the budget."""
-
-_RESERVE_SHARE = (0.25, 0.6, 0.8)
-"""Of the time left, kept for checking and timing: at least, at most, and at most where less is in vain."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +119,7 @@ def optimize(
         if isinstance(error, InvalidInputError) and not journey.has_begun:
             raise
         _LOG.exception("optimizing %s failed", lifted.source.name)
-        return journey.original(f"internal error, please report it: {type(error).__name__}: {error}")
+        return journey.original(f"{INTERNAL_ERROR}: {type(error).__name__}: {error}")
 
 
 class Journey:
@@ -163,9 +143,7 @@ class Journey:
         self._target = target
         self._started = time.monotonic() if started is None else started
         self._weight_bytes = weight_bytes(lifted)
-        self._writing = min(_WRITING_SECONDS_PER_BYTE * self._weight_bytes, _WRITING_SHARE * options.budget)
-        self._end = self._started + options.budget - self._writing
-        self._deadline = self._end - _EXPLANATION_SHARE * options.budget
+        self._schedule = Schedule(self._started, options.budget, self._weight_bytes)
         self._lifted = lifted
         self._options = options
         self._costs = costs
@@ -179,7 +157,7 @@ class Journey:
         self._given: tuple[Mapping[str, Array], ...] = ()
         self._file: ModelFile | None = None
         self._loaded: LoadedModel | None = None
-        self._loading = self._weight_bytes * _OPENING_SECONDS_PER_BYTE
+        self._search_ends = self._schedule.deadline
 
     def run(self) -> Result:
         """Prices, searches, checks, times, decides."""
@@ -206,23 +184,20 @@ class Journey:
 
     def _searched(self, directory: Path) -> Result:
         lifted, record = self._lifted, self._record
-        if self._weight_bytes >= _SLOW_TO_OPEN and self._is_enough():
-            self._loaded = self._opened(directory)
-        if not self._is_enough():
-            return self.original(
-                f"the budget is too short: {max(self._left(), 0.0):.1f} s are left, the model takes "
-                f"{self._loading:.1f} s to open, and judging a rewritten one {_LOADS_TO_JUDGE} times as long"
-            )
+        if not self._schedule.is_enough():
+            return self._too_short()
         sizing = record.sizing = self._settled(directory)
-        if self._weight_bytes >= _LARGE:
-            self._loaded = None
         if sizing.runs is False:
             return self.original(refusal_of(self._options, sizing.guessed))
+        self._measure(directory, sizing.plan)
+        if not self._schedule.is_enough():
+            return self._too_short()
         canonical = record.canonical = canonicalise(lifted, record.protected)
         rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
         start = record.start = self._priced(canonical.graph, sizing)
-        deadline = self._deadline - self._reserve(start)
+        deadline = self._schedule.search_ends()
+        record.reserved = self._schedule.deadline - deadline
         if isinstance(record.objective, Latency):
             record.objective.deadline = deadline
         result = record.result = self._search(start, rules, deadline)
@@ -239,6 +214,12 @@ class Journey:
             )
         return self._judged(start, result, directory)
 
+    def _too_short(self) -> Result:
+        left = max(self._schedule.left, 0.0)
+        return self.original(
+            f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
+        )
+
     def _settled(self, directory: Path) -> Sizing:
         """The sizes of open dimensions at which the model is priced, checked and timed."""
 
@@ -246,7 +227,7 @@ class Journey:
             self._loaded = self._loaded or self._opened(directory)
             return self._loaded
 
-        deadline = time.monotonic() + _SETTLING_SHARE * self._left()
+        deadline = time.monotonic() + _SETTLING_SHARE * self._schedule.left
         return settle_sizes(self._lifted, self._plan, self._given, opened, deadline)
 
     def _priced(self, graph: Graph, sizing: Sizing) -> GraphCost:
@@ -262,6 +243,7 @@ class Journey:
 
     def _search(self, start: GraphCost, rules: RuleSet, deadline: float) -> SearchResult:
         options = self._options
+        self._search_ends = deadline
         limits = Limits(
             deadline=deadline,
             alpha=options.alpha,
@@ -272,21 +254,11 @@ class Journey:
         search = search_named(options.search)
         return search.run(start, rules, Watch(limits, self._cancel, self._forward))
 
-    def _left(self) -> float:
-        """Seconds until the deadline."""
-        return self._deadline - time.monotonic()
-
-    def _is_enough(self) -> bool:
-        """Whether a rewritten model can be judged in the time that is left: one that opens at once always."""
-        return self._loading < _SHORT or self._left() >= _LOADS_TO_JUDGE * self._loading
-
-    def _reserve(self, start: GraphCost) -> float:
-        """Seconds of the budget that checking and timing will need."""
-        left = max(self._left(), 0.0)
-        low, high, most = (share * left for share in _RESERVE_SHARE)
-        run = predicted_seconds(start)
-        high = max(high, min(most, _RUNS_TO_JUDGE * run + _LOADS_TO_JUDGE * self._loading))
-        return min(high, max(low, _RUNS_TO_RESERVE * run + _LOADS_TO_RESERVE * self._loading))
+    def _measure(self, directory: Path, plan: InputPlan) -> None:
+        """Finds out how long the original takes to be opened and to be run, for the schedule."""
+        loaded = self._loaded or self._opened(directory)
+        self._schedule.running = first_run(loaded, plan, self._given)
+        self._loaded = None if self._weight_bytes >= _LARGE else loaded
 
     def _opened(self, directory: Path) -> LoadedModel:
         """The original, opened now; remembers how long that took."""
@@ -295,7 +267,7 @@ class Journey:
         began = time.monotonic()
         provider = self._target.provider if self._target.is_here else Provider.CPU
         loaded = LoadedModel(self._file, self._threads, provider=provider)
-        self._loading = time.monotonic() - began
+        self._schedule.loading = time.monotonic() - began
         return loaded
 
     def _judged(self, start: GraphCost, result: SearchResult, directory: Path) -> Result:
@@ -326,13 +298,16 @@ class Journey:
         """
         distrusted: set[str] = set()
         for _ in range(_SECOND_OPINIONS):
-            began, left = time.monotonic(), self._left()
-            if left < _LEAST_SECONDS or not rejected.variant.rules or rejected.comparison is None:
+            left = self._schedule.left
+            if left < _LEAST_SECONDS or not self._schedule.is_enough():
+                break
+            if not rejected.variant.rules or rejected.comparison is None:
                 break
             distrusted.add(rejected.variant.rules[0])
             self._tell("search")
             trusted = [rule for rule in self._rules if rule.rule_id not in distrusted]
-            result = self._search(start, RuleSet(trusted, self._record.protected), began + 0.4 * left)
+            ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)
+            result = self._search(start, RuleSet(trusted, self._record.protected), ends)
             if not result.trace:
                 break
             verdict = court.decide(Variant(result.best, result.trace))
@@ -347,10 +322,8 @@ class Journey:
         loaded, self._loaded = self._loaded or self._opened(directory), None
         assert self._file is not None, "what was opened"
         assert self._record.sizing is not None, "sizes are settled before anything is judged"
-        timing = 2 * self._loading + 4 * predicted_seconds(start)
-        sampling = Sampling(
-            options.samples, options.seed, options.tolerance, self._given, self._deadline - timing
-        )
+        until = self._schedule.deadline - self._schedule.timing
+        sampling = Sampling(options.samples, options.seed, options.tolerance, self._given, until)
         reference = Reference(loaded, self._record.sizing.plan, sampling, lifted.source)
         first = reference.first()
         if first is None:
@@ -369,12 +342,12 @@ class Journey:
             reference=reference,
             feeds=first.feeds,
             threads=self._threads,
-            deadline=self._deadline,
+            deadline=self._schedule.deadline,
             directory=directory,
             target=self._target,
-            loading=self._loading,
+            loading=self._schedule.loading,
             running=running,
-            writing=self._writing,
+            writing=self._schedule.writing,
             race=compare_latency_apart if is_large else compare_latency,
             minimal_ratio=minimal_ratio(start, options),
             without=lambda variant, dropped: Variant(
@@ -383,7 +356,7 @@ class Journey:
         )
 
     def _report(self, accepted: Verdict | None, why: str) -> Report:
-        explaining = max(0.0, min(_EXPLANATION_SHARE * self._options.budget, self._end - time.monotonic()))
+        explaining = self._schedule.explaining()
         return self._record.report(accepted, why, None if self._cancel.is_cancelled else explaining)
 
     def _tell(self, phase: Phase) -> None:
@@ -397,4 +370,5 @@ class Journey:
 
     def _forward(self, progress: Progress) -> None:
         if self._progress is not None:
-            self._progress(replace(progress, seconds=time.monotonic() - self._started))
+            until = self._search_ends - self._started
+            self._progress(replace(progress, seconds=time.monotonic() - self._started, until=until))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optimizer.cost.objective import OBJECTIVES
 from optimizer.search import searches
 from optimizer.search.protocol import DEFAULT_ALPHA
+from superopt.choices import OBJECTIVES
 from superopt.errors import InvalidOptionError
 from superopt.threads import MOST_THREADS, THREADS_PER_CORE
 

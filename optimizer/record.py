@@ -34,12 +34,15 @@ from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)
 
+BYTE_FOR_BYTE = "the original is returned, byte for byte"
+
 
 @dataclass(eq=False)
 class Record:
     """One optimization: ``offered`` are all rules, ``usable`` those that may be used; None is not known yet.
 
-    ``verdict`` is the last one, whatever it says. ``misdeclared`` are outputs that are not as declared.
+    ``verdict`` is the last one, whatever it says; ``reserved`` seconds were kept for coming to one.
+    ``misdeclared`` are outputs that are not as declared.
     """
 
     lifted: LiftedModel
@@ -54,6 +57,7 @@ class Record:
     objective: Objective | None = None
     start: GraphCost | None = None
     result: SearchResult | None = None
+    reserved: float = 0.0
     court: Court | None = None
     verdict: Verdict | None = None
     misdeclared: tuple[str, ...] = ()
@@ -91,7 +95,7 @@ class Record:
             search=(
                 SearchSummary(self.options.search, 0.0, 0, 0.0, "budget")
                 if self.result is None
-                else SearchSummary.of(self.options.search, self.result)
+                else SearchSummary.of(self.options.search, self.result, self.reserved)
             ),
             canonical=() if accepted is None else self.canonical.steps,
             trace=() if accepted is None else accepted.variant.trace,
@@ -113,7 +117,7 @@ class Record:
         """What returning the original means."""
         if self.lifted.source.has_external_data:
             return "the original is returned, with its external data in a file of its own"
-        return "the original is returned, byte for byte"
+        return BYTE_FOR_BYTE
 
     def _sizes(self, judged: Verdict | None) -> SizesSummary:
         """The sizes of open dimensions at which things happened: those of the arrays that models were fed."""

@@ -178,7 +178,8 @@ class EquivalenceSummary:
 
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """How the search went; ``curve`` holds (seconds, best cost)."""
+    """How the search went; ``curve`` holds (seconds, best cost), ``reserved_seconds`` were kept of the budget
+    for checking and timing what it finds."""
 
     strategy: str
     seconds: float
@@ -186,9 +187,10 @@ class SearchSummary:
     best_at_seconds: float
     stopped_by: str
     curve: tuple[tuple[float, float], ...] = ()
+    reserved_seconds: float = 0.0
 
     @staticmethod
-    def of(strategy: str, result: SearchResult) -> SearchSummary:
+    def of(strategy: str, result: SearchResult, reserved: float = 0.0) -> SearchSummary:
         """The result of a search as the report holds it."""
         return SearchSummary(
             strategy,
@@ -197,6 +199,7 @@ class SearchSummary:
             round(result.best_at_seconds, 3),
             result.stopped_by,
             tuple((round(seconds, 3), cost) for seconds, cost in result.curve),
+            round(reserved, 3),
         )
 
 

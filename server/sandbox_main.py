@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from server import inspection
-from server.child_main import resolve
-from server.priority import lower_priority
 from server.problem_types import ProblemType, type_of
 from server.sandbox import WALL_PER_CPU
+from superopt.child_main import resolve
 from superopt.errors import SuperoptError
+from superopt.priority import lower_priority
 
 if TYPE_CHECKING:
     from substitution_db.records import JsonObject

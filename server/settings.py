@@ -95,7 +95,7 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe messages that are logged; those about probes are ``debug``."""
 
-    optimize_file: str = Field(default="superopt.api:optimize_file", pattern=r"^[\w.]+:\w+$")
+    optimize_file: str = Field(default="superopt.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
     """The function that does a job, as ``module:name`` (see ``server.work.OptimizeFile``)."""
 
     plans_clusters: bool = True

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from optimizer.runnable import loads
-from server.child_main import resolve
 from server.problem_types import ModelTooLargeError
 from server.reports import named_report, report_text
+from superopt.child_main import resolve
 from superopt.onnx_io import load_model
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class OptimizeFile(Protocol):
-    """The function that does a job; ``superopt.api:optimize_file``."""
+    """The function that does a job; ``superopt.supervision:optimize_file``."""
 
     def __call__(
         self,

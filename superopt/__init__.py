@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from superopt.api import Result, optimize
+    from superopt.api import Result
+    from superopt.calling import optimize
 
 __all__ = ["Result", "optimize"]
 
 
 def __getattr__(name: str) -> object:
-    """The names of ``superopt.api``, loaded at first use: a lower room does not load the upper ones."""
+    """Loaded at first use: a lower room does not load the upper ones."""
     if name in __all__:
-        return getattr(import_module("superopt.api"), name)
+        return getattr(import_module("superopt.calling"), name)
     raise AttributeError(f"module 'superopt' has no attribute {name!r}")

@@ -1,9 +1,8 @@
-"""The journeys as functions: optimise, check, inspect. Command line and service call these."""
+"""The journeys as functions, done in this process: optimise, check, inspect."""
 
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 import time
 from collections import Counter
@@ -37,22 +36,18 @@ from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
 from substitution_db.versions import PublishedRules
+from superopt.choices import require_report_path, require_runtime
 from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
-from superopt.files import require_writable, write_atomically
+from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Weight
-from superopt.machines import described_cluster, find_cluster, for_devices
+from superopt.machines import for_devices
 from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.targets import find_target
 
 ProgressCallback = Callable[[Progress], None]
-
-REPORT_SUFFIXES = (".json", ".html")
-
-RUNTIMES = ("portable", "onnxruntime")
-"""Which operators may be written: standard ONNX ones, or the runtime's own too, of which none is so far."""
 
 
 @dataclass(frozen=True)
@@ -128,44 +123,6 @@ class Inspection:
         return example({name: guess for name, _, guess in self.dimensions})
 
 
-def optimize(
-    model: ModelSource,
-    *,
-    cluster: str | Path | None = None,
-    objective: str = "latency",
-    target: str = "cpu",
-    budget: float = 60.0,
-    seed: int = 0,
-    threads: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    database: str | None = None,
-    progress: ProgressCallback | None = None,
-) -> Result:
-    """An equal model that is measurably better, or the original.
-
-    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all, from
-    the call to the written file;
-    ``dims`` are sizes of open dimensions, at which the model is priced, checked and timed (others are
-    guessed); ``database`` is the URL of rules and costs. ``cluster`` is a description's file or the name of a
-    known machine: then a plan for all its devices is made, and predicted to be best.
-
-    Raises InvalidModelError, InvalidOptionError, MissingServiceError.
-    """
-    started = time.monotonic()
-    machine = None if cluster is None else find_cluster(cluster)
-    options = Options(
-        objective=objective,
-        budget=budget,
-        seed=seed,
-        threads=threads,
-        dims=dims or {},
-        cluster=None if machine is None else machine.name,
-    )
-    return optimize_with(
-        model, options, target=target, database=database, progress=progress, started=started, cluster=machine
-    )
-
-
 def optimize_with(
     model: ModelSource,
     options: Options,
@@ -177,21 +134,30 @@ def optimize_with(
     library: int | None = None,
     cluster: Cluster | None = None,
     plan: Mapping[str, object] | None = None,
+    know: Callable[[dict[str, object]], None] = lambda _: None,
 ) -> Result:
-    """``optimize`` with every option there is; the budget counts from ``started`` (monotonic clock).
+    """An equal model that is measurably better, or the original, found in this process: nothing watches over
+    it (``superopt.optimize`` does). The budget counts from ``started`` (monotonic clock).
 
     ``library`` is the version of the library to use, if its proofs still stand; else that in force. ``plan``
-    is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan.
+    is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan. ``know`` is
+    told what the model is, as JSON values, before anything is done with it. Raises InvalidModelError,
+    InvalidOptionError, MissingServiceError.
     """
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
         require_archive(options.inputs)
     source = load_model(model, loads)
+    know({"nodes": len(source.proto.graph.node)})
     lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
+    opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
+    know({"opaque": opaque, "overridable": len(lifted.source.as_given.overridable)})
     with open_database(database) as opened:
         device = find_target(target, opened)
         published = opened.library.read(current(), library)
         rules = _substitutions(published)
+        library_used = {"version": published.version, "sha256": published.sha256}
+        know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
         if cluster is not None:
             journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
             planned = journey.run()
@@ -258,41 +224,6 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     )
 
 
-def optimize_file(
-    model_path: Path,
-    output_path: Path,
-    options: Mapping[str, object],
-    database_url: str,
-    progress: Callable[[Mapping[str, object]], None],
-) -> dict[str, object]:
-    """The job of the service: optimises a file into a file, returns the report as JSON values.
-
-    ``options`` are those of the service (``server.options``), ``cluster``, the path of a description, and
-    ``library_version``, the number of the library that the job began with; raises as ``optimize`` does.
-    """
-    rest = dict(options)
-    library = cast("int | None", rest.pop("library_version", None))
-    cluster = described_cluster(cast("str | None", rest.pop("cluster", None)))
-    if cluster is not None:
-        rest["cluster"] = cluster.name
-    target, chosen = options_from_json(rest)
-
-    def tell(state: Progress) -> None:
-        progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
-
-    result = optimize_with(
-        model_path,
-        chosen,
-        target=target,
-        database=database_url,
-        progress=tell,
-        library=library,
-        cluster=cluster,
-    )
-    result.save(output_path)
-    return result.to_json()
-
-
 def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
     """Target and options from the names that HTTP uses. Raises InvalidOptionError."""
     rest = dict(values)
@@ -303,16 +234,12 @@ def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
     for name in ("keep", "exclude_rules"):
         if name in arguments:
             arguments[name] = tuple(cast("Sequence[str]", arguments[name]))
+    if arguments.get("inputs") is not None:
+        arguments["inputs"] = Path(str(arguments["inputs"]))
     try:
         return target, Options(**arguments)  # pyright: ignore[reportArgumentType]
     except TypeError as error:
         raise InvalidOptionError(f"options: {error}") from None
-
-
-def require_runtime(runtime: str | None) -> None:
-    """Raises InvalidOptionError for a runtime that is not known; None is portable."""
-    if runtime is not None and runtime not in RUNTIMES:
-        raise InvalidOptionError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
 
 
 def read_report(path: Path) -> Mapping[str, object]:
@@ -349,13 +276,6 @@ def write_page(report: Mapping[str, object], path: Path) -> int:
     return len(content)
 
 
-def require_report_path(path: Path) -> None:
-    """Raises InvalidOptionError unless a report can be written there, and the path says of which kind."""
-    if path.suffix.lower() not in REPORT_SUFFIXES:
-        raise InvalidOptionError(f"report: expected a file ending in .json or .html, got {path}")
-    require_writable(path)
-
-
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
     """The substitutions of all rules in force that are verified under the present axioms, operators and
     verifier, but for directions that are not safe with infinite numbers."""
@@ -369,10 +289,6 @@ def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
         for substitution in substitutions_of(parse_equation(equation), rule)
         if is_safe_with_infinities(substitution)
     )
-
-
-def _is_json(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _weight_bytes(graph: Graph) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from superopt.ir.dimensions import Dimension
 
 __all__ = [
+    "INTERNAL_ERROR",
     "DimensionMismatchError",
     "IllTypedError",
     "InvalidEquationError",
@@ -35,6 +36,10 @@ __all__ = [
     "UnprovedRuleError",
     "UnsupportedError",
 ]
+
+
+INTERNAL_ERROR = "internal error, please report it"
+"""How the reason begins why the original came back, where that is nobody's fault but ours."""
 
 
 class SuperoptError(Exception):

@@ -6,7 +6,6 @@ from optimizer.cost.latency import Latency, Recorded
 from optimizer.cost.memory import Memory, MemoryLimit
 from optimizer.cost.nominal import Nominal
 from optimizer.cost.objective import (
-    OBJECTIVES,
     Flops,
     Launches,
     Objective,
@@ -22,7 +21,6 @@ from optimizer.cost.target import HERE, Target, objective_of
 
 __all__ = [
     "HERE",
-    "OBJECTIVES",
     "CostProfile",
     "CostStore",
     "Flops",

@@ -20,6 +20,10 @@ _SECOND_LOOK = 0.9
 """The share of the cost of a graph whose kernels are measured twice."""
 
 
+_LEAST_RUNS = 5
+"""A kernel is run so often to be measured; one that takes longer than there is time for is not."""
+
+
 def key_prefix(device: str, runtime: str, threads: int) -> str:
     """What the keys of all costs of a device begin with."""
     return f"{device}/{runtime}/threads={threads}/{METHOD}/"
@@ -104,7 +108,8 @@ class Latency:
         """The remembered price, else the measured one; the roofline's where measuring is impossible."""
         price = self.known(kernel)
         if price is None:
-            in_time = time.monotonic() < self.deadline
+            takes = _LEAST_RUNS * self.bound(kernel) / 1e6
+            in_time = time.monotonic() + takes < self.deadline
             measurement = self._measurer.measure(kernel) if in_time else None
             price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price

@@ -8,8 +8,6 @@ from typing import Protocol, runtime_checkable
 from optimizer.cost.kernel import Kernel
 from optimizer.cost.memory import Memory
 
-OBJECTIVES = ("latency", "throughput", "flops", "memory", "traffic", "launches")
-
 _GRAIN = 1024
 """Prices are multiples of 1/1024, so that their sums are exact and do not depend on the order of rewrites."""
 

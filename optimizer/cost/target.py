@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from optimizer.cost.latency import Latency, Recorded
-from optimizer.cost.objective import OBJECTIVES, Flops, Launches, Objective, PeakMemory, Traffic
+from optimizer.cost.objective import Flops, Launches, Objective, PeakMemory, Traffic
 from optimizer.cost.profile import CostProfile
 from optimizer.cost.runtime import Provider
 from optimizer.cost.store import CostStore, MemoryCostStore
+from superopt.choices import OBJECTIVES
 from superopt.errors import InvalidOptionError
 
 

@@ -60,10 +60,14 @@ class Account:
         self.tell()
         return self._watch.interruption(self.candidates, self.since_best)
 
+    def may_go_on(self) -> bool:
+        """Whether there is time left and nobody asked for the end."""
+        return self._watch.may_go_on()
+
     def shortened(self, trace: Iterable[TraceStep]) -> Shortened:
         """The best graph, which a trace leads to, without steps that gain nothing."""
         found = Shortened(self.best, tuple(trace))
-        return minimised(self.start, found, self._rules.substitutions, self._watch.may_go_on)
+        return minimised(self.start, found, self._rules.substitutions, self.may_go_on)
 
     def result(self, found: Shortened, stopped_by: StoppedBy, matched: Mapping[str, int]) -> SearchResult:
         """The whole account."""

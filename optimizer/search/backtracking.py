@@ -87,7 +87,9 @@ class _Run:
 
     def _expand(self, state: State) -> StoppedBy | None:
         """Every rewrite of the state, rule by rule, and after each rule its macro step."""
-        state.find(self._rules)
+        state.find(self._rules, self._account.may_go_on)
+        if not self._account.may_go_on():
+            return self._account.interruption()
         for opportunities in _by_rule(state.found):
             for opportunity in opportunities:
                 stopped_by = self._account.interruption()

@@ -46,7 +46,10 @@ class _Run:
         while beam:
             found: list[tuple[float, float, Candidate]] = []
             for state in beam:
-                state.find(self._rules)
+                state.find(self._rules, self._account.may_go_on)
+                stopped_by = None if self._account.may_go_on() else self._account.interruption()
+                if stopped_by is not None:
+                    return stopped_by
                 for opportunity in state.found:
                     stopped_by = self._account.interruption()
                     if stopped_by is not None:

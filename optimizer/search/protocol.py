@@ -37,13 +37,18 @@ class CancelToken:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an optimization stands; costs are in the unit of the objective, NaN before the first is known."""
+    """Where an optimization stands; costs are in the unit of the objective, NaN before the first is known.
+
+    A search ends ``until`` so many seconds at the latest: what remains of the budget is for judging what it
+    found.
+    """
 
     phase: Phase
     seconds: float
     candidates: int
     cost_before: float
     best_cost: float
+    until: float | None = None
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], None]

@@ -81,7 +81,8 @@ class _Run:
     def result(self) -> SearchResult:
         stopped_by = self._search()
         found = self._account.shortened(self._trace)
-        matched = matches_by_rule(self._rules.matches(self._start.graph, self._start.free))
+        start = self._start
+        matched = matches_by_rule(self._rules.matches(start.graph, start.free, self._watch.may_go_on))
         return self._account.result(found, stopped_by, matched)
 
     def _search(self) -> StoppedBy:
@@ -156,6 +157,8 @@ class _Run:
         best, steps = self._account.best, list[tuple[GraphCost, Match, GraphCost]]()
         length = 0
         for step in records:
+            if not self._watch.may_go_on():
+                break
             before = transplant.cost
             applied = transplant.apply(step)
             if applied is None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from optimizer.search.net import Net
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, variables
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
+
+_LOOK_EVERY = 64
+"""Places at which rules are tried between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +85,21 @@ class RuleSet:
             ):
                 yield match
 
-    def matches(self, graph: Graph, free: Container[NodeId]) -> list[Match]:
-        """All matches that concern what runs, by rule and site."""
-        return list(self._matches_at(graph, free, graph.nodes, graph.nodes))
+    def matches(
+        self, graph: Graph, free: Container[NodeId], may_go_on: Callable[[], bool] = lambda: True
+    ) -> list[Match]:
+        """All matches that concern what runs, by rule and site; fewer once ``may_go_on`` says no."""
+        return list(self._matches_at(graph, free, graph.nodes, graph.nodes, may_go_on))
 
-    def matches_near(self, graph: Graph, free: Container[NodeId], region: Region) -> list[Match]:
+    def matches_near(
+        self,
+        graph: Graph,
+        free: Container[NodeId],
+        region: Region,
+        may_go_on: Callable[[], bool] = lambda: True,
+    ) -> list[Match]:
         """The matches whose first root lies in the region."""
-        return list(self._matches_at(graph, free, region.single, region.several))
+        return list(self._matches_at(graph, free, region.single, region.several, may_go_on))
 
     def region(self, graph: Graph, change: Change) -> Region:
         """Where the first root of a match that the change made possible, or impossible, can be."""
@@ -103,22 +114,39 @@ class RuleSet:
         return Region(frozenset(single), frozenset(several))
 
     def _matches_at(
-        self, graph: Graph, free: Container[NodeId], single: Iterable[NodeId], several: Iterable[NodeId]
+        self,
+        graph: Graph,
+        free: Container[NodeId],
+        single: Iterable[NodeId],
+        several: Iterable[NodeId],
+        may_go_on: Callable[[], bool],
     ) -> Iterator[Match]:
-        for position, root in sorted(self._places(graph, free, single, several)):
+        places = sorted(self._places(graph, free, single, several, may_go_on))
+        for number, (position, root) in enumerate(places):
+            if number % _LOOK_EVERY == 0 and not may_go_on():
+                return
             yield from self.matches_at(graph, free, self.substitutions[position], root)
 
     def _places(
-        self, graph: Graph, free: Container[NodeId], single: Iterable[NodeId], several: Iterable[NodeId]
+        self,
+        graph: Graph,
+        free: Container[NodeId],
+        single: Iterable[NodeId],
+        several: Iterable[NodeId],
+        may_go_on: Callable[[], bool],
     ) -> Iterator[tuple[int, NodeId]]:
         """Where which rule may match; what runs before the model does is worth no rule with one output."""
         shapes: dict[tuple[NodeId, int], int] = {}
         for root in single:
+            if not may_go_on():
+                return
             if root in graph.nodes and root not in free:
                 allowed = self._net.allowed(graph, root, shapes)
                 yield from ((position, root) for position in allowed if position not in self._several)
         if self._several:
             for root in several:
+                if not may_go_on():
+                    return
                 if root in graph.nodes:
                     allowed = self._net.allowed(graph, root, shapes)
                     yield from ((position, root) for position in allowed if position in self._several)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from optimizer.cost.graph_cost import GraphCost, Update
@@ -88,15 +88,16 @@ class State:
             state = state.parent
         return steps[::-1]
 
-    def find(self, rules: RuleSet) -> None:
-        """Fills ``found``: matches of the base that nothing touched, and new ones near what changed."""
+    def find(self, rules: RuleSet, may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """Fills ``found``: matches of the base that nothing touched, and new ones near what changed; not
+        all of them once ``may_go_on`` says no."""
         free = self.cost.free
         if self.base is None or self.change is None:
-            self.found = [Opportunity(match) for match in rules.matches(self.graph, free)]
+            self.found = [Opportunity(match) for match in rules.matches(self.graph, free, may_go_on)]
             return
         region = rules.region(self.graph, self.change)
         around = self.change.around
-        fresh = [Opportunity(match) for match in rules.matches_near(self.graph, free, region)]
+        fresh = [Opportunity(match) for match in rules.matches_near(self.graph, free, region, may_go_on)]
         kept = [
             _carried(opportunity, around)
             for opportunity in self.base.found

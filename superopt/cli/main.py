@@ -1,7 +1,7 @@
 """The application: commands put together, and every failure turned into one sentence and an exit code.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad usage or bad input, 3 undecided, 4 a needed device or service is
-missing, 130 interrupted.
+missing, 5 internal error (the original is written all the same), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from superopt.cli.collecting import not_collecting
+from superopt.collecting import not_collecting
 from superopt.errors import SuperoptError
 
 BAD_USAGE = 2
@@ -81,14 +82,22 @@ def _program(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits the process with its exit code.
-
-    The process began as long ago as it has computed, at least.
-    """
-    started = time.monotonic() - time.process_time()
+    """Runs the command line and exits the process with its exit code."""
+    started = time.monotonic() - _age()
     code = run(list(sys.argv[1:] if arguments is None else arguments), started)
     gc.freeze()  # what is alive goes with the process: looking through it for cycles takes a second
     sys.exit(code)
+
+
+def _age() -> float:
+    """Seconds since the process began: by the system's account where it has one, else as long as it has
+    computed, at least."""
+    try:
+        ticks = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+    except (AttributeError, IndexError, OSError, ValueError):
+        return time.process_time()
+    return max(age, time.process_time())
 
 
 def run(arguments: list[str], started: float | None = None) -> int:

@@ -1,19 +1,25 @@
-"""superopt optimize, replay and report: the main job."""
+"""superopt optimize, replay and report: the main job.
+
+Options are read here and the answer is printed here, with little loaded: the work is done in another process
+(``superopt.cli.optimizing``).
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from optimizer import Options, Progress
-from optimizer.cost import OBJECTIVES
-from optimizer.report import EquivalenceSummary, Report
-from superopt import api
-from superopt.cli.collecting import seldom_collecting
+from superopt.choices import OBJECTIVES, require_report_path, require_runtime
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
@@ -22,14 +28,16 @@ from superopt.cli.output import (
     OutputOption,
     destination,
 )
-from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
-from superopt.cli.size_views import size_pairs
 from superopt.errors import InvalidOptionError
-from superopt.files import is_stream
-from superopt.machines import find_cluster
-from superopt.onnx_io import require_destination
-from superopt.recorded import replay as replay_report
+from superopt.files import is_stream, require_writable
+from superopt.supervision import Job, Outcome, run_job
+
+FUNCTION = "superopt.cli.optimizing:optimize"
+"""What is done in the other process."""
+
+INTERNAL_ERROR = 5
+"""The exit code where the original was written because of an error of ours."""
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +47,6 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report_page)
 
 
-@seldom_collecting()
 def optimize(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
@@ -115,58 +122,90 @@ def optimize(
     """Write an equal model that is measurably faster, or the original, and say why."""
     del portable
     output = Output.beside(as_json, None if dry_run else out, *(report or ()))
-    api.require_runtime(runtime)
-    machine = None if cluster is None else find_cluster(cluster)
-    if plan is not None and machine is None:
+    require_runtime(runtime)
+    if plan is not None and cluster is None:
         raise InvalidOptionError("plan: say with --cluster for which devices it is")
     reports = report or []
     for path in reports:
-        api.require_report_path(path)
+        require_report_path(path)
     if not dry_run:
-        require_destination(out, model)
-    options = Options(
-        objective=objective,
-        search=search,
+        require_writable(out)
+    options = {
+        "objective": objective,
+        "target": target,
+        "search": search,
+        "budget": budget,
+        "max_candidates": max_candidates,
+        "alpha": alpha,
+        "seed": seed,
+        "threads": threads,
+        "dim": parse_dimensions(dim or []),
+        "inputs": None if inputs is None else str(inputs),
+        "tolerance": tolerance,
+        "keep": keep or [],
+        "exclude_rule": exclude_rule or [],
+        "memory_limit": None if memory_limit is None else _bytes(memory_limit),
+    }
+    job = Job(
+        model=model,
+        output=None if dry_run else out,
+        options=options,
         budget=budget,
-        max_candidates=max_candidates,
-        alpha=alpha,
-        seed=seed,
-        threads=threads,
-        dims=parse_dimensions(dim or []),
-        inputs=inputs,
-        tolerance=tolerance,
-        keep=tuple(keep or ()),
-        exclude_rules=tuple(exclude_rule or ()),
-        memory_limit=None if memory_limit is None else _bytes(memory_limit),
-        cluster=None if machine is None else machine.name,
+        started=context.find_object(float) or time.monotonic(),
+        database=database,
+        reports=tuple(reports),
+        extras={
+            "machine": cluster,
+            "plan": None if plan is None else str(plan),
+            "json": as_json,
+            "terminal": sys.stdout.isatty(),
+        },
+        function=FUNCTION,
+        stdout=1,
     )
-    with described() as show:
+    with _ended_when_told(), described() as show:
+        outcome = run_job(job, lambda state: show(_phase(state)))
+    if outcome.answer is not None:
+        output.file.write(str(outcome.answer["text"]))
+    else:
+        _print_stand_in(job, outcome, output)
+    if outcome.is_broken:
+        raise typer.Exit(INTERNAL_ERROR)
 
-        def tell(state: Progress) -> None:
-            show(
-                f"{state.phase}: {state.seconds:.0f} s, {state.candidates} candidates, cost "
-                f"{state.cost_before:,.0f} -> {state.best_cost:,.0f}"
-            )
 
-        result = api.optimize_with(
-            model,
-            options,
-            target=target,
-            database=database,
-            progress=tell,
-            started=context.find_object(float),
-            cluster=machine,
-            plan=None if plan is None else api.read_report(plan),
-        )
-    if not dry_run:
-        result.save(out)
-    document = result.to_json()
-    for path in reports:
-        api.write_report(document, path)
-    output.document(document)
-    _print_summary(result.report, output)
-    if not dry_run:
-        output.line(f"\nwritten: {out}" + "".join(f", report: {path}" for path in reports))
+@contextmanager
+def _ended_when_told() -> Generator[None]:
+    """SIGTERM ends the block as an error does, so that nothing of it is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _phase(state: Mapping[str, object]) -> str:
+    until = "" if state.get("until") is None else f" until {state['until']:.0f} s"
+    before, best = (math.nan if state[name] is None else state[name] for name in ("cost_before", "best_cost"))
+    return (
+        f"{state['phase']}{until}: {state['seconds']:.0f} s, {state['candidates']} candidates, cost "
+        f"{before:,.0f} -> {best:,.0f}"
+    )
+
+
+def _print_stand_in(job: Job, outcome: Outcome, output: Output) -> None:
+    """What is known of a job whose process gave no answer."""
+    output.document(outcome.report)
+    output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
+    if job.output is not None:
+        output.line(written(job.output, job.reports))
+
+
+def written(out: Path, reports: Sequence[Path]) -> str:
+    """The line about the files that were written."""
+    return f"\nwritten: {out}" + "".join(f", report: {path}" for path in reports)
 
 
 def replay(
@@ -177,10 +216,14 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Apply a recorded trace again, refusing any rule that is not verified."""
+    from superopt import api
+    from superopt import recorded as recording
+    from superopt.onnx_io import require_destination
+
     output = Output.beside(as_json, out)
     require_destination(out, model)
     recorded = api.read_report(report)
-    lowered = replay_report(model, recorded, database=database)
+    lowered = recording.replay(model, recorded, database=database)
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{out}: {lowered.node_count} nodes")
@@ -201,6 +244,8 @@ def report_page(
     as_json: JsonOption = False,
 ) -> None:
     """Make the page of a report: what was gained, by which rules, and why others were not used."""
+    from superopt import api
+
     del database
     output = Output.beside(as_json, out)
     write = api.write_page if is_stream(out) else api.write_report
@@ -238,69 +283,3 @@ def parse_dimensions(texts: list[str]) -> dict[str, int]:
             raise InvalidOptionError(f"dim: expected NAME=SIZE, as in batch=8, got {text!r}")
         sizes[name] = int(size)
     return sizes
-
-
-def errors_against(equivalence: EquivalenceSummary) -> str:
-    """The errors of both models against the reference, as a part of a sentence; empty where none is known."""
-    error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
-    if error is None or own is None or reference is None or error.rms is None or own.rms is None:
-        return ""
-    if reference.kind == "double precision":
-        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
-    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
-
-
-def _equivalence(equivalence: EquivalenceSummary) -> str:
-    if not equivalence.samples:
-        return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
-    error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
-    weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
-    verdict = "passed" if equivalence.passed else "FAILED"
-    return (
-        f"{verdict}: {equivalence.samples} samples, largest relative error {error}"
-        f"{errors_against(equivalence)}{weak}"
-    )
-
-
-def _print_summary(report: Report, output: Output) -> None:
-    if output.as_json:
-        return
-    model, cost, search = report.model, report.cost, report.search
-    replaceable = (
-        f"; weights that are inputs, too, and so no constants: {model.overridable}"
-        if model.overridable
-        else ""
-    )
-    pairs: dict[str, object] = {
-        "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
-        "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
-        f"{report.rules.applied} applied",
-        **size_pairs(report.sizes.to_json()),
-        "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
-        f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
-    }
-    if model.warnings:
-        pairs["warning"] = "; ".join(model.warnings)
-    if report.memory is not None:
-        pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
-    if report.measured is not None:
-        m = report.measured
-        pairs["measured"] = (
-            f"{m.before:,.0f} -> {m.after:,.0f} {m.unit}: {m.ratio:.3f}x "
-            f"[{m.interval[0]:.3f}, {m.interval[1]:.3f}], {m.runs} runs, {m.runtime}, {m.threads} threads"
-        )
-    pairs["equivalence"] = _equivalence(report.equivalence)
-    pairs["returned"] = f"{report.returned}: {report.why}"
-    output.pairs(pairs)
-    if report.parallel is not None:
-        print_plan(report.parallel, output)
-    applied = Counter((step.rule, step.equation) for step in report.trace)
-    gained = dict.fromkeys(applied, 0.0)
-    for step in report.trace:
-        gained[step.rule, step.equation] += step.cost_before - step.cost_after
-    if applied:
-        output.line()
-        output.table(
-            ("times", f"gain ({cost.unit})", "rule"),
-            [(times, round(gained[key], 1), key[1]) for key, times in applied.most_common()],
-        )

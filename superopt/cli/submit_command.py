@@ -11,6 +11,7 @@ from typing import Annotated, cast
 import typer
 
 from superopt import api
+from superopt.choices import require_report_path
 from superopt.cli.optimize_commands import parse_dimensions
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination
 from superopt.cli.progress import described
@@ -88,7 +89,7 @@ def submit(
     if no_wait and (out is not None or reports):
         raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
     for path in reports:
-        api.require_report_path(path)
+        require_report_path(path)
     if out is not None:
         require_writable(out)
         if is_stream(out) and external_locations(model):

@@ -35,7 +35,7 @@ def submitted(database: Database, ending: str) -> Job:
 WORKER_EDGES: list[tuple[Edge, str, JobState, JobState]] = [
     (Edge(AFTER, "substitution_db.queue:JobQueue.claim"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (Edge(AFTER, "server.task:Task._lay_out"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "server.child:_Child.__init__"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(AFTER, "superopt.child:Child.__init__"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (
         Edge(AFTER, "substitution_db.queue:JobQueue.report_progress"),
         "wait",

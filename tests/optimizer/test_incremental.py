@@ -156,3 +156,17 @@ def test_the_net_lets_every_match_through(seed: int) -> None:
     everywhere = [m for s in rule_set.substitutions for m in find_matches(graph, s)]
     running = [m for m in everywhere if any(value.node not in free for value in m.outputs)]
     assert [described(m) for m in rule_set.matches(graph, free)] == [described(m) for m in running]
+
+
+def test_matching_ends_when_the_time_is_over() -> None:
+    """Of a large graph with many rules, finding all matches alone may take longer than there is."""
+    graph, rule_set = dense_blocks(40, 4, 4), RuleSet(rules(*ALL))
+    state = State.start(GraphCost.of(graph, Flops(), Sizes(graph, {})))
+    everything = rule_set.matches(graph, state.cost.free)
+    assert rule_set.matches(graph, state.cost.free, lambda: False) == []
+    answers = iter([True] * (len(graph.nodes) + 1))
+    some = rule_set.matches(graph, state.cost.free, lambda: next(answers, False))
+    assert len(some) < len(everything)
+    assert [described(match) for match in some] == [described(match) for match in everything[: len(some)]]
+    state.find(rule_set, lambda: False)
+    assert state.found == []

@@ -83,7 +83,9 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "error", "max_abs_error", "max_rel_error", "multiple", "own_error", "passed", "reference",
             "samples", "tolerance", "weak", "why",
         ],
-        "search": ["best_at_seconds", "candidates", "curve", "seconds", "stopped_by", "strategy"],
+        "search": [
+            "best_at_seconds", "candidates", "curve", "reserved_seconds", "seconds", "stopped_by", "strategy",
+        ],
         "trace": "list",
         "parallel": "NoneType",
         "fusion": "list",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from optimizer.cost import Provider
-from server import description, device, priority
+from server import description, device
 from server.endings import Died, Done, Ending
 from server.problem_types import ProblemType
+from superopt import priority
 from superopt.errors import MissingServiceError
 from tests.server.conftest import Http, problem
 

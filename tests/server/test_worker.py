@@ -52,7 +52,7 @@ def after(database: Database, job: Job) -> Job:
             {},
             "failed",
             "optimization-error",
-            "the process ended with 1; its log says more",
+            "the process failed; its log says more",
         ),
         ("hang", {"max_job_seconds": 1.0}, "failed", "time-limit", "it may take 1 seconds"),
         ("eat_memory", {"max_job_bytes": 400 << 20}, "failed", "memory-limit", "it may use 400 MiB"),

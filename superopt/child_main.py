@@ -1,5 +1,8 @@
-"""What runs in the child process of ``server.child``: one function, with progress, cancelling and named
+"""What runs in the child process of ``superopt.child``: one function, with progress, cancelling and named
 errors.
+
+The last message is the answer: ``{"result": ...}``; ``{"error": {"kind", "message"}}`` for an error of
+superopt; ``{"without": "memory"}`` or ``"disk"``; ``{"broken": why}`` for any other exception.
 """
 
 from __future__ import annotations
@@ -15,16 +18,17 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from server.priority import lower_priority
-from server.problem_types import ProblemType, type_of
+from superopt.collecting import not_collecting
 from superopt.errors import SuperoptError
+from superopt.priority import lower_priority
 
 if TYPE_CHECKING:
-    from substitution_db.records import JsonObject
+    from superopt.child import JsonObject
 
 _FIRST_TO_GO = 900
 _GRACE_SECONDS = 5.0
@@ -56,8 +60,7 @@ def main(descriptor: int) -> None:
             return  # the parent died before it could say what to do
         task = cast("JsonObject", json.loads(line))
         lower_priority(int(str(task["niceness"])))
-        limit = int(str(task["bytes"]))
-        _confine(float(str(task["seconds"])), limit)
+        _confine(float(str(task["seconds"])), cast("int | None", task["bytes"]))
         cancelled = threading.Event()
         threading.Thread(target=_listen, args=(stream.readline, cancelled), daemon=True).start()
 
@@ -70,7 +73,7 @@ def main(descriptor: int) -> None:
                 raise CancelledError
             send({"progress": content})
 
-        send(_answer(resolve(str(task["function"])), cast("JsonObject", task["arguments"]), progress, limit))
+        send(_answer(str(task["function"]), cast("JsonObject", task["arguments"]), progress))
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # without waiting for threads that the work left behind
@@ -79,34 +82,26 @@ def main(descriptor: int) -> None:
 def resolve(name: str) -> ChildFunction:
     """The function that ``module:name`` names."""
     module, _, attribute = name.partition(":")
+    with not_collecting():
+        importlib.import_module(module)
     return cast("ChildFunction", getattr(importlib.import_module(module), attribute))
 
 
-def too_slow(seconds: float) -> JsonObject:
-    """The problem of a child that passed its time."""
-    return ProblemType.JOB_TIME.document(f"it may take {seconds:g} seconds")
-
-
-def too_large(limit: int) -> JsonObject:
-    """The problem of a child that passed its memory, in bytes."""
-    return ProblemType.JOB_MEMORY.document(f"it may use {limit >> 20} MiB")
-
-
-def _answer(
-    function: ChildFunction, arguments: JsonObject, progress: Callable[[JsonObject], None], limit: int
-) -> JsonObject:
+def _answer(function: str, arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     try:
-        return {"result": function(arguments, progress)}
+        return {"result": resolve(function)(arguments, progress)}
     except CancelledError:
         return {"result": {}}
     except SuperoptError as error:
-        return {"problem": type_of(error).document(str(error))}
+        kind = type(error)
+        return {"error": {"kind": f"{kind.__module__}:{kind.__qualname__}", "message": str(error)}}
     except MemoryError:
-        return {"problem": too_large(limit)}
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        return {"again": ProblemType.DISK_FULL.document("the worker has no more disk")}
+        return {"without": "memory"}
+    except Exception as error:  # noqa: BLE001 - logged, and told to the parent
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return {"without": "disk"}
+        traceback.print_exc()
+        return {"broken": f"{type(error).__name__}: {error}"}
 
 
 def _listen(readline: Callable[[], bytes], cancelled: threading.Event) -> None:
@@ -116,15 +111,16 @@ def _listen(readline: Callable[[], bytes], cancelled: threading.Event) -> None:
     os.killpg(0, signal.SIGKILL)  # the parent is gone
 
 
-def _confine(seconds: float, limit: int) -> None:
+def _confine(seconds: float, limit: int | None) -> None:
     """The system ends this process when its time has passed or its parent is gone, refuses it memory beyond
     the limit, and writes no core.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+    if limit is not None:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -135,7 +131,3 @@ def _volunteer_when_memory_is_short() -> None:
     path = Path("/proc/self/oom_score_adj")
     if path.exists():
         path.write_text(str(_FIRST_TO_GO))
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

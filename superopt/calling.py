@@ -1,0 +1,138 @@
+"""The main job as Python calls it: in a process of its own, so that it ends whatever happens there."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from optimizer import Progress, Report
+from optimizer.report import (
+    CostSummary,
+    EquivalenceSummary,
+    ModelSummary,
+    OpaqueNode,
+    RuleCounts,
+    SearchSummary,
+)
+from substitution_db.versions import PublishedRules
+from superopt.api import Result
+from superopt.onnx_io import LoweredModel, ModelSource, load_model
+from superopt.supervision import OPTIMIZE, Job, Outcome, run_job
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def optimize(
+    model: ModelSource,
+    *,
+    cluster: str | Path | None = None,
+    objective: str = "latency",
+    target: str = "cpu",
+    budget: float = 60.0,
+    seed: int = 0,
+    threads: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    database: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> Result:
+    """An equal model that is measurably better, or the original.
+
+    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all, from
+    the call to the written file; ``dims`` are sizes of open dimensions, at which the model is
+    priced, checked and timed (others are guessed); ``database`` is the URL of rules and
+    costs. ``cluster`` is a description's file or the name of a known machine: then a plan for all its devices
+    is made, and predicted to be best.
+
+    The work is done in a process of its own, which is ended when it is not over in time or when ``progress``,
+    which is called in this one, raises: then the original comes back, and the report says why. Raises
+    InvalidModelError, InvalidOptionError, MissingServiceError.
+    """
+    started = time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="superopt-"))
+    remove = partial(shutil.rmtree, directory, ignore_errors=True)
+    is_needed = False
+    try:
+        written, objects = directory / "optimized.onnx", directory / "report"
+        job = Job(
+            model=_as_file(model, directory),
+            output=written,
+            options={
+                "objective": objective,
+                "target": target,
+                "budget": budget,
+                "seed": seed,
+                "threads": threads,
+                "dim": dict(dims or {}),
+            },
+            budget=budget,
+            started=started,
+            database=database,
+            extras={"machine": None if cluster is None else str(cluster), "objects": str(objects)},
+            function=OPTIMIZE,
+        )
+        outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))
+        lowered = LoweredModel.of_source(load_model(written), {})
+        is_needed = lowered.source.has_external_data
+        if is_needed:  # as long as somebody has the model that lies there
+            weakref.finalize(lowered.source, remove)
+        if outcome.answer is None:
+            return Result(lowered, _stand_in(outcome, lowered.node_count), PublishedRules(None, "", {}))
+        report, library = cast("tuple[Report, PublishedRules]", pickle.loads(objects.read_bytes()))  # nosec B301: our own
+        return Result(lowered, report, library)
+    finally:
+        if not is_needed:
+            remove()
+
+
+def _as_file(model: ModelSource, directory: Path) -> Path:
+    """The model as a file; written where it is none."""
+    if isinstance(model, str | Path):
+        return Path(model)
+    path = directory / "the model"
+    if isinstance(model, bytes):
+        path.write_bytes(model)
+    else:
+        LoweredModel.of_source(load_model(model), {}).save(path)
+    return path
+
+
+def _progress(state: Mapping[str, object]) -> Progress:
+    numbers = {
+        name: math.nan if value is None and name != "until" else value for name, value in state.items()
+    }
+    return Progress(**numbers)  # pyright: ignore[reportArgumentType]
+
+
+def _stand_in(outcome: Outcome, nodes: int) -> Report:
+    """The report of a job whose process wrote none, as an object."""
+    values = {
+        name: cast("Mapping[str, object]", value)
+        for name, value in outcome.report.items()
+        if isinstance(value, dict)
+    }
+    model = values["model"]
+    opaque = tuple(OpaqueNode(**node) for node in cast("list[dict[str, str]]", model["opaque"]))
+    known = {**model, "nodes_before": nodes, "nodes_after": nodes, "opaque": opaque}
+    search = {**values["search"], "curve": ()}
+    return Report(
+        model=ModelSummary(**known),  # pyright: ignore[reportArgumentType]
+        options=values["options"],
+        rules=RuleCounts(**values["rules"]),  # pyright: ignore[reportArgumentType]
+        cost=CostSummary(**values["cost"]),  # pyright: ignore[reportArgumentType]
+        measured=None,
+        equivalence=EquivalenceSummary(**values["equivalence"]),  # pyright: ignore[reportArgumentType]
+        search=SearchSummary(**search),  # pyright: ignore[reportArgumentType]
+        canonical=(),
+        trace=(),
+        fusion=(),
+        returned="original",
+        why=str(outcome.report["why"]),
+    )

@@ -1,0 +1,114 @@
+"""The command ``optimize`` in the process that does the work: what is written, and what is printed."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import cast
+
+from optimizer.report import EquivalenceSummary, Report
+from superopt import api
+from superopt.child import JsonObject
+from superopt.cli.equivalence_views import errors_against
+from superopt.cli.optimize_commands import written
+from superopt.cli.output import Output
+from superopt.cli.plan_views import print_plan
+from superopt.cli.size_views import size_pairs
+from superopt.onnx_io import require_destination
+from superopt.optimize_job import optimized
+
+
+class _Text(io.StringIO):
+    """What would be printed, by the width of the terminal if it goes to one."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
+    """Writes model and reports; returns the report, and the ``text`` that is to be printed."""
+    out = cast("str | None", arguments["output"])
+    reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
+    if out is not None:
+        require_destination(Path(out), Path(str(arguments["model"])))
+    result = optimized(arguments, progress)
+    if out is not None:
+        result.save(out)
+    document = result.to_json()
+    for path in reports:
+        api.write_report(document, path)
+    output = Output(bool(arguments["json"]))
+    with redirect_stdout(_Text(is_terminal=bool(arguments["terminal"]))) as text:
+        output.document(document)
+        _print_summary(result.report, output)
+        if out is not None:
+            output.line(written(Path(out), reports))
+    return {"text": text.getvalue(), "report": document}
+
+
+def _equivalence(equivalence: EquivalenceSummary) -> str:
+    if not equivalence.samples:
+        return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
+    error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
+    weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
+    verdict = "passed" if equivalence.passed else "FAILED"
+    return (
+        f"{verdict}: {equivalence.samples} samples, largest relative error {error}"
+        f"{errors_against(equivalence)}{weak}"
+    )
+
+
+def _kept(seconds: float) -> str:
+    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
+
+
+def _print_summary(report: Report, output: Output) -> None:
+    if output.as_json:
+        return
+    model, cost, search = report.model, report.cost, report.search
+    replaceable = (
+        f"; weights that are inputs, too, and so no constants: {model.overridable}"
+        if model.overridable
+        else ""
+    )
+    pairs: dict[str, object] = {
+        "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
+        "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
+        f"{report.rules.applied} applied",
+        **size_pairs(report.sizes.to_json()),
+        "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
+        f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
+        f"{_kept(search.reserved_seconds)}",
+    }
+    if model.warnings:
+        pairs["warning"] = "; ".join(model.warnings)
+    if report.memory is not None:
+        pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
+    if report.measured is not None:
+        m = report.measured
+        pairs["measured"] = (
+            f"{m.before:,.0f} -> {m.after:,.0f} {m.unit}: {m.ratio:.3f}x "
+            f"[{m.interval[0]:.3f}, {m.interval[1]:.3f}], {m.runs} runs, {m.runtime}, {m.threads} threads"
+        )
+    pairs["equivalence"] = _equivalence(report.equivalence)
+    pairs["returned"] = f"{report.returned}: {report.why}"
+    output.pairs(pairs)
+    if report.parallel is not None:
+        print_plan(report.parallel, output)
+    applied = Counter((step.rule, step.equation) for step in report.trace)
+    gained = dict.fromkeys(applied, 0.0)
+    for step in report.trace:
+        gained[step.rule, step.equation] += step.cost_before - step.cost_after
+    if applied:
+        output.line()
+        output.table(
+            ("times", f"gain ({cost.unit})", "rule"),
+            [(times, round(gained[key], 1), key[1]) for key, times in applied.most_common()],
+        )

@@ -1,0 +1,149 @@
+"""What the main job does in its process (``superopt.supervision``): from a file to a file and a report."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from optimizer import Progress, Report
+from optimizer.record import BYTE_FOR_BYTE
+from optimizer.report import EquivalenceSummary
+from superopt import api
+from superopt.child import JsonObject
+from superopt.collecting import seldom_collecting
+from superopt.errors import InvalidModelError
+from superopt.files import atomic_path
+from superopt.machines import described_cluster, find_cluster
+from superopt.onnx_io import LoweredModel, load_model
+from superopt.onnx_io.detaching import attach, detach
+from superopt.onnx_io.source import LIMIT
+
+Tell = Callable[[JsonObject], None]
+
+
+_LARGE = 1 << 26
+"""Bytes of weights from which on a model is taken apart, so that they are not held in memory."""
+
+
+@dataclass(frozen=True)
+class Attached(api.Result):
+    """The result for a model that was taken apart: written as the one file that the ``original`` is."""
+
+    original: Path
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model, whole or not at all; what rewriting made too large for one file has its weights
+        beside it."""
+        target = Path(path)
+        if self.report.returned == "original":
+            with atomic_path(target) as part:
+                shutil.copyfile(self.original, part)
+            return
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            detached = Path(directory) / "model.onnx"
+            self.model.save(detached)
+            if sum(file.stat().st_size for file in detached.parent.iterdir()) > LIMIT:
+                self.model.save(target)
+                return
+            with atomic_path(target) as part, part.open("wb") as file:
+                attach(detached, file)
+
+
+def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
+    """The result, not yet written. ``arguments`` are those of ``supervision.Job``; ``machine`` names a known
+    cluster or the file of one, ``plan`` a report with a plan.
+    """
+    path = Path(str(arguments["model"]))
+    directory = Path(tempfile.mkdtemp(prefix="superopt-"))  # goes with the scratch directory of the job
+    detached = detach(path, directory, _LARGE) if path.is_file() else None
+    if detached is None:
+        return _optimized(path, arguments, progress)
+    try:
+        result = _optimized(detached, arguments, progress)
+    except InvalidModelError:
+        return _optimized(path, arguments, progress)  # what is wrong is said of the file that was given
+    return Attached(result.model, _report_of(result.report, path), result.library, path)
+
+
+def _report_of(report: Report, path: Path) -> Report:
+    """The report of a model that was taken apart, about the file that was given."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    compared = report.equivalence
+    if report.returned == "original" and not compared.samples and compared.passed:
+        compared = EquivalenceSummary.untouched(compared.tolerance, BYTE_FOR_BYTE)
+    return replace(report, model=replace(report.model, name=path.name, sha256=sha256), equivalence=compared)
+
+
+@seldom_collecting()
+def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
+    """The result for the model in a file.
+
+    Tells what is known of the model as soon as it is, for the report that is written if nothing follows.
+    """
+    options = dict(cast("Mapping[str, object]", arguments["options"]))
+    library = cast("int | None", options.pop("library_version", None))
+    machine = cast("str | None", arguments.get("machine"))
+    uploaded = cast("str | None", options.pop("cluster", None))
+    cluster = described_cluster(uploaded) if machine is None else find_cluster(machine)
+    if cluster is not None:
+        options["cluster"] = cluster.name
+    target, chosen = api.options_from_json(options)
+    plan = cast("str | None", arguments.get("plan"))
+    recorded = None if plan is None else api.read_report(Path(plan))
+
+    def tell(state: Progress) -> None:
+        progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
+
+    def know(known: JsonObject) -> None:
+        progress({"known": known})
+
+    know({"options": chosen.to_json()})
+    return api.optimize_with(
+        path,
+        chosen,
+        target=target,
+        database=cast("str | None", arguments["database"]),
+        progress=tell,
+        started=cast("float", arguments["started"]),
+        library=library,
+        cluster=cluster,
+        plan=recorded,
+        know=know,
+    )
+
+
+def optimize(arguments: JsonObject, progress: Tell) -> JsonObject:
+    """Writes the model, and for Python the report as objects where ``objects`` says; returns the report."""
+    result = optimized(arguments, progress)
+    if arguments["output"] is not None:
+        result.save(str(arguments["output"]))
+    objects = cast("str | None", arguments.get("objects"))
+    if objects is not None:
+        Path(objects).write_bytes(pickle.dumps((result.report, result.library)))
+    return {"report": result.to_json()}
+
+
+def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
+    """Writes a model as it is, its external data beside it."""
+    del progress
+    LoweredModel.of_source(load_model(Path(str(arguments["model"]))), {}).save(str(arguments["output"]))
+    return {}
+
+
+def page(arguments: JsonObject, progress: Tell) -> JsonObject:
+    """Writes a report as a page."""
+    del progress
+    api.write_report(cast("JsonObject", arguments["report"]), Path(str(arguments["path"])))
+    return {}
+
+
+def _is_json(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)

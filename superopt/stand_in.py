@@ -1,0 +1,80 @@
+"""The report of a job whose process did not live to write one: the original came back, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+_SCHEMA = 1
+
+
+def stand_in_report(
+    model: Path,
+    options: Mapping[str, object],
+    state: Mapping[str, object],
+    why: str,
+    seconds: float,
+    *,
+    crashed: bool,
+) -> dict[str, object]:
+    """The report as JSON values, of the schema that ``optimizer.report`` writes.
+
+    ``state`` is what the process said last: progress, and under ``nodes`` and ``opaque`` what it knew of the
+    model; what it did not say is None or 0.
+    """
+    cost = _number(state.get("cost_before"))
+    nodes = state.get("nodes")
+    return {
+        "schema": _SCHEMA,
+        "model": {
+            "name": model.name,
+            "sha256": _sha256(model),
+            "nodes_before": nodes,
+            "nodes_after": nodes,
+            "opaque": state.get("opaque", []),
+            "overridable": state.get("overridable", 0),
+        },
+        "options": state.get("options", dict(options)),
+        "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
+        "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
+        "measured": None,
+        "equivalence": {
+            "passed": True,
+            "samples": 0,
+            "max_abs_error": None,
+            "max_rel_error": None,
+            "tolerance": options.get("tolerance"),
+            "weak": False,
+            "why": "nothing was compared: the original is returned",
+        },
+        "search": {
+            "strategy": options.get("search", "auto"),
+            "seconds": round(seconds, 3),
+            "candidates": state.get("candidates", 0),
+            "best_at_seconds": 0.0,
+            "stopped_by": "crashed" if crashed else "budget",
+            "curve": [],
+            "reserved_seconds": 0.0,
+        },
+        "trace": [],
+        "parallel": None,
+        "fusion": [],
+        "memory": None,
+        "returned": "original",
+        "why": why,
+        "explanation": None,
+        "versions": {"superopt": version("superopt"), "python": platform.python_version()},
+        "library": state.get("library"),
+    }
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, float) else 0.0
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

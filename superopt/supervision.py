@@ -1,0 +1,275 @@
+"""The main job in a process of its own: whatever happens there, its model or the original comes out in time.
+
+A search that does not end, a native call that hangs with the interpreter's lock, a library that crashes, a
+system without memory: none of them can be caught where it happens. So the job runs in a child process, and
+this one does nothing but wait: it imports little, holds nothing, and when the child has not answered by the
+time that ``promised`` leaves, ends it and writes the original with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from superopt import child
+from superopt.child import JsonObject, Limits, run_in_child
+from superopt.errors import INTERNAL_ERROR, InvalidFileError, InvalidModelError
+from superopt.files import atomic_path, write_atomically
+from superopt.stand_in import stand_in_report
+from superopt.wire import is_model, may_have_external_data
+
+ProgressCallback = Callable[[JsonObject], None]
+
+OPTIMIZE = "superopt.optimize_job:optimize"
+"""Optimises a file into a file; its arguments are ``Job.arguments``."""
+
+_COPY = "superopt.optimize_job:copy"
+_PAGE = "superopt.optimize_job:page"
+
+PART = ".part"
+"""How the names of files end that are renamed when they are whole (``superopt.files``)."""
+
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+_STANDARD = 2
+"""Standard input, output and errors are handed on anyway."""
+
+_OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
+_FINISHING = 1.0
+_SECONDS_PER_BYTE = 5e-9
+"""For copying a model, on a machine with other things to do."""
+
+_LEAST_GRACE = 0.25
+_COPY_SECONDS = 600.0
+_PAGE_SECONDS = 60.0
+
+
+def promised(budget: float) -> float:
+    """Seconds after its start at which a job with this budget is over at the latest."""
+    return _OVERRUN * budget + _OVERRUN_SECONDS
+
+
+@dataclass(frozen=True)
+class Job:
+    """One optimization of a file into a file; ``output`` None writes none.
+
+    ``options`` has the names that HTTP uses; ``extras`` are further arguments of the ``function``, whose
+    answer has the ``report``. The budget counts from ``started`` (monotonic clock). What the function prints
+    goes to the descriptor ``stdout``.
+    """
+
+    model: Path
+    output: Path | None
+    options: Mapping[str, object]
+    budget: float
+    started: float
+    database: str | None = None
+    reports: tuple[Path, ...] = ()
+    extras: Mapping[str, object] = field(default_factory=dict[str, object])
+    function: str = OPTIMIZE
+    stdout: int | None = None
+
+    @property
+    def arguments(self) -> JsonObject:
+        """What the function is given."""
+        return {
+            **self.extras,
+            "model": str(self.model),
+            "output": None if self.output is None else str(self.output),
+            "options": dict(self.options),
+            "database": self.database,
+            "started": self.started,
+            "reports": [str(path) for path in self.reports],
+        }
+
+    @property
+    def seconds(self) -> float:
+        """How long the function may take from now on, so that there is time for writing the original."""
+        size = self.model.stat().st_size if self.model.is_file() else 0
+        limit = promised(self.budget) - _FINISHING - _SECONDS_PER_BYTE * size
+        return max(limit, self.budget + _LEAST_GRACE) - (time.monotonic() - self.started)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer of the function and its ``report``; or None, and that of the original which was written in
+    its place. ``is_broken``: the original came back because of an error of ours."""
+
+    answer: JsonObject | None
+    report: JsonObject
+    is_broken: bool = False
+
+
+def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
+    """Does a job in a child process, by ``promised(job.budget)`` seconds after its start.
+
+    Raises the error of the job where what was given is wrong. Whatever else goes wrong: the original is
+    written, and what would be its report.
+    """
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        job = _with_file(job, Path(directory))
+        ending, state = _ended(job, Path(directory), progress)
+        match ending:
+            case child.Returned(result):
+                report = cast("JsonObject", result["report"])
+                return Outcome(result, report, str(report["why"]).startswith(INTERNAL_ERROR))
+            case child.Raised():
+                raise ending.error()
+            case _:
+                return _original(job, state, *_reason(job, ending, state))
+
+
+def optimize_file(
+    model_path: Path,
+    output_path: Path,
+    options: Mapping[str, object],
+    database_url: str,
+    progress: ProgressCallback,
+) -> JsonObject:
+    """The job of the service, done in the process of its own that a job has there: returns the report.
+
+    ``options`` are those of the service (``server.options``), ``cluster``, the path of a description, and
+    ``library_version``, the number of the library that the job began with. A job that is not over in time
+    gives the original; a process that crashes or has too little memory takes this one with it, as the service
+    starts it again.
+    """
+    budget = float(str(options.get("budget", 60.0)))
+    job = Job(model_path, output_path, options, budget, time.monotonic(), database_url)
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        ending, state = _ended(job, Path(directory), progress)
+        match ending:
+            case child.Returned(result):
+                return cast("JsonObject", result["report"])
+            case child.Raised():
+                raise ending.error()
+            case child.OutOfTime():
+                return _original(job, state, *_reason(job, ending, state)).report
+            case child.OutOfMemory():
+                raise MemoryError
+            case child.Killed(name) if name in signal.Signals.__members__:
+                os.kill(os.getpid(), signal.Signals[name])
+            case _:
+                pass
+    raise RuntimeError(_reason(job, ending, state)[0])
+
+
+def _with_file(job: Job, directory: Path) -> Job:
+    """The job with a file that can be read twice: what comes out of a pipe is stored first."""
+    try:
+        if not stat.S_ISFIFO(job.model.stat().st_mode):
+            return job
+        stored = directory / "the model"
+        with job.model.open("rb") as pipe, stored.open("wb") as file:
+            shutil.copyfileobj(pipe, file)
+    except OSError:
+        return job  # the job says what is wrong with it
+    return replace(job, model=stored)
+
+
+def _descriptors(job: Job) -> list[int]:
+    """The open descriptors that the job writes into."""
+    paths = (path for path in (job.output, *job.reports) if path is not None)
+    named = {int(path.name) for path in paths if str(path.parent) in _DESCRIPTORS and path.name.isdigit()}
+    return sorted(number for number in named if number > _STANDARD)
+
+
+def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child.Ending, JsonObject]:
+    """How the job ended, and what it said about itself before. What it leaves behind is removed."""
+    state: JsonObject = {}
+
+    def hear(message: JsonObject) -> None:
+        if "known" in message:
+            state.update(cast("JsonObject", message["known"]))
+        else:
+            state.update(message)
+            progress(message)
+
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    ending = run_in_child(
+        job.function,
+        job.arguments,
+        Limits(max(job.seconds, 0.0)),
+        on_progress=hear,
+        stdout=job.stdout,
+        descriptors=_descriptors(job),
+        environment={"TMPDIR": str(scratch)},
+    )
+    if isinstance(ending, child.OutOfTime):
+        for file in map(Path, ending.files):
+            if file.name.startswith(".") and file.suffix == PART:
+                file.unlink(missing_ok=True)
+    return ending, state
+
+
+def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:
+    """Why the original comes back, and whether that is an error of ours."""
+    phase = state.get("phase", "reading the model")
+    match ending:
+        case child.OutOfTime():
+            taken = time.monotonic() - job.started
+            why = f"the budget of {job.budget:g} s was overrun: stopped after {taken:.1f} s, in the phase"
+            return f"{why} {str(phase)!r}", False
+        case child.Killed(name):
+            memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
+            return (
+                f"{INTERNAL_ERROR}: the process was ended by {name}{memory}, in the phase {str(phase)!r}",
+                True,
+            )
+        case child.Broken(reason):
+            return f"{INTERNAL_ERROR}: {reason}", True
+        case child.OutOfMemory():
+            return f"not enough memory, in the phase {str(phase)!r}", True
+        case child.OutOfDisk():
+            return "not enough disk for temporary files", True
+        case _:
+            return f"{INTERNAL_ERROR}: it ended without an answer", True
+
+
+def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome:  # noqa: FBT001
+    """Writes the original, then the reports that say so; raises InvalidModelError where there is none."""
+    try:
+        if not is_model(job.model):
+            raise InvalidModelError(f"{job.model} is not a valid ONNX file, and reading it took too long")
+    except OSError as error:
+        raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
+    if job.output is not None:
+        _write_original(job.model, job.output)
+    taken = time.monotonic() - job.started
+    report = stand_in_report(job.model, job.options, state, why, taken, crashed=is_broken)
+    for path in job.reports:
+        _write_report(report, path)
+    return Outcome(None, report, is_broken)
+
+
+def _write_original(model: Path, output: Path) -> None:
+    """The same bytes; where the model may have external data, that goes along."""
+    if may_have_external_data(model):
+        ending = run_in_child(_COPY, {"model": str(model), "output": str(output)}, Limits(_COPY_SECONDS))
+        if not isinstance(ending, child.Returned):
+            raise (
+                ending.error()
+                if isinstance(ending, child.Raised)
+                else InvalidModelError(f"{model}: not even a copy could be written")
+            )
+        return
+    with atomic_path(output) as part:
+        shutil.copyfile(model, part)
+
+
+def _write_report(report: JsonObject, path: Path) -> None:
+    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    if path.suffix.lower() != ".html":
+        write_atomically(path, text.encode())
+        return
+    ending = run_in_child(_PAGE, {"report": report, "path": str(path)}, Limits(_PAGE_SECONDS))
+    if not isinstance(ending, child.Returned):
+        raise InvalidFileError(f"{path}: the page of the report could not be made")

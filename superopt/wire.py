@@ -1,0 +1,128 @@
+"""The wire format of protobuf as far as it tells where in a file the parts of an ONNX model are."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+GRAPH = 7
+"""The number of a model's graph."""
+
+INITIALIZER = 5
+"""The number of an initialiser in a graph."""
+
+_EXTERNAL_DATA = 13
+_KEY = b"location"
+"""What a tensor with external data has, by its number and as a word."""
+
+DELIMITED = 2
+"""The wire type of messages, texts and bytes."""
+
+_WIDTHS = {1: 8, 5: 4}
+"""Bytes of the wire types of fixed width."""
+
+
+class WireError(Exception):
+    """A file that is no model, or one that is written in a way that is not handled here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a message: all of it from ``begin``, its content from ``start`` to ``end``."""
+
+    number: int
+    wire_type: int
+    begin: int
+    start: int
+    end: int
+
+
+def is_model(path: Path) -> bool:
+    """Whether the file can be an ONNX model: a message with one graph."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            try:
+                graph_of(content)
+            except WireError:
+                return False
+            return True
+
+
+def may_have_external_data(path: Path) -> bool:
+    """Whether the model says of a tensor that its data lies in another file, or seems to; raises WireError
+    for what is no model."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for field in fields(content, 0, len(content)):
+            parts = fields(content, field.start, field.end) if field.number == GRAPH else (field,)
+            for part in parts:
+                if field.number == GRAPH and part.number == INITIALIZER:
+                    is_external = any(
+                        inner.number == _EXTERNAL_DATA for inner in fields(content, part.start, part.end)
+                    )
+                else:
+                    is_external = content.find(_KEY, part.start, part.end) >= 0
+                if is_external:
+                    return True
+    return False
+
+
+def graph_of(content: mmap.mmap) -> Field:
+    """The one graph of a model; raises WireError where there is none or more."""
+    graphs = [field for field in fields(content, 0, len(content)) if field.number == GRAPH]
+    if len(graphs) != 1 or graphs[0].wire_type != DELIMITED:
+        raise WireError
+    return graphs[0]
+
+
+def fields(content: mmap.mmap, start: int, end: int) -> Iterator[Field]:
+    """The fields of a message that lies there; raises WireError for what is none."""
+    position = start
+    while position < end:
+        begin = position
+        key, position = _varint(content, position, end)
+        wire_type = key & 7
+        if wire_type == 0:
+            first, (_, position) = position, _varint(content, position, end)
+        elif wire_type == DELIMITED:
+            length, first = _varint(content, position, end)
+            position = first + length
+        elif wire_type in _WIDTHS:
+            first, position = position, position + _WIDTHS[wire_type]
+        else:
+            raise WireError
+        if position > end:
+            raise WireError
+        yield Field(key >> 3, wire_type, begin, first, position)
+
+
+def _varint(content: mmap.mmap, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end and shift < 64:
+        byte = content[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+    raise WireError
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    """A field of that number, of the wire type DELIMITED."""
+    return header(number, len(content)) + content
+
+
+def header(number: int, length: int) -> bytes:
+    """The key of a field of so many bytes, and the length."""
+    written = bytearray()
+    for value in (number << 3 | DELIMITED, length):
+        rest = value
+        while rest >= 0x80:
+            written.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        written.append(rest)
+    return bytes(written)

@@ -1,0 +1,61 @@
+"""The budget is shared so that what a search finds can be judged, and a budget that is too short says so."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+
+import pytest
+
+from optimizer.schedule import Schedule
+
+
+def _schedule(
+    budget: float, loading: float, running: float, weights: int = 0, spent: float = 0.0
+) -> Schedule:
+    schedule = Schedule(time.monotonic() - spent, budget, weights)
+    schedule.loading, schedule.running = loading, running
+    return schedule
+
+
+@pytest.mark.parametrize("running", [0.0, 0.001, 0.05, 0.2, 0.7])
+@pytest.mark.parametrize("loading", [0.01, 0.3, 1.5])
+@pytest.mark.parametrize("budget", [5.0, 15.0, 60.0, 600.0])
+def test_what_a_search_finds_can_be_judged(budget: float, loading: float, running: float) -> None:
+    """After the longest search there is time for opening, checking, and three rounds of timing."""
+    schedule = _schedule(budget, loading, running)
+    if not schedule.is_enough():
+        return
+    kept = schedule.deadline - schedule.search_ends()
+    searching = schedule.search_ends() - time.monotonic()
+    assert kept >= min(schedule.judging, 0.89 * schedule.left) - 1e-6
+    assert searching >= 0.09 * budget
+
+
+def test_a_model_that_is_slow_to_run_ends_the_search_early() -> None:
+    """A network of 0.2 s a run once spent 60 s searching, and had no time left to be timed."""
+    fast, slow = _schedule(60.0, 0.3, 0.001), _schedule(60.0, 0.3, 0.2)
+    assert slow.search_ends() < fast.search_ends()
+    assert slow.deadline - slow.search_ends() > 40 * 0.2
+    large = _schedule(60.0, 3.0, 0.2, weights=1 << 30)
+    assert large.search_ends() < slow.search_ends()
+
+
+def test_a_budget_that_would_do_is_named_and_does() -> None:
+    """The same model at the recommended budget, after the same beginning, is judged."""
+    schedule = _schedule(5.0, 2.0, 1.5, weights=600 << 20, spent=3.0)
+    assert not schedule.is_enough()
+    found = re.search(r"a budget of (\d+) s would do", schedule.advice())
+    assert found is not None
+    enough = _schedule(float(found[1]), 2.0, 1.5, weights=600 << 20, spent=3.0)
+    assert enough.is_enough()
+    assert enough.deadline - enough.search_ends() >= enough.judging - 1e-6
+    assert "opening the model takes 2.0 s and a run 1.5 s" in schedule.advice()
+
+
+def test_what_takes_little_is_judged_until_nothing_is_left() -> None:
+    assert _schedule(1.0, 0.01, 0.001, spent=0.9).is_enough()
+    late = _schedule(1.0, 0.01, 0.001, spent=2.0)
+    assert not late.is_enough()
+    assert math.isclose(late.search_ends(), late.deadline)

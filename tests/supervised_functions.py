@@ -1,0 +1,79 @@
+"""What the process of a job does in tests of ``superopt.supervision``: hang, crash, fail, answer."""
+
+# ruff: noqa: ARG001
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from superopt.errors import InvalidOptionError
+from superopt.files import atomic_path
+
+Json = dict[str, object]
+Progress = Callable[[Json], None]
+
+
+def loop(arguments: Json, progress: Progress) -> Json:
+    """Computes for ever, and reports only once."""
+    progress({"phase": "search", "candidates": 7, "cost_before": 2.5, "best_cost": 2.5, "seconds": 0.5})
+    number = 0
+    while True:
+        number += 1
+
+
+def hang_with_the_lock(arguments: Json, progress: Progress) -> Json:
+    """Never comes back from a native call that holds the interpreter's lock."""
+    ctypes.PyDLL(None).pause()
+    return {}
+
+
+def crash(arguments: Json, progress: Progress) -> Json:
+    """Dies as a native library does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
+
+
+def have_a_bug(arguments: Json, progress: Progress) -> Json:
+    """Fails as no code should."""
+    raise ZeroDivisionError("a bug")
+
+
+def refuse(arguments: Json, progress: Progress) -> Json:
+    """Says that an option is wrong."""
+    raise InvalidOptionError("target: expected cpu or cuda, got abacus")
+
+
+def leave_files(arguments: Json, progress: Progress) -> Json:
+    """Says where its temporary files are, and dies with them there."""
+    handle, name = tempfile.mkstemp()
+    os.close(handle)
+    progress({"file": name})
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def read(arguments: Json, progress: Progress) -> Json:
+    """Says how many bytes the model has, and who it is."""
+    size = Path(str(arguments["model"])).stat().st_size
+    progress({"bytes": size, "pid": os.getpid()})
+    return {"report": {"why": f"{size} bytes"}}
+
+
+def hang_while_writing(arguments: Json, progress: Progress) -> Json:
+    """Never finishes the file that it writes beside the model."""
+    with atomic_path(Path(str(arguments["output"]))) as part, part.open("wb") as file:
+        file.write(b"half of it")
+        file.flush()
+        signal.pause()
+    return {}
+
+
+def write(arguments: Json, progress: Progress) -> Json:
+    """Writes into the output, whatever that is."""
+    Path(str(arguments["output"])).write_bytes(b"written")
+    return {"report": {"why": ""}}

@@ -1,0 +1,244 @@
+"""The main job answers in time whatever happens in its process: the original comes out, with the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+from onnx import helper, numpy_helper
+
+import superopt
+from superopt.cli.main import run
+from superopt.errors import InvalidModelError, InvalidOptionError
+from superopt.supervision import Job, Outcome, run_job
+
+HERE = "tests.supervised_functions"
+BUDGET = 0.5
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    onnx.save(_network(np.ones((4, 4), np.float32)), path)
+    return path
+
+
+def _network(weights: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> onnx.ModelProto:
+    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    graph = helper.make_graph(nodes, "net", ports[:1], ports[1:], [numpy_helper.from_array(weights, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _job(model: Path, function: str, **others: object) -> Job:
+    out = model.with_name("out.onnx")
+    reports = (model.with_name("report.json"),)
+    values: dict[str, object] = {"budget": BUDGET, "started": time.monotonic(), "reports": reports, **others}
+    return Job(model, out, {"budget": BUDGET}, function=f"{HERE}:{function}", **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("function", "why", "is_broken"),
+    [
+        ("loop", "the budget of 0.5 s was overrun: stopped after", False),
+        ("hang_with_the_lock", "the budget of 0.5 s was overrun: stopped after", False),
+        ("hang_while_writing", "the budget of 0.5 s was overrun: stopped after", False),
+        ("crash", "internal error, please report it: the process was ended by SIGSEGV", True),
+        ("have_a_bug", "internal error, please report it: ZeroDivisionError: a bug", True),
+    ],
+)
+def test_the_original_comes_out_with_the_reason(
+    model: Path,
+    function: str,
+    why: str,
+    is_broken: bool,  # noqa: FBT001
+) -> None:
+    job = _job(model, function)
+    outcome = run_job(job)
+    assert outcome.answer is None
+    assert outcome.is_broken is is_broken
+    assert str(outcome.report["why"]).startswith(why)
+    assert model.with_name("out.onnx").read_bytes() == model.read_bytes()
+    assert json.loads(job.reports[0].read_text()) == outcome.report
+    assert sorted(path.name for path in model.parent.iterdir()) == ["net.onnx", "out.onnx", "report.json"]
+
+
+def test_the_reason_names_the_phase_and_the_report_what_is_known(model: Path) -> None:
+    report = run_job(_job(model, "loop")).report
+    assert str(report["why"]).endswith("in the phase 'search'")
+    assert report["search"] == {
+        "strategy": "auto",
+        "seconds": pytest.approx(report["search"]["seconds"]),  # type: ignore[index]
+        "candidates": 7,
+        "best_at_seconds": 0.0,
+        "stopped_by": "budget",
+        "curve": [],
+        "reserved_seconds": 0.0,
+    }
+    assert report["cost"] == {"unit": "us", "source": "analytic", "before": 2.5, "after": 2.5}
+
+
+def test_the_report_has_the_fields_of_any_other(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in for a report is written without the code that writes reports."""
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{model.with_name('superopt.db')}")
+    path = model.with_name("usual.json")
+    arguments = [
+        "optimize",
+        str(model),
+        "--budget",
+        "120",
+        "--max-candidates",
+        "1",
+        "--objective",
+        "flops",
+        "--report",
+        str(path),
+    ]
+    assert run([*arguments, "--dry-run", "-o", str(model.with_name("out.onnx"))]) == 0
+    usual, stand_in = json.loads(path.read_text()), run_job(_job(model, "crash")).report
+    assert list(stand_in) == list(usual)
+    for section in ("model", "rules", "cost", "equivalence", "search"):
+        assert set(stand_in[section]) == set(usual[section])  # type: ignore[arg-type]
+    assert stand_in["model"]["sha256"] == usual["model"]["sha256"]  # type: ignore[index]
+
+
+def test_an_error_of_the_user_is_raised_as_it_was(model: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^target: expected cpu or cuda, got abacus$"):
+        run_job(_job(model, "refuse"))
+    assert not model.with_name("out.onnx").exists()
+
+
+def test_what_a_killed_process_leaves_is_removed(model: Path) -> None:
+    told: list[dict[str, object]] = []
+    outcome = run_job(_job(model, "leave_files"), told.append)
+    assert "ended by SIGKILL, perhaps for want of memory" in str(outcome.report["why"])
+    assert not Path(str(told[0]["file"])).exists()
+
+
+def test_a_callback_that_raises_ends_the_process(model: Path) -> None:
+    pids: list[object] = []
+
+    def stop(state: dict[str, object]) -> None:
+        pids.append(state["pid"])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(_job(model, "read"), stop)
+    assert not psutil.pid_exists(int(str(pids[0])))
+    assert not model.with_name("out.onnx").exists()
+
+
+def test_external_data_comes_along(tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    target.mkdir()
+    weights = np.arange(16, dtype=np.float32).reshape(4, 4)
+    onnx.save(
+        _network(weights), source / "net.onnx", save_as_external_data=True, size_threshold=0, location="w.bin"
+    )
+    job = _job(source / "net.onnx", "crash", reports=())
+    assert run_job(
+        Job(job.model, target / "o.onnx", {}, 9, time.monotonic(), function=job.function)
+    ).is_broken
+    assert onnx.load(target / "o.onnx").graph.initializer[0].raw_data == weights.tobytes()
+
+
+def test_a_model_comes_through_a_pipe(model: Path) -> None:
+    pipe = model.with_name("pipe")
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_bytes, args=(model.read_bytes(),), daemon=True)
+    writing.start()
+    outcome: Outcome = run_job(_job(pipe, "read", budget=30.0))
+    writing.join()
+    assert outcome.report["why"] == f"{model.stat().st_size} bytes"
+
+
+def test_an_open_descriptor_is_written_into(model: Path) -> None:
+    reading, writing = os.pipe()
+    job = replace(_job(model, "write", budget=30.0), output=Path(f"/dev/fd/{writing}"))
+    run_job(job)
+    assert os.read(reading, 100) == b"written"
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"nowhere\.onnx cannot be read: No such file"),
+        (b"", r"nowhere\.onnx is not a valid ONNX file"),
+        (b"\x00no model", r"nowhere\.onnx is not a valid ONNX file"),
+    ],
+)
+def test_what_is_no_model_does_not_come_out(content: bytes | None, message: str, tmp_path: Path) -> None:
+    """Not even where the process did not live to find that out."""
+    path = tmp_path / "nowhere.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidModelError, match=message):
+        run_job(_job(path, "loop"))
+    assert not path.with_name("out.onnx").exists()
+
+
+@pytest.mark.parametrize(("function", "code"), [("hang_with_the_lock", 0), ("crash", 5)])
+def test_the_command_line_writes_the_original(
+    model: Path,
+    function: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("superopt.cli.optimize_commands.FUNCTION", f"{HERE}:{function}")
+    out = model.with_name("out.onnx")
+    assert run(["optimize", str(model), "-o", str(out), "--budget", str(BUDGET)]) == code
+    assert out.read_bytes() == model.read_bytes()
+    assert "returned  original: " in capsys.readouterr().out
+
+
+def _is_over(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_command_that_is_told_to_end_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = (
+        "from superopt.cli import main, optimize_commands as o; o.FUNCTION = "
+        f"'{HERE}:hang_with_the_lock'; main(['optimize', '{model}', '-o', '{model.with_name('o')}'])"
+    )
+    environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": os.pathsep.join(sys.path)}
+    running = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    process = psutil.Process(running.pid)
+    while not process.children():
+        assert running.poll() is None
+    (child,) = process.children()
+    running.terminate()
+    assert running.wait(60) == 128 + signal.SIGTERM
+    while not _is_over(child):
+        running.poll()
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("function", ["hang_with_the_lock", "crash"])
+def test_python_gets_the_original(model: Path, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superopt.calling.OPTIMIZE", f"{HERE}:{function}")
+    result = superopt.optimize(model.read_bytes(), budget=BUDGET)
+    assert result.model.to_bytes() == model.read_bytes()
+    assert result.report.returned == "original"
+    assert result.report.why
+    assert result.report.model.nodes_before == 2
+    json.dumps(result.to_json())
