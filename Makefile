@@ -15,7 +15,7 @@ ONLINE := superopt axioms optimizer server substitution_db
 PIP   := $(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt
 RUNS  := .venv/installed-$(RUNTIME)
 STAMP := .venv/installed-$(RUNTIME)-all
-LIBRARY := SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
+LIBRARY := OPENBLAS_NUM_THREADS=1 SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
 
 .PHONY: help setup packages demo test check serve bench library clean
 
@@ -83,12 +83,15 @@ bench: setup ## Measure against peers
 	@$(PIP) --editable '.[$(RUNTIME),bench]'
 	$(BIN)/python -m benchmarks peers
 
-library: setup ## Discover and prove the shipped library anew
-	@rm -rf build/library && mkdir -p build/library
+library: setup ## Discover, prove and choose the shipped library anew; say what differs
+	@rm -rf build/library && mkdir -p build/library && cp substitution_db/library.jsonl build/library/before.jsonl
 	$(LIBRARY) generate --preset all
-	$(LIBRARY) verify
-	$(LIBRARY) export substitution_db/library.jsonl
+	$(LIBRARY) verify --jobs 2
+	$(LIBRARY) select
+	$(LIBRARY) export --selected substitution_db/library.jsonl
+	$(LIBRARY) export --left-out docs/library/left-out.txt
 	$(LIBRARY) document substitution_db/library.jsonl -o docs/library.md
+	@$(BIN)/superopt library compare build/library/before.jsonl substitution_db/library.jsonl || test $$? = 1
 
 clean: ## Remove .venv, build outputs and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis

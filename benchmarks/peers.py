@@ -166,7 +166,7 @@ def reference_of(original: Path, threads: int, out: Path) -> Reference:
 
 def _reference(lifted: LiftedModel, source: ModelFile, threads: int) -> Reference:
     loaded = LoadedModel(source, threads)
-    return Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling())
+    return Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling(), lifted.source)
 
 
 def why_wrong(reference: Reference, path: Path, threads: int) -> str:

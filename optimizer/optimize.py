@@ -351,7 +351,7 @@ class Journey:
         sampling = Sampling(
             options.samples, options.seed, options.tolerance, self._given, self._deadline - timing
         )
-        reference = Reference(loaded, self._record.sizing.plan, sampling)
+        reference = Reference(loaded, self._record.sizing.plan, sampling, lifted.source)
         first = reference.first()
         if first is None:
             return None

@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 from optimizer.canonical import CanonicalStep
 from optimizer.check import Comparison, Equivalence
+from optimizer.check.distance import MULTIPLE, Distance, Multiple
 from optimizer.check.guesses import example
 from optimizer.cost import device_name, runtime_version
 from optimizer.explanation import Explanation
@@ -95,10 +96,41 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorSummary:
+    """An error relative to the size of what it is measured by: the largest, the root mean square, and the
+    median of single elements; None where there is no number."""
+
+    largest: float | None
+    rms: float | None
+    typical: float | None
+
+    @staticmethod
+    def of(distance: Distance | Multiple) -> ErrorSummary:
+        """The distance as the report holds it."""
+        return ErrorSummary(*map(_finite, (distance.largest, distance.rms, distance.typical)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSummary:
+    """What errors of ``output`` were measured against, the comparison that came nearest to a refusal.
+
+    In double precision ``single`` of ``nodes`` ran in single one; ``why`` says why there was none.
+    """
+
+    kind: str
+    output: str
+    nodes: int
+    single: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EquivalenceSummary:
     """How far the outputs were apart; None where there is no number. ``weak``: they hardly vary.
 
-    ``why`` says what differs, or why nothing was compared.
+    ``error`` and ``own_error`` are those of the rewritten model and of the original against the
+    ``reference``, ``multiple`` is how much larger the former may be. ``why`` says what differs, or why
+    nothing was compared.
     """
 
     passed: bool
@@ -108,10 +140,15 @@ class EquivalenceSummary:
     tolerance: float | None
     weak: bool = False
     why: str = ""
+    reference: ReferenceSummary | None = None
+    error: ErrorSummary | None = None
+    own_error: ErrorSummary | None = None
+    multiple: ErrorSummary | None = None
 
     @staticmethod
     def of(equivalence: Equivalence) -> EquivalenceSummary:
         """The verdict as the report holds it."""
+        found = equivalence.evidence
         return EquivalenceSummary(
             equivalence.passed,
             equivalence.samples,
@@ -120,6 +157,10 @@ class EquivalenceSummary:
             equivalence.tolerance,
             equivalence.weak,
             equivalence.why,
+            ReferenceSummary(found.reference, found.output, found.nodes, found.single, found.why),
+            None if found.error is None else ErrorSummary.of(found.error),
+            None if found.own_error is None else ErrorSummary.of(found.own_error),
+            ErrorSummary.of(MULTIPLE),
         )
 
     @staticmethod

@@ -224,7 +224,7 @@ def check(
         plan = plan_inputs(lifted, loaded.inputs, {})
         given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
         plan = plan.at(plan.sizes_of(given[0])) if given else plan
-        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given))
+        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given), lifted.source)
         return check_equivalence(reference, compared)
 
 

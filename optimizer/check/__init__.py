@@ -1,7 +1,7 @@
 """Whether two models are equal, and which one is faster, found out by running them."""
 
 from optimizer.check.compare import Agreement, compare_outputs
-from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
+from optimizer.check.equivalence import Equivalence, Reference, check_equivalence
 from optimizer.check.given import (
     check_dims,
     check_inputs,
@@ -12,6 +12,7 @@ from optimizer.check.given import (
 from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
+from optimizer.check.sampling import Sampling
 from optimizer.check.sizing import Sizing, given_inputs, guess_sizes, settle_sizes
 
 __all__ = [

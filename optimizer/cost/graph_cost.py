@@ -33,10 +33,10 @@ class PricedGroup:
 class GraphCost:
     """What a graph costs under an objective. Nothing in it may be changed.
 
-    ``total`` is the sum of all prices, less what several of them count of one conversion, what the objective asks of the graph as a ``whole``, and the
-    ``penalty`` for exceeding a ``limit`` of memory. ``free`` are the nodes that depend on weights alone,
-    ``blocked`` those whose output lies in the runtime's own layout, ``owner`` the priced group of every other
-    node.
+    ``total`` is the sum of all prices, less what several of them count of one conversion, what the objective
+    asks of the graph as a ``whole``, and the ``penalty`` for exceeding a ``limit`` of memory. ``free`` are
+    the nodes that depend on weights alone, ``blocked`` those whose output lies in the runtime's own layout,
+    ``owner`` the priced group of every other node.
     """
 
     graph: Graph

@@ -42,7 +42,9 @@ def kernel_model(kernel: Kernel) -> bytes:
     called ``x`` and weights ``w`` with the place of the source."""
     graph = kernel.to_graph()
     weights = {
-        f"w{index}": array_of(source.type) if source.content is None else _constant(source.type, source.content)
+        f"w{index}": array_of(source.type)
+        if source.content is None
+        else _constant(source.type, source.content)
         for index, source in enumerate(kernel.sources)
         if source.is_weight
     }

@@ -150,7 +150,9 @@ class Measurer:
         blocked = _blocked_inputs(kernel)
         own = _own_weights(kernel)
         size = sum(bytes_of(kernel.sources[index].type) for index in own)
-        count = int(min(_MOST_COPIES, _FULL_RUN / max(alone.microseconds, 1.0), _MOST_COPIED_BYTES / max(size, 1)))
+        count = int(
+            min(_MOST_COPIES, _FULL_RUN / max(alone.microseconds, 1.0), _MOST_COPIED_BYTES / max(size, 1))
+        )
         count = max(count, 1)
         shared = {f"w{i}" for i, s in enumerate(kernel.sources) if s.is_weight and i not in own}
         if not _concerns_images(kernel):
@@ -226,7 +228,9 @@ def _concerns_images(kernel: Kernel) -> bool:
 
 
 def _blocked_inputs(kernel: Kernel) -> tuple[str, ...]:
-    return tuple(f"x{i}" for i, source in enumerate(kernel.sources) if source.blocked and not source.is_weight)
+    return tuple(
+        f"x{i}" for i, source in enumerate(kernel.sources) if source.blocked and not source.is_weight
+    )
 
 
 def _types(kernel: Kernel, inputs: Sequence[str]) -> tuple[TensorType, ...]:

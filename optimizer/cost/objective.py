@@ -18,8 +18,8 @@ _FREE_STEPS = frozenset(("reshape",))
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a kernel costs, whether its result lies in the runtime's layout for images, and how much of the cost
-    brings what it reads out of that layout."""
+    """What a kernel costs, whether its result lies in the runtime's layout for images, and how much of the
+    cost brings what it reads out of that layout."""
 
     cost: float
     blocked: bool = False

@@ -85,7 +85,9 @@ class Origin:
                     passed += bytes_of(operator.type)
         found: set[str] = set()
         for label, read in places.items():
-            distances = [after - before for before, after in zip(read, (*read[1:], read[0] + passed), strict=True)]
+            distances = [
+                after - before for before, after in zip(read, (*read[1:], read[0] + passed), strict=True)
+            ]
             near = sum(residence_of(distance) is not Residence.MEMORY for distance in distances)
             if 2 * near > len(distances):
                 found.add(label)

@@ -110,6 +110,8 @@ def list_rules(
                 "equation": rule.equation,
                 "provenance": rule.provenance,
                 "why_not": _why_not(rule),
+                "ships": None if rule.selection is None else rule.selection.ships,
+                "why": None if rule.selection is None else rule.selection.why,
             }
             for rule in rules
         ]

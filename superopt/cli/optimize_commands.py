@@ -81,7 +81,7 @@ def optimize(
             help="An .npz file with inputs to check and time with; open dimensions get their sizes."
         ),
     ] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     memory_limit: Annotated[
         str | None,
@@ -240,13 +240,26 @@ def parse_dimensions(texts: list[str]) -> dict[str, int]:
     return sizes
 
 
+def errors_against(equivalence: EquivalenceSummary) -> str:
+    """The errors of both models against the reference, as a part of a sentence; empty where none is known."""
+    error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
+    if error is None or own is None or reference is None or error.rms is None or own.rms is None:
+        return ""
+    if reference.kind == "double precision":
+        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
+    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
+
+
 def _equivalence(equivalence: EquivalenceSummary) -> str:
     if not equivalence.samples:
         return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
     error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
     weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
     verdict = "passed" if equivalence.passed else "FAILED"
-    return f"{verdict}: {equivalence.samples} samples, largest relative error {error}{weak}"
+    return (
+        f"{verdict}: {equivalence.samples} samples, largest relative error {error}"
+        f"{errors_against(equivalence)}{weak}"
+    )
 
 
 def _print_summary(report: Report, output: Output) -> None:

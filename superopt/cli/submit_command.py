@@ -64,7 +64,7 @@ def submit(
             "lists them."
         ),
     ] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
     report: Annotated[

@@ -1,4 +1,4 @@
-"""Models around a small model: copies of it side by side, and inputs that come in the runtime's own layout."""
+"""Models around a small model: copies of it side by side, and inputs in the runtime's layout for images."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]]) -> Iterator[T]:
+def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callable[[T], str]) -> Iterator[T]:
     """Every item, and what it reads, after what it reads; otherwise in the given order.
 
-    Items are told apart by identity. Raises CyclicGraphError for one that needs itself.
+    Items are told apart by identity. Raises CyclicGraphError, with the ``name``, for one that needs itself.
     """
     entered: set[int] = set()
     done: set[int] = set()
@@ -29,7 +29,7 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]]) -> Iterator[
                 yield item
                 continue
             if id(item) in entered:
-                raise CyclicGraphError(f"what would be written depends on itself: {item}")
+                raise CyclicGraphError(f"what would be written depends on itself: {name(item)}")
             entered.add(id(item))
             stack.append((item, True))
             stack.extend((before, False) for before in reversed([*reads(item)]) if id(before) not in done)

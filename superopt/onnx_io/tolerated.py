@@ -52,4 +52,4 @@ def sorted_nodes(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
 
     if all(place[id(source)] < place[id(node)] for node in items for source in reads(node)):
         return nodes
-    return list(in_order(items, reads))
+    return list(in_order(items, reads, lambda node: node.name or node.op_type))

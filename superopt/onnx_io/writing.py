@@ -63,7 +63,7 @@ class GraphWriter(Emission):
         """
         units = self._needed()
         self._assign_names(units)
-        for unit in in_order((*units, *self._copies.values()), self._reads):
+        for unit in in_order((*units, *self._copies.values()), self._reads, self._described):
             self._write_unit(unit)
         complete = len(self._nodes) == len(self._original.nodes)
         return Written(
@@ -250,6 +250,13 @@ class GraphWriter(Emission):
             name = f"{base}_{tries}"
         self._taken.add(name)
         return name
+
+    def _described(self, unit: Unit) -> str:
+        """A unit, for messages."""
+        if isinstance(unit, Stored):
+            proto = self._original.nodes[unit.index]
+            return f"{proto.op_type} {proto.name!r}"
+        return repr(unit.name) if isinstance(unit, Copy) else self._readable(unit.defines[0])
 
     def _write_unit(self, unit: Unit) -> None:
         if isinstance(unit, Stored):

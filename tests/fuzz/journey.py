@@ -153,7 +153,7 @@ def _fault(content: bytes, lifted: LiftedModel, written: bytes, seed: int) -> st
     except RuntimeRefusedError as error:
         return str(error)
     inputs = plan_inputs(lifted, original.inputs, {})
-    reference = Reference(original, inputs, Sampling(samples=3, seed=seed))
+    reference = Reference(original, inputs, Sampling(samples=3, seed=seed), lifted.source)
     samples = tuple(reference.samples())
     if not samples or not all(_is_finite(sample.outputs) for sample in samples):
         return ""

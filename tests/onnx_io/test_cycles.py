@@ -108,7 +108,9 @@ READS: Mapping[str, str] = {"end": "ab", "a": "c", "b": "c", "c": ""}
 
 def test_everything_is_written_once_and_after_what_it_reads() -> None:
     items = {name: name for name in ("end", "a", "b", "c")}
-    order = list(in_order([items["end"], items["b"]], lambda name: [items[read] for read in READS[name]]))
+    order = list(
+        in_order([items["end"], items["b"]], lambda name: [items[read] for read in READS[name]], str)
+    )
     assert order == ["c", "a", "b", "end"]
 
 
@@ -116,7 +118,7 @@ def test_what_needs_itself_is_an_error() -> None:
     items = {"a": ["b"], "b": ["c"], "c": ["a"]}
     names = {name: name for name in items}
     with pytest.raises(CyclicGraphError, match="what would be written depends on itself: a"):
-        list(in_order([names["a"]], lambda name: [names[read] for read in items[name]]))
+        list(in_order([names["a"]], lambda name: [names[read] for read in items[name]], str))
 
 
 def test_a_cyclic_graph_is_not_written() -> None:
