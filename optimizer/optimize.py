@@ -14,12 +14,14 @@ from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
     Reference,
     Sampling,
+    Sizing,
     check_dims,
     compare_latency,
     compare_latency_apart,
     declared_ports,
-    load_inputs,
+    given_inputs,
     plan_inputs,
+    settle_sizes,
 )
 from optimizer.cost import (
     HERE,
@@ -34,8 +36,9 @@ from optimizer.cost import (
     objective_of,
     physical_cores,
 )
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError, misdeclared
 from optimizer.decision import Court, Variant, Verdict, plan_of
+from optimizer.expected import minimal_ratio, predicted_seconds, refusal_of
 from optimizer.options import Options
 from optimizer.record import Record
 from optimizer.report import Report
@@ -80,6 +83,9 @@ _SLOW_TO_OPEN = 1 << 26
 """Bytes of weights from which on it is worth knowing before the search how long the model takes to open."""
 
 _PRICING_SHARE = 0.5
+_SETTLING_SHARE = 0.2
+"""Share of the time left after which no other sizes are tried."""
+
 _RUNS_TO_RESERVE = 80
 _LOADS_TO_RESERVE = 8
 _LOADS_TO_JUDGE = 4
@@ -128,7 +134,7 @@ def optimize(
         raise
     except MemoryError as error:
         _LOG.exception("optimizing %s failed", lifted.source.name)
-        return journey.original(f"{_too_large(options)}: {error or 'not enough memory'}")
+        return journey.original(f"{refusal_of(options)}: {error or 'not enough memory'}")
     except Exception as error:
         if isinstance(error, InvalidInputError) and not journey.has_begun:
             raise
@@ -180,8 +186,9 @@ class Journey:
         lifted, options, record = self._lifted, self._options, self._record
         check_dims(options.dims, tuple(lifted.symbols))
         record.protected = kept_nodes(lifted, options.keep)
+        self._plan = plan_inputs(lifted, declared_ports(lifted), options.dims)
         if options.inputs is not None:
-            self._given = (load_inputs(options.inputs, declared_ports(lifted)),)
+            self._given = (given_inputs(lifted, self._plan, options.inputs),)
         pricing_ends = self._started + _PRICING_SHARE * options.budget
         record.objective = objective_of(
             options.objective, self._costs, self._threads, self._target, pricing_ends
@@ -200,18 +207,21 @@ class Journey:
     def _searched(self, directory: Path) -> Result:
         lifted, record = self._lifted, self._record
         if self._weight_bytes >= _SLOW_TO_OPEN and self._is_enough():
-            loaded = self._opened(directory)
-            self._loaded = None if self._weight_bytes >= _LARGE else loaded
-            del loaded
+            self._loaded = self._opened(directory)
         if not self._is_enough():
             return self.original(
                 f"the budget is too short: {max(self._left(), 0.0):.1f} s are left, the model takes "
                 f"{self._loading:.1f} s to open, and judging a rewritten one {_LOADS_TO_JUDGE} times as long"
             )
+        sizing = record.sizing = self._settled(directory)
+        if self._weight_bytes >= _LARGE:
+            self._loaded = None
+        if sizing.runs is False:
+            return self.original(refusal_of(self._options, sizing.guessed))
         canonical = record.canonical = canonicalise(lifted, record.protected)
         rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
-        start = record.start = self._priced(canonical.graph)
+        start = record.start = self._priced(canonical.graph, sizing)
         deadline = self._deadline - self._reserve(start)
         if isinstance(record.objective, Latency):
             record.objective.deadline = deadline
@@ -229,11 +239,21 @@ class Journey:
             )
         return self._judged(start, result, directory)
 
-    def _priced(self, graph: Graph) -> GraphCost:
+    def _settled(self, directory: Path) -> Sizing:
+        """The sizes of open dimensions at which the model is priced, checked and timed."""
+
+        def opened() -> LoadedModel:
+            self._loaded = self._loaded or self._opened(directory)
+            return self._loaded
+
+        deadline = time.monotonic() + _SETTLING_SHARE * self._left()
+        return settle_sizes(self._lifted, self._plan, self._given, opened, deadline)
+
+    def _priced(self, graph: Graph, sizing: Sizing) -> GraphCost:
         lifted, options, objective = self._lifted, self._options, self._record.objective
         assert objective is not None, "what is minimised is known from the beginning"
         limit = None if options.memory_limit is None else MemoryLimit(options.memory_limit)
-        sizes = Sizes(lifted.graph, options.dims, Origin(lifted))
+        sizes = Sizes(lifted.graph, sizing.assignment, Origin(lifted))
         start = GraphCost.of(graph, objective, sizes, limit=limit)
         if isinstance(objective, Latency):
             objective.measure_again()
@@ -264,7 +284,7 @@ class Journey:
         """Seconds of the budget that checking and timing will need."""
         left = max(self._left(), 0.0)
         low, high, most = (share * left for share in _RESERVE_SHARE)
-        run = _seconds(start)
+        run = predicted_seconds(start)
         high = max(high, min(most, _RUNS_TO_JUDGE * run + _LOADS_TO_JUDGE * self._loading))
         return min(high, max(low, _RUNS_TO_RESERVE * run + _LOADS_TO_RESERVE * self._loading))
 
@@ -285,8 +305,7 @@ class Journey:
             record.objective.deadline = math.inf
         court = record.court = self._convened(start, directory)
         if court is None:
-            why = "the original does not run on random inputs; give some with --inputs"
-            return self.original(_too_large(self._options) if self._options.dims else why)
+            return self.original(refusal_of(self._options))
         self._tell("timing")
         verdict = record.verdict = court.decide(Variant(result.best, result.trace))
         if not verdict.accepted:
@@ -327,15 +346,16 @@ class Journey:
         lifted, options = self._lifted, self._options
         loaded, self._loaded = self._loaded or self._opened(directory), None
         assert self._file is not None, "what was opened"
-        inputs = plan_inputs(lifted, loaded.inputs, options.dims)
-        timing = 2 * self._loading + 4 * _seconds(start)
+        assert self._record.sizing is not None, "sizes are settled before anything is judged"
+        timing = 2 * self._loading + 4 * predicted_seconds(start)
         sampling = Sampling(
             options.samples, options.seed, options.tolerance, self._given, self._deadline - timing
         )
-        reference = Reference(loaded, inputs, sampling, lifted.source)
+        reference = Reference(loaded, self._record.sizing.plan, sampling, lifted.source)
         first = reference.first()
         if first is None:
             return None
+        self._record.misdeclared = misdeclared(loaded.outputs, first.outputs)
         began = time.monotonic()
         reference.repeated()
         running = time.monotonic() - began
@@ -356,7 +376,7 @@ class Journey:
             running=running,
             writing=self._writing,
             race=compare_latency_apart if is_large else compare_latency,
-            minimal_ratio=_minimal_ratio(start, options),
+            minimal_ratio=minimal_ratio(start, options),
             without=lambda variant, dropped: Variant(
                 *without_rules(start, variant.trace, self._rules, frozenset(dropped))
             ),
@@ -378,21 +398,3 @@ class Journey:
     def _forward(self, progress: Progress) -> None:
         if self._progress is not None:
             self._progress(replace(progress, seconds=time.monotonic() - self._started))
-
-
-def _seconds(start: GraphCost) -> float:
-    """How long a run takes by prediction, 0 where latency is not what is predicted."""
-    return start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
-
-
-def _too_large(options: Options) -> str:
-    """Why the original does not run at the sizes that were asked for."""
-    sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
-    return f"the original does not run at {sizes}" if sizes else "the original does not run here"
-
-
-def _minimal_ratio(start: GraphCost, options: Options) -> float:
-    """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
-    if start.penalty:
-        return 0.0
-    return 1.0 if options.objective in ("latency", "throughput") else 0.99

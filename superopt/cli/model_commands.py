@@ -42,6 +42,16 @@ def inspect(
             "outputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.outputs),
         }
     )
+    if inspection.dimensions:
+        output.line("\nOpen dimensions; give the sizes you run at, as in:")
+        output.line(f"  superopt optimize {model} -o OUT {inspection.size_options}")
+        output.table(
+            ("dimension", "of"),
+            [
+                (name, ", ".join(f"{port} axis {axis}" for port, axis in places))
+                for name, places, _ in inspection.dimensions
+            ],
+        )
     output.line()
     output.table(("operator", "nodes"), inspection.operators)
     if inspection.opaque:

@@ -14,12 +14,21 @@ from optimizer.cost import OBJECTIVES
 from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.cli.collecting import seldom_collecting
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import (
+    DatabaseOption,
+    JsonOption,
+    NoDatabaseOption,
+    Output,
+    OutputOption,
+    destination,
+)
 from superopt.cli.plan_views import print_plan
 from superopt.cli.progress import described
+from superopt.cli.size_views import size_pairs
 from superopt.errors import InvalidOptionError
-from superopt.files import require_writable
+from superopt.files import is_stream
 from superopt.machines import find_cluster
+from superopt.onnx_io import require_destination
 from superopt.recorded import replay as replay_report
 
 
@@ -34,7 +43,7 @@ def register(app: typer.Typer) -> None:
 def optimize(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    out: OutputOption,
     objective: Annotated[
         str,
         typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also training."),
@@ -60,9 +69,18 @@ def optimize(
         int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+        list[str] | None,
+        typer.Option(
+            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
+            "lists them."
+        ),
     ] = None,
-    inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs for the check.")] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            help="An .npz file with inputs to check and time with; open dimensions get their sizes."
+        ),
+    ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     memory_limit: Annotated[
@@ -96,7 +114,7 @@ def optimize(
 ) -> None:
     """Write an equal model that is measurably faster, or the original, and say why."""
     del portable
-    output = Output(as_json)
+    output = Output.beside(as_json, None if dry_run else out, *(report or ()))
     api.require_runtime(runtime)
     machine = None if cluster is None else find_cluster(cluster)
     if plan is not None and machine is None:
@@ -105,7 +123,7 @@ def optimize(
     for path in reports:
         api.require_report_path(path)
     if not dry_run:
-        require_writable(out)
+        require_destination(out, model)
     options = Options(
         objective=objective,
         search=search,
@@ -154,12 +172,13 @@ def optimize(
 def replay(
     model: Annotated[Path, typer.Argument(help="The model that was optimised.")],
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of the optimization.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    out: OutputOption,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply a recorded trace again, refusing any rule that is not verified."""
-    output = Output(as_json)
+    output = Output.beside(as_json, out)
+    require_destination(out, model)
     recorded = api.read_report(report)
     lowered = replay_report(model, recorded, database=database)
     lowered.save(out)
@@ -169,16 +188,25 @@ def replay(
 
 def report_page(
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of an optimization.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The page to write, ending in .html.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            *("--output", "-o"),
+            help="The page to write, ending in .html; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
+    ],
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make the page of a report: what was gained, by which rules, and why others were not used."""
     del database
-    output = Output(as_json)
-    api.write_report(api.read_report(report), out)
+    output = Output.beside(as_json, out)
+    write = api.write_page if is_stream(out) else api.write_report
+    size = write(api.read_report(report), out)
     output.document({"path": str(out)})
-    output.line(f"{out}: {out.stat().st_size / 1e3:.0f} kB")
+    output.line(f"{out}: {size / 1e3:.0f} kB")
 
 
 _UNITS = {
@@ -247,9 +275,12 @@ def _print_summary(report: Report, output: Output) -> None:
         "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
+        **size_pairs(report.sizes.to_json()),
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}",
     }
+    if model.warnings:
+        pairs["warning"] = "; ".join(model.warnings)
     if report.memory is not None:
         pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
     if report.measured is not None:
