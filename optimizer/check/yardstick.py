@@ -104,7 +104,7 @@ class Yardstick:
             self._precise_model = PreciseModel(self._source, self._threads)
         try:
             run = self._precise_model.run(sample.feeds, deadline, self.operands)
-        except (SuperoptError, MemoryError) as error:
+        except (SuperoptError, MemoryError, ValueError) as error:
             self.why = str(error) or "there was not enough memory"
             return None
         return Precise(run.tensors, run.nodes, run.single)
