@@ -1,11 +1,13 @@
 """Exports networks as users have them: from `transformers` configurations, by PyTorch's exporters.
 
     python -m venv build/exporters && build/exporters/bin/pip install torch transformers onnx onnxscript
-    build/exporters/bin/python benchmarks/exported.py [NAME ...] [--exporter legacy|dynamo] [--out DIR]
+    build/exporters/bin/python benchmarks/exported.py [NAME ...] [--exporter legacy|dynamo] [--dynamic]
+        [--out DIR]
     python -m benchmarks peers DIR/*.onnx
 
 Runs apart from superopt, whose environment needs no PyTorch. Widths are the published ones, layers are few,
-weights are random with the seed 0; the statistics of batch normalisations are not all 0 and 1.
+weights are random with the seed 0; the statistics of batch normalisations are not all 0 and 1. ``--dynamic``
+leaves the batch open, and the length of what is token ids.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -179,18 +181,21 @@ NETWORKS: dict[str, Callable[[], Built]] = {
 
 
 def main() -> int:
-    """Exports each to ``OUT/NAME-EXPORTER.onnx``; 1 when one of them could not be exported."""
+    """Exports each to ``OUT/NAME-EXPORTER[-dynamic].onnx``; 1 when one of them could not be exported."""
     parser = argparse.ArgumentParser(prog="exported", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(NETWORKS)}; default: all")
     parser.add_argument("--exporter", choices=["legacy", "dynamo"], default="legacy")
+    parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("build/bench/exported"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name in arguments.names or NETWORKS:
-        path = arguments.out / f"{name}-{arguments.exporter}.onnx"
+        ending = "-dynamic" if arguments.dynamic else ""
+        path = arguments.out / f"{name}-{arguments.exporter}{ending}.onnx"
+        write = export_dynamic if arguments.dynamic else export
         try:
-            export(NETWORKS[name], path, arguments.exporter)
+            write(NETWORKS[name], path, arguments.exporter)
         except Exception as error:  # noqa: BLE001 - exporters fail in many ways; the others are to be exported
             failed += 1
             sys.stdout.write(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150]}\n")
@@ -201,6 +206,40 @@ def main() -> int:
 
 def export(build: Callable[[], Built], path: Path, exporter: str) -> None:
     """Writes one network."""
+    wrapped, given, names = _prepared(build)
+    with torch.no_grad():
+        torch.onnx.export(
+            wrapped, given, path, input_names=[*names], output_names=["out"], **_style(exporter)
+        )
+
+
+def export_dynamic(build: Callable[[], Built], path: Path, exporter: str) -> None:
+    """Writes one network with open dimensions: the batch, and the length of token ids."""
+    wrapped, given, names = _prepared(build)
+    axes = [
+        {0: "batch", 1: "length"} if t.ndim == 2 and not t.is_floating_point() else {0: "batch"}
+        for t in given
+    ]
+    doubled = tuple(torch.cat([tensor, tensor]) for tensor in given)  # a batch of 1 would become a constant
+    if exporter == "legacy":
+        open_axes = {"dynamic_axes": {**dict(zip(names, axes, strict=True)), "out": {0: "batch"}}}
+    else:
+        dims = {name: torch.export.Dim(name) for name in ("batch", "length")}
+        shapes = tuple({axis: dims[name] for axis, name in named.items()} for named in axes)
+        open_axes = {"dynamic_shapes": (shapes,)}
+    with torch.no_grad():
+        torch.onnx.export(
+            *(wrapped, doubled, path),
+            input_names=[*names],
+            output_names=["out"],
+            **_style(exporter),
+            **open_axes,
+        )
+
+
+def _prepared(
+    build: Callable[[], Built],
+) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], tuple[str, ...]]:
     torch.manual_seed(0)
     network, given, names, output = build()
     for module in network.modules():
@@ -209,12 +248,13 @@ def export(build: Callable[[], Built], path: Path, exporter: str) -> None:
             assert module.running_var is not None
             module.running_mean.uniform_(-0.1, 0.1)
             module.running_var.uniform_(0.8, 1.2)
-    wrapped = Wrapped(network, output, names).eval()
-    style = {"dynamo": True, "external_data": False}
+    return Wrapped(network, output, names).eval(), given, names
+
+
+def _style(exporter: str) -> dict[str, object]:
     if exporter == "legacy":
-        style = {"dynamo": False, "opset_version": OPSET}
-    with torch.no_grad():
-        torch.onnx.export(wrapped, given, path, input_names=[*names], output_names=["out"], **style)
+        return {"dynamo": False, "opset_version": OPSET}
+    return {"dynamo": True, "external_data": False}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Any number of models timed in turn, as the optimizer times two."""
+"""Any number of models timed in turn, as the optimizer times two; whatever runs them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,8 +14,25 @@ from optimizer.cost.runtime import Array, LoadedModel, ModelFile
 _SEED = 0
 
 
+class Timed(Protocol):
+    """A model with its inputs in place."""
+
+    def microseconds(self) -> float:
+        """Runs it once; how long that took."""
+        ...
+
+
+Opened: TypeAlias = "Callable[[Mapping[str, Array], int], Timed]"
+"""Opens a fresh session of a model, for inputs and a number of threads."""
+
+
+def in_runtime(model: ModelFile) -> Opened:
+    """A model in ONNX Runtime at its highest own optimisation level."""
+    return lambda feeds, threads: LoadedModel(model, threads).bind(feeds)
+
+
 def interleaved(
-    models: Sequence[ModelFile],
+    models: Sequence[Opened],
     feeds: Mapping[str, Array],
     *,
     threads: int,
@@ -32,7 +50,7 @@ def interleaved(
     for _ in range(rounds):
         end = time.monotonic() + seconds / rounds
         order = [int(place) for place in random.permutation(len(models))]
-        runs = {place: LoadedModel(models[place], threads).bind(feeds) for place in order}
+        runs = {place: models[place](feeds, threads) for place in order}
         often = repeats(min(warmed_up(run) for run in runs.values()))
         samples: list[Array] = []
         while len(samples) < (len(found[0]) if found else least) or (not found and time.monotonic() < end):

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.interleaving import interleaved
-from benchmarks.micrograph_models import WITH_HEADROOM, WITHOUT_HEADROOM
-from benchmarks.micrograph_sketch import Micrograph
 from optimizer import Options
 from optimizer.check import compare_outputs, plan_inputs
 from optimizer.check.interval import QUANTILE
 from optimizer.cost.runtime import Array, LoadedModel
 from superopt import api
 from superopt.onnx_io import lift, load_model
+from superopt.zoo.micrographs import WITH_HEADROOM, WITHOUT_HEADROOM
+from superopt.zoo.micrographs.sketch import Micrograph
 
 ENOUGH = 0.95
 LEAST_SAMPLES = 12

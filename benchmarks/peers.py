@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.interleaving import interleaved
+from benchmarks.interleaving import in_runtime, interleaved
 from benchmarks.peers_table import Row, Standing, drawn, tabulated
 from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from optimizer.check.interval import compared
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
 from optimizer.runnable import runnable_original
 from superopt import zoo
-from superopt.onnx_io import lift, load_model
+from superopt.onnx_io import LiftedModel, lift, load_model
 
 PEERS: Mapping[str, Sequence[str]] = {
     "onnxsim": ("-m", "onnxsim"),
@@ -90,7 +90,7 @@ def measured(name: str, budget: float, threads: int, seconds: float, out: Path) 
     original = given if is_file else out / f"{name}.onnx"
     if not is_file:
         _run("superopt", "zoo", "build", name, "-o", original)
-    made = [_peer(peer, original, out) for peer in PEERS]
+    made = [optimised_by(peer, original, out) for peer in PEERS]
     made.append(_ours(original, out, budget, threads))
     try:
         row = _timed(given.stem if is_file else name, original, made, threads, seconds, out)
@@ -102,7 +102,8 @@ def measured(name: str, budget: float, threads: int, seconds: float, out: Path) 
     return row
 
 
-def _peer(peer: str, original: Path, out: Path) -> Optimised:
+def optimised_by(peer: str, original: Path, out: Path) -> Optimised:
+    """What a peer makes of a model, in a process of its own."""
     target = out / f"{original.stem}-{peer}.onnx"
     started = time.monotonic()
     command = [sys.executable, *PEERS[peer], str(original), str(target)]
@@ -132,20 +133,19 @@ def _timed(
 ) -> Row:
     lifted = lift(load_model(original))
     source = runnable_original(lifted, out)
-    loaded = LoadedModel(source, threads)
-    reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling())
+    reference = _reference(lifted, source, threads)
     sample = reference.first()
     if sample is None:
         raise SystemExit(f"{network}: the original does not run on random inputs")
     standings: list[Standing] = []
     runnable: list[tuple[Optimised, Path]] = []
     for done in made:
-        wrong = "" if done.path is None else _wrong(reference, done.path, threads)
+        wrong = "" if done.path is None else why_wrong(reference, done.path, threads)
         if done.path is None or wrong:
             standings.append(Standing(done.name, None, None, None, done.seconds, done.note or wrong))
         else:
             runnable.append((done, done.path))
-    models = [source, *(path for _, path in runnable)]
+    models = [in_runtime(model) for model in (source, *(path for _, path in runnable))]
     times = interleaved(
         models, sample.feeds, threads=threads, seconds=seconds, rounds=_ROUNDS, least=_MIN_SAMPLES
     )
@@ -158,7 +158,19 @@ def _timed(
     return Row(network, len(lifted.source.proto.graph.node), latency, times[..., 0].size, tuple(standings))
 
 
-def _wrong(reference: Reference, path: Path, threads: int) -> str:
+def reference_of(original: Path, threads: int, out: Path) -> Reference:
+    """A model with random inputs and what it computes of them; copies that are needed go into ``out``."""
+    lifted = lift(load_model(original))
+    return _reference(lifted, runnable_original(lifted, out), threads)
+
+
+def _reference(lifted: LiftedModel, source: ModelFile, threads: int) -> Reference:
+    loaded = LoadedModel(source, threads)
+    return Reference(loaded, plan_inputs(lifted, loaded.inputs, {}), Sampling(), lifted.source)
+
+
+def why_wrong(reference: Reference, path: Path, threads: int) -> str:
+    """Why the model at the path is not equal to the reference; nothing where it is."""
     try:
         equivalence = check_equivalence(reference, LoadedModel(path, threads))
     except RuntimeRefusedError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
-from optimizer.cost import GraphCost, Kernel, Price, Sizes
+from optimizer.cost import GraphCost, Nominal, Sizes
 from optimizer.search import Limits, RuleSet, Watch, searches
 from substitution_db import open_database
 from superopt import api, zoo
@@ -17,42 +17,6 @@ from superopt.onnx_io import lift, load_model
 
 NETWORKS = ("bert-base", "light-densenet121", "light-inception_v1", "nasrnn", "resnext50", "squeezenet")
 SECONDS = 15.0
-FLOPS_PER_MICROSECOND = 60_000
-BYTES_PER_MICROSECOND = 8_000
-GRAIN = 1024
-
-
-class FixedRoofline:
-    """Microseconds of an imagined machine: one for the launch, and to compute or to move the tensors."""
-
-    unit = "us"
-    source = "analytic"
-
-    def __init__(self) -> None:
-        self._prices: dict[Kernel, Price] = {}
-
-    def known(self, kernel: Kernel) -> Price:
-        """Always known; a multiple of 1/1024, so that sums are exact."""
-        price = self._prices.get(kernel)
-        if price is None:
-            price = self._prices[kernel] = Price(round(_microseconds(kernel) * GRAIN) / GRAIN)
-        return price
-
-    def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
-        return self.known(kernel).cost
-
-    def price(self, kernel: Kernel) -> Price:
-        """The price."""
-        return self.known(kernel)
-
-
-def _microseconds(kernel: Kernel) -> float:
-    if {step.operator.name for step in kernel.steps} <= {"reshape"}:
-        return 0.5
-    if kernel.opaque:
-        return 1.0
-    return 1 + max(kernel.flops / FLOPS_PER_MICROSECOND, kernel.moved_bytes / BYTES_PER_MICROSECOND)
 
 
 def main() -> None:
@@ -62,7 +26,7 @@ def main() -> None:
     for network in sys.argv[1:] or NETWORKS:
         graph = lift(load_model(zoo.build(network).SerializeToString())).graph
         for name, search in searches().items():
-            start = GraphCost.of(graph, FixedRoofline(), Sizes(graph, {}))
+            start = GraphCost.of(graph, Nominal(), Sizes(graph, {}))
             began = time.process_time()
             watch = Watch(Limits(deadline=time.monotonic() + SECONDS))
             result = search.run(start, rules, watch)

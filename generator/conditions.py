@@ -68,9 +68,11 @@ def differs_at_other_ranks(
     equation: Equation, shapes: Shapes, sampler: Sampler, attributes: Attributes
 ) -> bool:
     """Whether an equation about products, of batches at least one, is false at some other ranks."""
-    ranks = {len(shape) for shape in shapes.values()}
     products = any(t.operator == "matmul" for t in applications(*equation.left, *equation.right))
-    if not products or max(ranks) == _MATRIX or len(shapes) < 2:
+    if not products or len(shapes) < 2:
+        return False
+    ranks = {len(shape) for shape in shapes.values()}
+    if max(ranks) == _MATRIX:
         return False
     others: list[dict[str, tuple[int, ...]]] = []
     if ranks == {_MATRIX, max(ranks)}:

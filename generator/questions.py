@@ -55,6 +55,24 @@ class Known:
         )
 
 
+class Theorems:
+    """Equations that are as general as they can be, and what follows from them as it is written."""
+
+    def __init__(self) -> None:
+        self._theory = Theory()
+
+    def add(self, equation: Equation) -> None:
+        """One more equation, in the directions that it has."""
+        full = _explicit(equation)
+        self._theory.add(full.left, full.right, backward=equation.direction is Direction.BOTH)
+
+    def derives(self, equation: Equation) -> bool:
+        """Whether the equation follows in each direction that it has, within ``derivation.STEPS`` steps; one
+        with a ``SMALL`` side in one step, or where a side can get smaller."""
+        self._theory.forget_much()
+        return _derivable(self._theory, equation)
+
+
 def _derivable(theory: Theory, equation: Equation) -> bool:
     full = _explicit(equation)
     if len(full.left) > 1:

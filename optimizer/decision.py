@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from optimizer.check import Comparison, Equivalence, Reference, check_equivalence, compare_latency
 from optimizer.check.interval import DOUBT
+from optimizer.check.kernels import load_and_list
 from optimizer.cost import HERE, GraphCost, Target
 from optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
 from optimizer.fusion import partition
@@ -18,7 +20,7 @@ from optimizer.search import TraceStep
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
-from superopt.onnx_io import LiftedModel
+from superopt.onnx_io import Executed, LiftedModel
 
 _MAX_FAMILIES = 6
 _NOTICEABLE = 1.004
@@ -26,6 +28,12 @@ _NOTICEABLE = 1.004
 
 _SHORT = 1.0
 """Seconds; what takes less is done whatever the time."""
+
+_WHOLE_SHARE = 0.9
+"""Of the time that is left, for timing what is undecided."""
+
+_BUSY_SHARE = 0.8
+"""A machine is loaded where a run takes less than this share of its time on a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +84,11 @@ class Race(Protocol):
         *,
         threads: int,
         seconds: float,
+        longest: float,
         doubt: float,
         provider: Provider,
     ) -> Comparison:
-        """The comparison, in about so many seconds."""
+        """The comparison, in about so many seconds; where it is undecided then, in the ``longest`` time."""
         ...
 
 
@@ -110,6 +119,7 @@ class Court:
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
     judged: list[Variant] = field(default_factory=list["Variant"])
     _judgements: int = 0
+    _executed: Executed | None = None
 
     @property
     def provider(self) -> Provider:
@@ -141,7 +151,8 @@ class Court:
             model, nodes = runnable_rewrite(
                 self.lifted, variant.cost.graph, plan_of(variant.cost.graph), self.directory
             )
-            equivalence = self._equivalence(model)
+            loaded, executes = self._opened(model)
+            equivalence = check_equivalence(self.reference, loaded)
         except (UnsupportedError, RuntimeRefusedError) as error:
             return refused(f"the rewritten model cannot be run: {error}")
         if not equivalence.passed:
@@ -152,31 +163,55 @@ class Court:
             return Verdict(variant, True, equivalence, None, nodes, why)  # noqa: FBT003
         if not self._lasts(2 * self.loading + 4 * self.running):
             return refused(f"{equal}, but there was no time left to time it", equivalence, nodes)
+        before = None if executes is None else self._originally_executed()
+        if executes is not None and executes == before:
+            why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
+            accepted = self.minimal_ratio < 1.0
+            return Verdict(variant, accepted, equivalence, None, nodes, why)
+        reason = _difference(before, executes)
+        if not variant.trace and not reason:
+            return refused(
+                f"{equal}, but no rule was applied, and ONNX Runtime is not known to execute anything else",
+                equivalence,
+                nodes,
+            )
         self._judgements += 1
         try:
-            comparison = self._compare(model, share, DOUBT / 2 ** (self._judgements - 1))
+            comparison = self._compare(model, share, _WHOLE_SHARE, DOUBT / 2 ** (self._judgements - 1))
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence, nodes)
-        ratio = f"{comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f})"
         accepted = comparison.low > self.minimal_ratio
-        opinion = "and measured" if accepted else "but not certainly faster: measured"
-        why = f"{equal}, {opinion} {ratio} times as fast"
+        why = f"{equal}, {opinion(comparison)}" if not accepted else f"{equal}, and {_measured(comparison)}"
+        if accepted and not variant.trace:
+            why = f"{why}, without any rule: {reason}"
         return Verdict(variant, accepted, equivalence, comparison, nodes, why)
 
     def _lasts(self, seconds: float) -> bool:
         return time.monotonic() + seconds <= self.deadline or seconds < _SHORT
 
-    def _equivalence(self, model: ModelFile) -> Equivalence:
-        return check_equivalence(self.reference, LoadedModel(model, self.threads, provider=self.provider))
+    def _opened(self, model: ModelFile) -> tuple[LoadedModel, Executed | None]:
+        """A rewritten model, and what the runtime executes of it where finding that out takes little time."""
+        if self.target.is_here and self.loading < _SHORT:
+            return load_and_list(model, self.threads, self.provider, self.directory)
+        return LoadedModel(model, self.threads, provider=self.provider), None
 
-    def _compare(self, model: ModelFile, share: float, doubt: float = DOUBT) -> Comparison:
-        seconds = max(0.0, share * (self.deadline - time.monotonic()))
+    def _originally_executed(self) -> Executed | None:
+        if self._executed is None:
+            _, self._executed = load_and_list(self.original, self.threads, self.provider, self.directory)
+        return self._executed
+
+    def _compare(
+        self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
+    ) -> Comparison:
+        """Times the original and another model in a share of the time that is left, or in the longest one."""
+        left = max(0.0, self.deadline - time.monotonic())
         return self.race(
             self.original,
             model,
             self.feeds,
             threads=self.threads,
-            seconds=seconds,
+            seconds=share * left,
+            longest=longest * left,
             doubt=doubt,
             provider=self.provider,
         )
@@ -208,6 +243,36 @@ class Court:
                 best, fastest = candidate, compared
             spent = time.monotonic() - started
         return best if best is not verdict.variant else None
+
+
+def _measured(comparison: Comparison) -> str:
+    return f"measured {comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f}) times as fast"
+
+
+def opinion(comparison: Comparison) -> str:
+    """Why a model is not accepted: it was not faster, or that could not be found out here and now."""
+    measured = _measured(comparison)
+    if not comparison.is_undecided:
+        return f"but not certainly faster: {measured}"
+    if comparison.share < _BUSY_SHARE:
+        load, cores = os.getloadavg()[0], os.cpu_count()
+        return (
+            f"but undecided: the machine is too loaded (a run had a core for {comparison.share:.0%} of its "
+            f"time; load average {load:.1f} on {cores} cores): {measured} in {comparison.rounds} rounds"
+        )
+    return f"but undecided: {measured} in {comparison.rounds} rounds; a longer budget allows for more"
+
+
+def _difference(before: Executed | None, after: Executed | None) -> str:
+    """What the runtime executes more or less often than before, in words; nothing where that is not known."""
+    if before is None or after is None:
+        return ""
+    changed = [
+        f"{after.kernels.get(name, 0)} {name.rpartition('.')[2]} for {before.kernels.get(name, 0)}"
+        for name in sorted(before.kernels.keys() | after.kernels.keys())
+        if before.kernels.get(name, 0) != after.kernels.get(name, 0)
+    ]
+    return f"ONNX Runtime executes {', '.join(changed)}" if changed else ""
 
 
 def _is_preferable(refined: Verdict, whole: Verdict) -> bool:

@@ -7,22 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.check import plan_inputs
-from optimizer.check.inputs import SCALES
+from optimizer.check.inputs import SCALES, InputPlan
 from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
-from superopt.onnx_io import LiftedModel
 
 _SLOW = 1.0
 """Seconds; a run that takes longer is not repeated."""
 
 
-def first_run(
-    lifted: LiftedModel, model: LoadedModel, dims: Mapping[str, int], given: Sequence[Mapping[str, Array]]
-) -> float:
+def first_run(model: LoadedModel, plan: InputPlan, given: Sequence[Mapping[str, Array]]) -> float:
     """The seconds of a run after the first, which takes longer; 0 where the model runs on nothing that was
     tried."""
-    for feeds in _feeds(lifted, model, dims, given):
+    for feeds in _feeds(plan, given):
         try:
             took = _timed(model, feeds)
         except RuntimeRefusedError:
@@ -37,12 +33,9 @@ def _timed(model: LoadedModel, feeds: Mapping[str, Array]) -> float:
     return time.monotonic() - began
 
 
-def _feeds(
-    lifted: LiftedModel, model: LoadedModel, dims: Mapping[str, int], given: Sequence[Mapping[str, Array]]
-) -> Iterator[Mapping[str, Array]]:
+def _feeds(plan: InputPlan, given: Sequence[Mapping[str, Array]]) -> Iterator[Mapping[str, Array]]:
     """Inputs that were given, else such as will be drawn."""
     yield from given[:1]
-    plan = plan_inputs(lifted, model.inputs, dims)
     random = np.random.default_rng(0)
     for sizes in plan.size_choices():
         try:

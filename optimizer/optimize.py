@@ -14,12 +14,14 @@ from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
     Reference,
     Sampling,
+    Sizing,
     check_dims,
     compare_latency,
     compare_latency_apart,
     declared_ports,
-    load_inputs,
+    given_inputs,
     plan_inputs,
+    settle_sizes,
 )
 from optimizer.cost import (
     HERE,
@@ -34,8 +36,9 @@ from optimizer.cost import (
     objective_of,
     physical_cores,
 )
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError, misdeclared
 from optimizer.decision import Court, Variant, Verdict, plan_of
+from optimizer.expected import minimal_ratio, refusal_of
 from optimizer.first_run import first_run
 from optimizer.options import Options
 from optimizer.record import Record
@@ -72,6 +75,8 @@ _LARGE = 1 << 28
 """Bytes of weights from which on no two models are in memory at once, and none while a search runs."""
 
 _PRICING_SHARE = 0.5
+_SETTLING_SHARE = 0.2
+"""Share of the time left after which no other sizes are tried."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def optimize(
         raise
     except MemoryError as error:
         _LOG.exception("optimizing %s failed", lifted.source.name)
-        return journey.original(f"{_too_large(options)}: {error or 'not enough memory'}")
+        return journey.original(f"{refusal_of(options)}: {error or 'not enough memory'}")
     except Exception as error:
         if isinstance(error, InvalidInputError) and not journey.has_begun:
             raise
@@ -158,8 +163,9 @@ class Journey:
         lifted, options, record = self._lifted, self._options, self._record
         check_dims(options.dims, tuple(lifted.symbols))
         record.protected = kept_nodes(lifted, options.keep)
+        self._plan = plan_inputs(lifted, declared_ports(lifted), options.dims)
         if options.inputs is not None:
-            self._given = (load_inputs(options.inputs, declared_ports(lifted)),)
+            self._given = (given_inputs(lifted, self._plan, options.inputs),)
         pricing_ends = self._started + _PRICING_SHARE * options.budget
         record.objective = objective_of(
             options.objective, self._costs, self._threads, self._target, pricing_ends
@@ -177,17 +183,18 @@ class Journey:
 
     def _searched(self, directory: Path) -> Result:
         lifted, record = self._lifted, self._record
-        if self._schedule.is_enough():
-            self._measure(directory)
         if not self._schedule.is_enough():
-            return self.original(
-                f"the budget is too short, {max(self._schedule.left, 0.0):.1f} s of it are left: "
-                f"{self._schedule.advice()}"
-            )
+            return self._too_short()
+        sizing = record.sizing = self._settled(directory)
+        if sizing.runs is False:
+            return self.original(refusal_of(self._options, sizing.guessed))
+        self._measure(sizing, directory)
+        if not self._schedule.is_enough():
+            return self._too_short()
         canonical = record.canonical = canonicalise(lifted, record.protected)
         rules = RuleSet(self._rules, record.protected)
         self._tell("pricing")
-        start = record.start = self._priced(canonical.graph)
+        start = record.start = self._priced(canonical.graph, sizing)
         deadline = self._schedule.search_ends()
         record.reserved = self._schedule.deadline - deadline
         if isinstance(record.objective, Latency):
@@ -206,11 +213,21 @@ class Journey:
             )
         return self._judged(start, result, directory)
 
-    def _priced(self, graph: Graph) -> GraphCost:
+    def _settled(self, directory: Path) -> Sizing:
+        """The sizes of open dimensions at which the model is priced, checked and timed."""
+
+        def opened() -> LoadedModel:
+            self._loaded = self._loaded or self._opened(directory)
+            return self._loaded
+
+        deadline = time.monotonic() + _SETTLING_SHARE * self._schedule.left
+        return settle_sizes(self._lifted, self._plan, self._given, opened, deadline)
+
+    def _priced(self, graph: Graph, sizing: Sizing) -> GraphCost:
         lifted, options, objective = self._lifted, self._options, self._record.objective
         assert objective is not None, "what is minimised is known from the beginning"
         limit = None if options.memory_limit is None else MemoryLimit(options.memory_limit)
-        sizes = Sizes(lifted.graph, options.dims, Origin(lifted))
+        sizes = Sizes(lifted.graph, sizing.assignment, Origin(lifted))
         start = GraphCost.of(graph, objective, sizes, limit=limit)
         if isinstance(objective, Latency):
             objective.measure_again()
@@ -230,11 +247,18 @@ class Journey:
         search = search_named(options.search)
         return search.run(start, rules, Watch(limits, self._cancel, self._forward))
 
-    def _measure(self, directory: Path) -> None:
+    def _measure(self, sizing: Sizing, directory: Path) -> None:
         """Finds out how long the original takes to be opened and to be run, for the schedule."""
-        loaded = self._opened(directory)
-        self._schedule.running = first_run(self._lifted, loaded, self._options.dims, self._given)
-        self._loaded = None if self._weight_bytes >= _LARGE else loaded
+        loaded, self._loaded = self._loaded or self._opened(directory), None
+        self._schedule.running = first_run(loaded, sizing.plan, self._given)
+        if self._weight_bytes < _LARGE:
+            self._loaded = loaded
+
+    def _too_short(self) -> Result:
+        left = max(self._schedule.left, 0.0)
+        return self.original(
+            f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
+        )
 
     def _opened(self, directory: Path) -> LoadedModel:
         """The original, opened now; remembers how long that took."""
@@ -253,8 +277,7 @@ class Journey:
             record.objective.deadline = math.inf
         court = record.court = self._convened(start, directory)
         if court is None:
-            why = "the original does not run on random inputs; give some with --inputs"
-            return self.original(_too_large(self._options) if self._options.dims else why)
+            return self.original(refusal_of(self._options))
         self._tell("timing")
         verdict = record.verdict = court.decide(Variant(result.best, result.trace))
         if not verdict.accepted:
@@ -298,13 +321,14 @@ class Journey:
         lifted, options = self._lifted, self._options
         loaded, self._loaded = self._loaded or self._opened(directory), None
         assert self._file is not None, "what was opened"
-        inputs = plan_inputs(lifted, loaded.inputs, options.dims)
+        assert self._record.sizing is not None, "sizes are settled before anything is judged"
         until = self._schedule.deadline - self._schedule.timing
         sampling = Sampling(options.samples, options.seed, options.tolerance, self._given, until)
-        reference = Reference(loaded, inputs, sampling)
+        reference = Reference(loaded, self._record.sizing.plan, sampling, lifted.source)
         first = reference.first()
         if first is None:
             return None
+        self._record.misdeclared = misdeclared(loaded.outputs, first.outputs)
         began = time.monotonic()
         reference.repeated()
         running = time.monotonic() - began
@@ -325,7 +349,7 @@ class Journey:
             running=running,
             writing=self._schedule.writing,
             race=compare_latency_apart if is_large else compare_latency,
-            minimal_ratio=_minimal_ratio(start, options),
+            minimal_ratio=minimal_ratio(start, options),
             without=lambda variant, dropped: Variant(
                 *without_rules(start, variant.trace, self._rules, frozenset(dropped))
             ),
@@ -348,16 +372,3 @@ class Journey:
         if self._progress is not None:
             until = self._search_ends - self._started
             self._progress(replace(progress, seconds=time.monotonic() - self._started, until=until))
-
-
-def _too_large(options: Options) -> str:
-    """Why the original does not run at the sizes that were asked for."""
-    sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
-    return f"the original does not run at {sizes}" if sizes else "the original does not run here"
-
-
-def _minimal_ratio(start: GraphCost, options: Options) -> float:
-    """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
-    if start.penalty:
-        return 0.0
-    return 1.0 if options.objective in ("latency", "throughput") else 0.99

@@ -30,7 +30,8 @@ class Options:
     """The options of one optimization.
 
     ``budget`` is the whole wall time in seconds, measuring and checking included. ``threads`` None means all
-    physical cores. ``dims`` prices symbolic dimensions without fixing them. ``keep`` names ONNX nodes that
+    physical cores. ``dims`` are sizes of open dimensions, at which the model is priced, checked and timed;
+    they stay open. ``keep`` names ONNX nodes that
     stay as they are. ``patience`` ends a search after so many candidates without a better one. A graph may
     need at most ``memory_limit`` bytes for weights and tensors, on each device of a cluster. ``cluster`` is
     the name of the devices that a plan is made for, None for one device.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from optimizer.canonical import Canonical
+from optimizer.check import Sizing
 from optimizer.cost import GraphCost, Objective, Target, device_name
 from optimizer.decision import Court, Verdict, plan_of
 from optimizer.explanation import Explanation, Findings, explain
@@ -22,6 +25,7 @@ from optimizer.report import (
     Report,
     RuleCounts,
     SearchSummary,
+    SizesSummary,
 )
 from optimizer.search import SearchResult
 from superopt.ir.graph import NodeId
@@ -38,6 +42,7 @@ class Record:
     """One optimization: ``offered`` are all rules, ``usable`` those that may be used; None is not known yet.
 
     ``verdict`` is the last one, whatever it says; ``reserved`` seconds were kept for coming to one.
+    ``misdeclared`` are outputs that are not as declared.
     """
 
     lifted: LiftedModel
@@ -48,12 +53,14 @@ class Record:
     usable: tuple[Substitution, ...]
     canonical: Canonical
     protected: frozenset[NodeId] = field(default=frozenset())
+    sizing: Sizing | None = None
     objective: Objective | None = None
     start: GraphCost | None = None
     result: SearchResult | None = None
     reserved: float = 0.0
     court: Court | None = None
     verdict: Verdict | None = None
+    misdeclared: tuple[str, ...] = ()
 
     def report(self, accepted: Verdict | None, why: str, explaining: float | None) -> Report:
         """The report where the variant of a verdict is returned, or the original without one.
@@ -65,6 +72,7 @@ class Record:
         nodes = len(lifted.source.as_given.proto.graph.node)
         comparison = None if judged is None else judged.comparison
         equivalence = None if judged is None else judged.equivalence
+        sizes = self._sizes(judged)
         return Report(
             model=ModelSummary(
                 name=Path(lifted.source.name).name,
@@ -73,6 +81,7 @@ class Record:
                 nodes_after=nodes if accepted is None else accepted.nodes,
                 opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
                 overridable=len(lifted.source.as_given.overridable),
+                warnings=tuple(dict.fromkeys((*lifted.source.warnings, *self.misdeclared))),
             ),
             options={**self.options.to_json(), "threads": self.threads},
             rules=self._rule_counts(accepted),
@@ -96,7 +105,8 @@ class Record:
                 else tuple(g.members for g in plan_of(accepted.variant.cost.graph).fusion.values())
             ),
             returned="original" if accepted is None else "optimized",
-            why=why,
+            why=why if accepted is None else sizes.qualified(why),
+            sizes=sizes,
             explanation=self._explanation(accepted, explaining),
             memory=self._memory(accepted),
             target=device_name(self.target.provider) if self.target.is_here else self.target.name,
@@ -108,6 +118,23 @@ class Record:
         if self.lifted.source.has_external_data:
             return "the original is returned, with its external data in a file of its own"
         return BYTE_FOR_BYTE
+
+    def _sizes(self, judged: Verdict | None) -> SizesSummary:
+        """The sizes of open dimensions at which things happened: those of the arrays that models were fed."""
+        sizing, court = self.sizing, self.court
+        if sizing is None or self.start is None:
+            return SizesSummary()
+        checked: list[Mapping[str, int]] = []
+        timed = None
+        if court is not None and judged is not None:
+            compared = 0 if judged.equivalence is None else judged.equivalence.samples
+            for sample in islice(court.reference.samples(), compared):
+                sizes = sizing.plan.sizes_of(sample.feeds)
+                if sizes not in checked:
+                    checked.append(sizes)
+            timed = None if judged.comparison is None else sizing.plan.sizes_of(court.feeds)
+        apart = tuple(sorted(self.lifted.source.apart))
+        return SizesSummary(sizing.sizes, tuple(checked), timed, sizing.guessed, apart)
 
     def _memory(self, accepted: Verdict | None) -> MemorySummary | None:
         if self.start is None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal, cast
 
 from optimizer.canonical import CanonicalStep
 from optimizer.check import Comparison, Equivalence
+from optimizer.check.distance import MULTIPLE, Distance, Multiple
+from optimizer.check.guesses import example
 from optimizer.cost import device_name, runtime_version
 from optimizer.explanation import Explanation
 from optimizer.search import SearchResult, TraceStep
@@ -31,7 +33,9 @@ class OpaqueNode:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """The model before and after. ``overridable``: weights that are inputs, too, and so are no constants."""
+    """The model before and after. ``overridable``: weights that are inputs, too, and so are no constants;
+    ``warnings``: what is wrong with it although it runs.
+    """
 
     name: str
     sha256: str
@@ -39,6 +43,7 @@ class ModelSummary:
     nodes_after: int
     opaque: tuple[OpaqueNode, ...]
     overridable: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +96,41 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorSummary:
+    """An error relative to the size of what it is measured by: the largest, the root mean square, and the
+    median of single elements; None where there is no number."""
+
+    largest: float | None
+    rms: float | None
+    typical: float | None
+
+    @staticmethod
+    def of(distance: Distance | Multiple) -> ErrorSummary:
+        """The distance as the report holds it."""
+        return ErrorSummary(*map(_finite, (distance.largest, distance.rms, distance.typical)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSummary:
+    """What errors of ``output`` were measured against, the comparison that came nearest to a refusal.
+
+    In double precision ``single`` of ``nodes`` ran in single one; ``why`` says why there was none.
+    """
+
+    kind: str
+    output: str
+    nodes: int
+    single: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EquivalenceSummary:
     """How far the outputs were apart; None where there is no number. ``weak``: they hardly vary.
 
-    ``why`` says what differs, or why nothing was compared.
+    ``error`` and ``own_error`` are those of the rewritten model and of the original against the
+    ``reference``, ``multiple`` is how much larger the former may be. ``why`` says what differs, or why
+    nothing was compared.
     """
 
     passed: bool
@@ -104,10 +140,15 @@ class EquivalenceSummary:
     tolerance: float | None
     weak: bool = False
     why: str = ""
+    reference: ReferenceSummary | None = None
+    error: ErrorSummary | None = None
+    own_error: ErrorSummary | None = None
+    multiple: ErrorSummary | None = None
 
     @staticmethod
     def of(equivalence: Equivalence) -> EquivalenceSummary:
         """The verdict as the report holds it."""
+        found = equivalence.evidence
         return EquivalenceSummary(
             equivalence.passed,
             equivalence.samples,
@@ -116,6 +157,10 @@ class EquivalenceSummary:
             equivalence.tolerance,
             equivalence.weak,
             equivalence.why,
+            ReferenceSummary(found.reference, found.output, found.nodes, found.single, found.why),
+            None if found.error is None else ErrorSummary.of(found.error),
+            None if found.own_error is None else ErrorSummary.of(found.own_error),
+            ErrorSummary.of(MULTIPLE),
         )
 
     @staticmethod
@@ -168,6 +213,53 @@ class MemorySummary:
     unit: str = "bytes"
 
 
+def _no_sizes() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class SizesSummary:
+    """Sizes of the dimensions that the model leaves open; empty where it has none.
+
+    ``priced`` are those that costs are about, ``checked`` each set at which outputs were compared, ``timed``
+    those of the inputs that both models were timed on, None where nothing was. Of the ``guessed`` ones nobody
+    gave a size. Axes with one of the names ``apart`` may differ in size.
+    """
+
+    priced: Mapping[str, int] = field(default_factory=_no_sizes)
+    checked: tuple[Mapping[str, int], ...] = ()
+    timed: Mapping[str, int] | None = None
+    guessed: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> str:
+        """What to add to the command for the sizes that were guessed; empty where none was."""
+        return example({name: self.priced[name] for name in self.guessed})
+
+    def qualified(self, why: str) -> str:
+        """The reason, and that it holds at guessed sizes."""
+        if not self.guessed:
+            return why
+        return f"{why}, at guessed sizes: {written({name: self.priced[name] for name in self.guessed})}"
+
+    def to_json(self) -> dict[str, object]:
+        """The sizes as JSON values; ``request`` as the command line takes it."""
+        return {
+            "priced": dict(self.priced),
+            "checked": [dict(sizes) for sizes in self.checked],
+            "timed": None if self.timed is None else dict(self.timed),
+            "guessed": list(self.guessed),
+            "request": self.request,
+            "apart": list(self.apart),
+        }
+
+
+def written(sizes: Mapping[str, int]) -> str:
+    """Sizes as a person reads them."""
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything about one optimization; ``to_json`` gives the documented schema.
@@ -191,6 +283,7 @@ class Report:
     memory: MemorySummary | None = None
     parallel: Mapping[str, object] | None = None
     target: str | None = None
+    sizes: SizesSummary = field(default_factory=SizesSummary)
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -200,6 +293,7 @@ class Report:
             "options": dict(self.options),
             "rules": asdict(self.rules),
             "cost": asdict(self.cost),
+            "sizes": self.sizes.to_json(),
             "measured": None if self.measured is None else asdict(self.measured),
             "equivalence": asdict(self.equivalence),
             "search": asdict(self.search),

@@ -5,11 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from optimizer.cost.kernel import bytes_of
-from optimizer.cost.runtime import ModelFile
+from optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
 from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph, Weight
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower
+
+
+def loads(model: ModelFile) -> bool:
+    """Whether the runtime loads a model: what ``load_model`` asks where the ONNX checker rejects it."""
+    try:
+        LoadedModel(model, threads=1)
+    except RuntimeRefusedError:
+        return False
+    return True
 
 
 def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:

@@ -131,7 +131,7 @@ class ProofDocument(BaseModel):
     axioms_hash: str
     operators_hash: str
     verifier_hash: str
-    milliseconds: float
+    milliseconds: float | None
     validated_shapes: list[str]
     counterexample: str | None
     reason: str

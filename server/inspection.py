@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.parallel.cluster import parse_cluster
+from optimizer.runnable import loads
 from server.problem_types import InvalidClusterError, ModelTooLargeError
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
@@ -51,7 +52,7 @@ def _check_cluster(path: Path) -> None:
 
 def _model(path: Path, name: str) -> SourceModel:
     try:
-        return load_model(path)
+        return load_model(path, loads)
     except InvalidModelError as error:
         raise InvalidModelError(str(error).replace(str(path), name)) from None
 

@@ -53,7 +53,7 @@ class OptimizationOptions(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     threads: Annotated[int | None, Field(ge=1, le=MOST_THREADS)] = None
     dim: Annotated[dict[Name, Annotated[int, Field(ge=1)]], Field(max_length=100)] = {}
-    """Sizes at which dynamic dimensions are priced."""
+    """Sizes of open dimensions at which the model is priced, checked and timed; others are guessed."""
     tolerance: Annotated[float | None, Field(gt=0)] = None
     keep: Annotated[list[Name], Field(max_length=10_000)] = []
     """Names of nodes that stay as they are."""

@@ -52,7 +52,7 @@ class ProblemType(enum.Enum):
     JOB_INPUT = ("invalid-input", 422, "The model or the options cannot be used")
     JOB_INTERNAL = ("optimization-error", 500, "The optimization ended with an internal error")
     JOB_MEMORY = ("memory-limit", 422, "The optimization needed too much memory")
-    JOB_MODEL = ("invalid-model", 422, "The model cannot be read, or the ONNX checker rejects it")
+    JOB_MODEL = ("invalid-model", 422, "The model cannot be read, or is no valid ONNX and does not run")
     JOB_NODES = ("model-too-large", 422, "The model has too many nodes")
     JOB_SERVICE = ("missing-service", 503, "A device or runtime that is needed is not there")
     JOB_TIME = ("time-limit", 422, "The optimization took too long")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from optimizer.runnable import loads
 from server.problem_types import ModelTooLargeError
 from server.reports import named_report, report_text
 from superopt.child_main import resolve
@@ -77,6 +78,6 @@ def _packed(output: Path) -> Path:
 
 
 def _refuse_large(model: Path, limit: int) -> None:
-    nodes = len(load_model(model).proto.graph.node)
+    nodes = len(load_model(model, loads).proto.graph.node)
     if nodes > limit:
         raise ModelTooLargeError(f"the model has {nodes} nodes, {limit} are allowed")

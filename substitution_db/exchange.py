@@ -1,10 +1,12 @@
 """Rules as JSON lines (CONTRACTS, "library export") and as text, one equation per line.
 
-A line: ``{"schema":1,"id","equation","operators_source","operators_target","status","proof","provenance"}``;
-operators are named once per occurrence; ``proof`` is null for a candidate, else
+A line: ``{"schema":1,"id","equation","operators_source","operators_target","status","proof","provenance"}``,
+and, once it is known whether the rule ships, ``"ships"`` and ``"why"``; operators are named once per
+occurrence; ``proof`` is null for a candidate, else
 ``{"verdict","prover","version",
 "axioms_used","axioms_hash","operators_hash","verifier_hash","milliseconds","validated_shapes",
-"counterexample","reason","grade","confirmed_by","certificate"}``, of which the last three may be missing.
+"counterexample","reason","grade","confirmed_by","certificate"}``, of which the last three may be missing;
+``milliseconds`` is null where it was not kept.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule
+from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule, Selection
 from substitution_db.rows import NewRule, new_rule
 from substitution_db.rules import RuleRepository
 from superopt.equations import parse_equation, text_id
-from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.errors import InvalidEquationError, InvalidFileError, InvalidInputError
 from superopt.files import write_atomically
 
 SCHEMA = 1
@@ -43,11 +45,36 @@ def export_rules(rules: Iterable[Rule], path: Path) -> int:
     """Writes rules as JSON lines, smallest first, then by equation; returns how many. Raises
     InvalidFileError.
     """
-    ordered = sorted(
-        rules, key=lambda r: (len(r.operators_source) + len(r.operators_target), r.equation, r.id)
-    )
+    ordered = _ordered(rules)
     write_atomically(path, "".join(format_line(rule) + "\n" for rule in ordered).encode())
     return len(ordered)
+
+
+def export_selected(rules: Iterable[Rule], path: Path) -> int:
+    """``export_rules`` of those that ship, without how long proofs took: the same bytes on every machine.
+
+    Raises InvalidInputError where nothing was selected.
+    """
+    chosen = [_without_time(rule) for rule in rules if rule.selection is not None and rule.selection.ships]
+    if not chosen:
+        raise InvalidInputError("no rule is known to ship; `superopt library select` says which do")
+    return export_rules(chosen, path)
+
+
+def export_left_out(rules: Iterable[Rule], path: Path) -> int:
+    """Writes the rules that do not ship as text, smallest first, each with the reason; returns how many."""
+    chosen = [rule for rule in rules if rule.selection is not None and not rule.selection.ships]
+    lines = (f"{r.equation}  # {r.selection.why}\n" for r in _ordered(chosen) if r.selection is not None)
+    write_atomically(path, "".join(lines).encode())
+    return len(chosen)
+
+
+def _ordered(rules: Iterable[Rule]) -> list[Rule]:
+    return sorted(rules, key=lambda r: (len(r.operators_source) + len(r.operators_target), r.equation, r.id))
+
+
+def _without_time(rule: Rule) -> Rule:
+    return rule if rule.proof is None else replace(rule, proof=replace(rule.proof, milliseconds=None))
 
 
 def import_json_lines(path: Path, repository: RuleRepository) -> Added:
@@ -91,6 +118,8 @@ def format_line(rule: Rule) -> str:
         "proof": None if rule.proof is None else proof_object(rule.proof),
         "provenance": _found(rule.provenance),
     }
+    if rule.selection is not None:
+        content = {**content, "ships": rule.selection.ships, "why": rule.selection.why}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -104,7 +133,7 @@ def proof_object(proof: Proof) -> JsonObject:
         "axioms_hash": proof.hashes.axioms,
         "operators_hash": proof.hashes.operators,
         "verifier_hash": proof.hashes.verifier,
-        "milliseconds": round(proof.milliseconds, 1),
+        "milliseconds": None if proof.milliseconds is None else round(proof.milliseconds, 1),
         "validated_shapes": proof.validated_shapes,
         "counterexample": proof.counterexample,
         "reason": proof.reason,
@@ -144,9 +173,10 @@ def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
                 operators_target=_texts(line.content, "operators_target", line.where),
                 generalizations=(),
                 provenance=line.provenance,
+                selection=_selection(line),
             )
         else:
-            rule = _rule(line.equation, line.provenance, line.where)
+            rule = replace(_rule(line.equation, line.provenance, line.where), selection=_selection(line))
             if rule.id != line.id:
                 raise InvalidFileError(f"{line.where}: the id of {rule.equation} is {rule.id}, got {line.id}")
         yield rule, line.proof
@@ -190,14 +220,25 @@ def _read_line(text: str, where: str) -> _Line:
     )
 
 
+def _selection(line: _Line) -> Selection | None:
+    ships = line.content.get("ships")
+    if ships is None:
+        return None
+    if not isinstance(ships, bool):
+        raise InvalidFileError(f"{line.where}: expected true or false for ships, got {ships!r}")
+    return Selection(ships, _text(line.content, "why", line.where))
+
+
 def _proof(content: JsonObject, where: str) -> Proof:
     verdict = _text(content, "verdict", where)
     if verdict not in list(Outcome):
         raise InvalidFileError(f"{where}: expected a verdict of {', '.join(Outcome)}, got {verdict!r}")
     milliseconds = content.get("milliseconds")
     counterexample = content.get("counterexample")
-    if not isinstance(milliseconds, int | float) or not isinstance(counterexample, str | None):
-        raise InvalidFileError(f"{where}: milliseconds must be a number, counterexample a text or null")
+    if not isinstance(milliseconds, int | float | None) or not isinstance(counterexample, str | None):
+        raise InvalidFileError(
+            f"{where}: milliseconds must be a number, counterexample a text, or either null"
+        )
     certificate = content.get("certificate")
     return Proof(
         verdict=Outcome(verdict),
@@ -209,7 +250,7 @@ def _proof(content: JsonObject, where: str) -> Proof:
             operators=_text(content, "operators_hash", where),
             verifier=_text(content, "verifier_hash", where),
         ),
-        milliseconds=float(milliseconds),
+        milliseconds=None if milliseconds is None else float(milliseconds),
         validated_shapes=_texts(content, "validated_shapes", where),
         counterexample=counterexample,
         reason=_text(content, "reason", where),

@@ -15,7 +15,7 @@ from substitution_db.engine import Transactions, now
 from substitution_db.exchange import read_shipped
 from substitution_db.models import LibraryRow, ProofRow
 from substitution_db.records import Hashes, Proof
-from substitution_db.rows import NewRule, insert_proofs, insert_rules
+from substitution_db.rows import NewRule, insert_proofs, insert_rules, record_selections
 from substitution_db.versions import publish
 
 SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
@@ -58,6 +58,7 @@ def _store(session: Session, rules: Mapping[NewRule, Proof | None], sha256: str)
     row.shipped_sha256, row.axioms_hash, row.operators_hash, row.verifier_hash = sha256, "", "", ""
     time = now(session)
     new = insert_rules(session, rules, time)
+    record_selections(session, {rule.id: rule.selection for rule in rules if rule.selection is not None})
     proved = _proved(session)
     insert_proofs(
         session,

@@ -75,6 +75,7 @@ class Base(DeclarativeBase):
 class RuleRow(Base):
     """A rule. ``status`` is what its proofs say under the axioms, operators and verifier that they were last
     compared with. ``generalizations`` are more general forms, the most general first, that may hold as well.
+    ``ships`` and ``why`` are what selecting made of it, None before.
     """
 
     __tablename__ = "rules"
@@ -92,6 +93,8 @@ class RuleRow(Base):
     generalizations: Mapped[list[str]]
     provenance: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime]
+    ships: Mapped[bool | None]
+    why: Mapped[str | None] = mapped_column(Text)
 
     operators: Mapped[list[RuleOperatorRow]] = relationship(
         cascade="all, delete-orphan", lazy="selectin", order_by="RuleOperatorRow.operator"

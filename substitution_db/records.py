@@ -81,6 +81,7 @@ class Proof:
     ``grade`` says what a proof is worth (``verifier.certificate.Grade``; empty for one recorded without).
     ``confirmed_by`` is another prover, with its version, that derives the rule from the axioms used.
     ``certificate`` is a certificate in JSON with the equation, as it was spelled, that it proves.
+    ``milliseconds`` is how long the proof took, None where that was not kept.
     """
 
     verdict: Outcome
@@ -88,7 +89,7 @@ class Proof:
     version: str
     axioms_used: tuple[str, ...]
     hashes: Hashes
-    milliseconds: float
+    milliseconds: float | None
     validated_shapes: tuple[str, ...]
     counterexample: str | None
     reason: str
@@ -98,9 +99,17 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Whether a verified rule ships with the library, and why."""
+
+    ships: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A rule as stored; operators are named once per occurrence, sorted. ``proof`` is the one that
-    decides.
+    decides, ``selection`` what ``library select`` made of it, None before.
     """
 
     id: str
@@ -113,6 +122,7 @@ class Rule:
     provenance: str
     proof: Proof | None
     created_at: datetime
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus
+from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus, Selection
 from superopt.equations import format_condition, format_equation, rule_id
 from superopt.ir.terms import Direction, Equation, Term, applications
 from superopt.rewriting import substitutions_of
@@ -23,7 +23,9 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class NewRule:
-    """A rule about to be stored; operators are named once per occurrence, sorted."""
+    """A rule about to be stored; operators are named once per occurrence, sorted. ``selection``: whether it
+    ships, where that is known.
+    """
 
     id: str
     equation: str
@@ -32,6 +34,7 @@ class NewRule:
     operators_target: tuple[str, ...]
     generalizations: tuple[str, ...]
     provenance: str
+    selection: Selection | None = None
 
 
 def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equation] = ()) -> NewRule:
@@ -77,6 +80,13 @@ def insert_new(
     return set(session.scalars(statement.returning(table.__table__.c[key[0]]), [dict(v) for v in values]))
 
 
+def record_selections(session: Session, choices: Mapping[str, Selection]) -> None:
+    """Says of these rules (by id) whether they ship, and why."""
+    values = [{"id": rule, "ships": choice.ships, "why": choice.why} for rule, choice in choices.items()]
+    if values:
+        session.execute(update(RuleRow), values)
+
+
 def insert_proofs(session: Session, proofs: Mapping[str, Proof], time: datetime) -> None:
     """Adds a proof to each rule (by id); the status of the rule becomes the verdict."""
     if not proofs:
@@ -102,6 +112,7 @@ def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:
         provenance=row.provenance,
         proof=None if proof is None else proof_of(proof),
         created_at=row.created_at,
+        selection=None if row.ships is None else Selection(row.ships, row.why or ""),
     )
 
 
@@ -113,7 +124,7 @@ def proof_of(row: ProofRow) -> Proof:
         version=row.version,
         axioms_used=tuple(row.axioms_used),
         hashes=Hashes(row.axioms_hash, row.operators_hash, row.verifier_hash),
-        milliseconds=row.milliseconds,
+        milliseconds=row.milliseconds or None,
         validated_shapes=tuple(row.validated_shapes),
         counterexample=row.counterexample,
         reason=row.reason,
@@ -134,7 +145,7 @@ def proof_values(rule: str, proof: Proof, time: datetime) -> dict[str, object]:
         "axioms_hash": proof.hashes.axioms,
         "operators_hash": proof.hashes.operators,
         "verifier_hash": proof.hashes.verifier,
-        "milliseconds": proof.milliseconds,
+        "milliseconds": proof.milliseconds or 0.0,
         "validated_shapes": list(proof.validated_shapes),
         "counterexample": proof.counterexample,
         "reason": proof.reason,
@@ -159,6 +170,8 @@ def _rule_values(rule: NewRule, time: datetime) -> dict[str, object]:
         "generalizations": list(rule.generalizations),
         "provenance": rule.provenance,
         "created_at": time,
+        "ships": None if rule.selection is None else rule.selection.ships,
+        "why": None if rule.selection is None else rule.selection.why,
     }
 
 

@@ -11,8 +11,16 @@ from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Added, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus
-from substitution_db.rows import NewRule, insert_rules, new_rule, proof_of, proof_values, rule_of
+from substitution_db.records import Added, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus, Selection
+from substitution_db.rows import (
+    NewRule,
+    insert_rules,
+    new_rule,
+    proof_of,
+    proof_values,
+    record_selections,
+    rule_of,
+)
 from substitution_db.statistics import Facts, RuleStatistics, statistics_of
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
@@ -92,6 +100,12 @@ class RuleRepository:
             add_proof(session, form.id, proof_values(form.id, proof, time))
             _drop_candidate(session, rule)
         return form.id
+
+    def record_selections(self, choices: Mapping[str, Selection]) -> None:
+        """Says of these rules (by id) whether they ship, and why; of all others that it is not known."""
+        with self._transactions.write() as session:
+            session.execute(update(RuleRow).values(ships=None, why=None))
+            record_selections(session, choices)
 
     def drop_candidate(self, rule: str) -> None:
         """Removes a candidate that follows from another rule; one that ever had a proof stays."""
@@ -194,7 +208,7 @@ class RuleRepository:
                 conditional=conditions != "",
                 provenance=provenance,
                 operators_source=operators.get(rule, ()),
-                milliseconds=milliseconds,
+                milliseconds=milliseconds or None,
                 grade=grade or "",
                 confirmed_by=confirmed_by or "",
             )

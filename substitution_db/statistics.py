@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
-from substitution_db.records import Proof, RuleStatus
+from substitution_db.records import Proof, RuleStatus, Selection
 from superopt.ops.base import OPERATORS
 
 REPLAYED = "replayed"
+_SHARE = re.compile(r"\d+%")
 _PROVENANCE = re.compile(r"(?P<preset>.+), (?P<operators>\d+) operators")
 
 
@@ -104,6 +105,16 @@ def statistics_of(rules: Iterable[Facts]) -> RuleStatistics:
         confirmed=sum(rule.confirmed_by != "" for rule in verified),
         median_milliseconds=median(times) if times else None,
     )
+
+
+def kinds_of_selection(choices: Iterable[Selection]) -> Sequence[tuple[Selection, int]]:
+    """How many rules ship, or do not, for each kind of reason: without its numbers and names, most first."""
+    counts = Counter(replace(choice, why=_kind(choice.why)) for choice in choices)
+    return sorted(counts.items(), key=lambda item: (not item[0].ships, -item[1], item[0].why))
+
+
+def _kind(why: str) -> str:
+    return _SHARE.sub("some", why.partition(":")[0])
 
 
 def family_of(operator: str) -> str:

@@ -18,15 +18,19 @@ from optimizer.check import (
     Reference,
     Sampling,
     check_equivalence,
+    declared_ports,
+    guess_sizes,
     load_inputs,
+    names_apart,
     plan_inputs,
     require_archive,
 )
+from optimizer.check.guesses import example
 from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
-from optimizer.runnable import runnable_original
+from optimizer.runnable import loads, runnable_original
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
@@ -75,7 +79,11 @@ class MatchingRule:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was understood of a model. ``opaque`` holds (node, ONNX operator, why)."""
+    """What was understood of a model.
+
+    ``opaque`` holds (node, ONNX operator, why), ``dimensions`` the open dimensions of inputs: the name, the
+    inputs and axes that have it, and a size that is usual.
+    """
 
     name: str
     nodes: int
@@ -86,6 +94,7 @@ class Inspection:
     operators: tuple[tuple[str, int], ...]
     opaque: tuple[tuple[str, str, str], ...]
     symbols: Mapping[str, str]
+    dimensions: tuple[tuple[str, tuple[tuple[str, int], ...], int], ...]
     rules: int
     matches: tuple[MatchingRule, ...]
 
@@ -98,7 +107,20 @@ class Inspection:
             "operators": dict(self.operators),
             "opaque": [{"node": node, "op_type": op, "why": why} for node, op, why in self.opaque],
             "symbols": dict(self.symbols),
+            "dimensions": [
+                {
+                    "name": name,
+                    "inputs": [{"name": port, "axis": axis} for port, axis in places],
+                    "guess": guess,
+                }
+                for name, places, guess in self.dimensions
+            ],
         }
+
+    @property
+    def size_options(self) -> str:
+        """How sizes of the open dimensions are given on the command line; empty where there are none."""
+        return example({name: guess for name, _, guess in self.dimensions})
 
 
 def optimize_with(
@@ -125,9 +147,9 @@ def optimize_with(
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
         require_archive(options.inputs)
-    source = load_model(model)
+    source = load_model(model, loads)
     know({"nodes": len(source.proto.graph.node)})
-    lifted = lift(source)
+    lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
     opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
     know({"opaque": opaque, "overridable": len(lifted.source.as_given.overridable)})
     with open_database(database) as opened:
@@ -158,7 +180,7 @@ def check(
     inputs: Path | None = None,
 ) -> Equivalence:
     """Whether two models give the same outputs on random inputs."""
-    lifted, other = (lift(load_model(model)) for model in (first, second))
+    lifted, other = (lift(load_model(model, loads)) for model in (first, second))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:
             loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
@@ -166,17 +188,19 @@ def check(
         except RuntimeRefusedError as error:
             raise InvalidModelError(f"a model does not run: {error}") from None
         plan = plan_inputs(lifted, loaded.inputs, {})
-        given = () if inputs is None else (load_inputs(inputs, loaded.inputs),)
-        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given))
+        given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
+        plan = plan.at(plan.sizes_of(given[0])) if given else plan
+        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given), lifted.source)
         return check_equivalence(reference, compared)
 
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     """What superopt understands of a model, and which verified rules match."""
-    lifted = lift(load_model(model))
+    lifted = lift(load_model(model, loads))
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph
+    sizing = guess_sizes(lifted, {})
     return Inspection(
         name=lifted.source.name,
         nodes=len(lifted.source.as_given.proto.graph.node),
@@ -194,6 +218,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         operators=_operators(graph),
         opaque=lifted.opaque,
         symbols=lifted.symbols,
+        dimensions=tuple((d.name, d.places, sizing.sizes[d.name]) for d in sizing.plan.dimensions),
         rules=len({rule.rule_id for rule in rules}),
         matches=_matches(graph, rules),
     )
@@ -230,15 +255,25 @@ def read_report(path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", content)
 
 
-def write_report(report: Mapping[str, object], path: Path) -> None:
-    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html.
+def write_report(report: Mapping[str, object], path: Path) -> int:
+    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html. Returns its
+    bytes.
 
     Raises InvalidFileError for what is no report, InvalidOptionError for a path with another ending.
     """
     require_report_path(path)
-    is_page = path.suffix.lower() == ".html"
-    text = optimizer.html_of(report) if is_page else json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(path, text.encode())
+    if path.suffix.lower() == ".html":
+        return write_page(report, path)
+    content = (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
+    write_atomically(path, content)
+    return len(content)
+
+
+def write_page(report: Mapping[str, object], path: Path) -> int:
+    """Writes the page of a report, whatever the path ends in; otherwise as ``write_report``."""
+    content = optimizer.html_of(report).encode()
+    write_atomically(path, content)
+    return len(content)
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:

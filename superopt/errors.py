@@ -2,7 +2,7 @@
 
 SuperoptError
 ├── InvalidInputError            exit 2: what was given is wrong
-│   ├── InvalidModelError        an ONNX file that cannot be read or fails the checker
+│   ├── InvalidModelError        an ONNX file that cannot be read, or that nothing accepts
 │   ├── InvalidEquationError     equation text that does not parse, or is malformed as a rule
 │   ├── InvalidOptionError       an option with a value that makes no sense
 │   └── InvalidFileError         a rule file, report or profile that cannot be read
@@ -55,7 +55,7 @@ class InvalidInputError(SuperoptError):
 
 
 class InvalidModelError(InvalidInputError):
-    """An ONNX model that cannot be read, or that the ONNX checker rejects."""
+    """An ONNX model that cannot be read, or that neither the ONNX checker nor the runtime accepts."""
 
 
 class InvalidEquationError(InvalidInputError):

@@ -1,34 +1,110 @@
-"""Files that appear whole or not at all."""
+"""Where results are written: files appear whole or not at all, streams are written into, nothing is replaced
+that is no file.
+
+A path that is a symlink stays one: the file that it leads to is replaced. A FIFO, a terminal and
+``/dev/null`` are written into; so is an open descriptor (``/dev/stdout``, ``/dev/fd/3``), from where it
+stands.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
+import stat
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from superopt.errors import InvalidOptionError
 
+STANDARD_OUTPUT = Path("/dev/stdout")
+"""What ``-`` means on the command line."""
+
+_NULL = os.makedev(1, 3)
+_UNWRITABLE = {stat.S_IFDIR: "a directory", stat.S_IFBLK: "a block device", stat.S_IFSOCK: "a socket"}
+_STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
+_MOST_LINKS = 40
+
 
 def require_writable(path: Path) -> None:
-    """Raises InvalidOptionError unless the path is of a file in a directory that exists."""
-    if path.is_dir():
-        raise InvalidOptionError(f"{path}: expected a file to write, got a directory")
-    if not path.absolute().parent.is_dir():
-        raise InvalidOptionError(f"{path}: expected the path of a file in a directory that exists")
+    """Raises InvalidOptionError unless the path can be written: a file in a directory that exists, or a
+    stream."""
+    try:
+        wrong = _why_not(path)
+    except OSError as error:
+        wrong = f"cannot write there: {error.strerror}"
+    if wrong:
+        raise InvalidOptionError(f"{path}: {wrong}")
+
+
+def _why_not(path: Path) -> str:
+    descriptor = _descriptor(path)
+    if descriptor is not None:  # raises OSError for one that is not open
+        is_open_for_writing = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        return "" if is_open_for_writing else "expected a descriptor that is open for writing"
+    kind = _kind(path)
+    if kind in _UNWRITABLE:
+        return f"expected a file to write, got {_UNWRITABLE[kind]}"
+    if kind in _STREAMS:
+        return "" if os.access(path, os.W_OK) else "cannot write there: Permission denied"
+    return (
+        "" if written_file(path).parent.is_dir() else "expected the path of a file in a directory that exists"
+    )
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is written goes somewhere at once, and cannot be replaced: a FIFO, a character device, an
+    open descriptor."""
+    return _descriptor(path) is not None or _kind(path) in _STREAMS
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether it is where commands print."""
+    return _descriptor(path) == 1
+
+
+def is_discarded(path: Path) -> bool:
+    """Whether what is written there is gone: ``/dev/null``."""
+    return _kind(path) == stat.S_IFCHR and path.stat().st_rdev == _NULL
+
+
+def written_file(path: Path) -> Path:
+    """The file that is replaced: at the end of all symlinks.
+
+    Raises InvalidOptionError where they lead in a circle.
+    """
+    file = path.absolute()
+    for _ in range(_MOST_LINKS):
+        if not file.is_symlink():
+            return file
+        file = file.parent / file.readlink()
+    raise InvalidOptionError(f"{path}: expected a file to write, got symlinks that lead in a circle")
 
 
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
     """A temporary path beside ``path``, renamed to it at the end; removed if the block raises.
 
-    Raises InvalidOptionError where the directory is missing or cannot be written, or ``path`` is a directory.
+    For a stream it lies elsewhere, and what it holds is written into the stream at the end. Raises
+    InvalidOptionError where the directory is missing or cannot be written, or as ``require_writable`` does.
     """
-    path = path.absolute()
     require_writable(path)
+    if is_stream(path):
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            part = Path(directory) / "part"
+            part.touch()
+            yield part
+            with part.open("rb") as content, _opened(path) as stream:
+                shutil.copyfileobj(content, stream, 1 << 20)
+        return
+    file = written_file(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".part", dir=file.parent)
     except OSError as error:
         raise InvalidOptionError(f"{path}: cannot write there: {error.strerror}") from None
     os.close(handle)
@@ -38,7 +114,7 @@ def atomic_path(path: Path) -> Generator[Path]:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
-        part.replace(path)
+        part.replace(file)
     finally:
         part.unlink(missing_ok=True)
 
@@ -46,10 +122,48 @@ def atomic_path(path: Path) -> Generator[Path]:
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes the file whole or not at all; raises InvalidOptionError where it cannot."""
     try:
+        require_writable(path)
+        if is_stream(path):
+            with _opened(path) as stream:
+                stream.write(content)
+            return
         with atomic_path(path) as part:
             part.write_bytes(content)
     except OSError as error:
         raise InvalidOptionError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _descriptor(path: Path) -> int | None:
+    """The open descriptor of this process that the path names; None for any other path."""
+    place = path.absolute()
+    for _ in range(_MOST_LINKS):
+        if place == STANDARD_OUTPUT:
+            return 1
+        if place.name.isdigit() and os.path.realpath(place.parent) == os.path.realpath("/dev/fd"):
+            return int(place.name)
+        if not place.is_symlink():
+            return None
+        place = place.parent / place.readlink()
+    return None
+
+
+def _kind(path: Path) -> int:
+    """The type bits of what lies at the end of the path's symlinks; 0 where nothing does."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return 0
+        raise
+
+
+def _opened(path: Path) -> BinaryIO:
+    descriptor = _descriptor(path)
+    if descriptor is None:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY), "wb")
+    if descriptor == 1:
+        sys.stdout.flush()
+    return os.fdopen(os.dup(descriptor), "wb")
 
 
 def _umask() -> int:

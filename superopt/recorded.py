@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ from optimizer.parallel.search.subject import Subject, plannable
 from optimizer.parallel.shards import Segment, programmed
 from optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from optimizer.parallel.topology import Cluster
+from optimizer.runnable import loads
 from substitution_db import open_database
 from superopt.api import verified_substitutions
 from superopt.errors import InvalidFileError, InvalidOptionError
@@ -87,7 +88,7 @@ def _rewritten(
 ) -> tuple[LiftedModel, Graph]:
     """The model, and the graph after the recorded trace."""
     steps = recorded_trace(report)
-    lifted = lift(load_model(model))
+    lifted = lift(replace(load_model(model, loads), apart=_names_apart(report)))
     _require_same_model(report, lifted.source.original, lifted.source.name)
     if _returned(report) == "original":
         return lifted, lifted.graph
@@ -133,6 +134,17 @@ def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
         raise InvalidFileError(f"report: expected the names of kept nodes as options.keep, got {names!r}")
     return tuple(cast("list[str]", names))
+
+
+def _names_apart(report: Mapping[str, object]) -> frozenset[str]:
+    """The names of dimensions that did not mean equality; none in reports that do not say."""
+    sizes = report.get("sizes")
+    names = cast("Mapping[str, object]", sizes).get("apart") if isinstance(sizes, dict) else None
+    return (
+        frozenset(str(name) for name in cast("list[object]", names))
+        if isinstance(names, list)
+        else frozenset()
+    )
 
 
 def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from optimizer.check import guess_sizes
 from optimizer.cost import (
     HERE,
     CostProfile,
@@ -22,6 +23,7 @@ from optimizer.cost import (
     profile_of,
     read_profile,
 )
+from optimizer.runnable import loads
 from optimizer.search import Backtracking, CancelToken, Limits, RuleSet, Watch
 from substitution_db.database import Database
 from superopt import zoo
@@ -82,8 +84,9 @@ def measure_profile(
     for name in models:
         progress(f"{name}, {len(objective.recorded)} kernels so far")
         content = zoo.build(name).SerializeToString() if name in zoo.names() else Path(name)
-        lifted = lift(load_model(content))
-        cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+        lifted = lift(load_model(content, loads))
+        sizes = Sizes(lifted.graph, guess_sizes(lifted, {}).assignment, Origin(lifted))
+        cost = GraphCost.of(lifted.graph, objective, sizes)
         objective.measure_again()
         if profiling.explore > 0:
             limits = Limits(deadline=time.monotonic() + profiling.explore)

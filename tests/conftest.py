@@ -1,12 +1,16 @@
 """What all tests rely on."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import machine
 from tests.postgres import PostgresServer, programs
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in the product: some tests load the runtime first
 
 # A shell ignores interrupts for what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -14,12 +18,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 BACKENDS = ("sqlite", "postgresql")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says in one line each why tests were skipped, and how they can be run."""
+    for line in machine.reasons(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server of our own, started once."""
     binaries = programs()
     if binaries is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+        pytest.skip("no PostgreSQL: apt-get install postgresql")
     server = PostgresServer(binaries)
     yield server
     server.remove()

@@ -9,7 +9,6 @@ until none contradicts it. What comes out is proved like any other rule before i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,20 +33,22 @@ from verifier.agreement import sides_agree
 from verifier.atoms import Atom, Place, atoms, truth_of
 from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from verifier.covers import simplest_cover, widest_conjunctions
-from verifier.pool import Progress, judge_as_they_come
+from verifier.pool import Allowance, Progress, judge_all
 from verifier.prove import PATIENT
 from verifier.seeds import seed_of
 from verifier.verify import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
+_RUNAWAY = Allowance(seconds=3600.0)
+"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on it."""
 
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and seconds
-    of processor time. An equation whose sides agree at none of a ``few`` instances is given up.
+    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and the
+    ``most`` instances to evaluate. An equation whose sides agree at none of a ``few`` is given up.
 
-    The time is asked between steps; the result depends on it only where it is reached.
+    No time is asked: the result is the same on every machine, however busy.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -56,7 +57,7 @@ class InferenceOptions:
     further: int = 100
     rounds: int = 6
     verdicts: int = 4
-    seconds: float = 8.0
+    most: int = 2_000
     verification: Options = field(default_factory=lambda: Options(limits=PATIENT))
 
 
@@ -115,17 +116,19 @@ def verify_or_condition_many(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Judgement]]:
-    """The number of each of many and ``verify_or_condition`` of it, as they come from ``jobs`` processes.
+    """The number of each of many and ``verify_or_condition`` of it, in order, over ``jobs`` processes.
 
     ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
     """
-    yield from judge_as_they_come(
+    judged = judge_all(
         partial(verify_or_condition, axioms=axioms),
         [tuple(candidates) for candidates in choices],
         lost=_lost,
         jobs=jobs if jobs > 1 else 0,
         progress=progress,
+        allowance=_RUNAWAY,
     )
+    yield from enumerate(judged)
 
 
 def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:
@@ -137,7 +140,6 @@ class _Inference:
         self._equation = equation
         self._axioms = axioms
         self._options = options
-        self._until = time.process_time() + options.seconds
         self._source = BoundedInstances(equation, options.sizes, seed_of(equation, 11))
         self._generator = np.random.default_rng(seed_of(equation, 12))
         self._places: list[Place] = []
@@ -154,7 +156,7 @@ class _Inference:
         asked: dict[tuple[Condition, ...], Conditional] = {}
         for _ in range(self._options.rounds):
             for conditions in self._candidates():
-                if self._late() or len(asked) >= self._options.verdicts or self._contradicted(conditions):
+                if self._enough() or len(asked) >= self._options.verdicts or self._contradicted(conditions):
                     break
                 form = with_fixed_attributes(self._conditioned(conditions))
                 if form.left == form.right:
@@ -169,8 +171,8 @@ class _Inference:
                 break
         return best
 
-    def _late(self) -> bool:
-        return time.process_time() > self._until
+    def _enough(self) -> bool:
+        return len(self._known) >= self._options.most
 
     def _add(self, instances: Iterable[BoundedInstance]) -> int:
         """Takes in the instances not yet known; how many they are."""
@@ -188,7 +190,7 @@ class _Inference:
                 continue
             self._agrees |= agrees << len(self._places)
             self._places.append(Place(instance.types, instance.attributes))
-            if self._late():
+            if self._enough():
                 break
         return len(self._places) - before
 
@@ -237,7 +239,7 @@ class _Inference:
         for clause in reversed(conditions):
             fewer = tuple(other for other in conditions if other != clause)
             held = truth_of(fewer, self._places)
-            if not fewer or held & ~self._agrees or self._late():
+            if not fewer or held & ~self._agrees or self._enough():
                 continue
             weaker = self._judged(fewer)
             if weaker.proved:

@@ -1,18 +1,19 @@
 """Whether two models are equal, and which one is faster, found out by running them."""
 
 from optimizer.check.compare import Agreement, compare_outputs
-from optimizer.check.equivalence import Equivalence, Reference, Sampling, check_equivalence
-from optimizer.check.inputs import (
-    InputPlan,
+from optimizer.check.equivalence import Equivalence, Reference, check_equivalence
+from optimizer.check.given import (
     check_dims,
     check_inputs,
-    declared_ports,
     load_inputs,
-    plan_inputs,
+    names_apart,
     require_archive,
 )
+from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
 from optimizer.check.interval import Comparison, compared
 from optimizer.check.latency import compare_latency, compare_latency_apart
+from optimizer.check.sampling import Sampling
+from optimizer.check.sizing import Sizing, given_inputs, guess_sizes, settle_sizes
 
 __all__ = [
     "Agreement",
@@ -21,6 +22,7 @@ __all__ = [
     "InputPlan",
     "Reference",
     "Sampling",
+    "Sizing",
     "check_dims",
     "check_equivalence",
     "check_inputs",
@@ -29,7 +31,11 @@ __all__ = [
     "compare_outputs",
     "compared",
     "declared_ports",
+    "given_inputs",
+    "guess_sizes",
     "load_inputs",
+    "names_apart",
     "plan_inputs",
     "require_archive",
+    "settle_sizes",
 ]

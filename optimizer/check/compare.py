@@ -1,31 +1,29 @@
-"""Whether the outputs of two models agree: tolerances by element type, NaN and infinities where they were."""
+"""Outputs of two runs side by side: which there are, their types, NaN and infinities, and how far apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
+from optimizer.check.distance import NONE, distance, floor_of
 from optimizer.cost.runtime import Array
-
-_RELATIVE = {"float16": 1e-2, "float32": 1e-3, "float64": 1e-6}
-_ABSOLUTE_SHARE = 1e-2
-"""The absolute tolerance is this share of the relative one, times the largest output: 1e-5 for float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two sets of outputs are apart. ``max_rel_error`` is relative to an element plus a hundredth of
-    the largest one, so that numbers near 0 do not decide; they agree where it is within the tolerance.
-    ``excess`` is the same in units of the tolerance."""
+    """How far two sets of outputs are apart. ``max_rel_error`` is relative to the largest element of an
+    output; ``excess`` is the distance in units of what is allowed: they agree where it is at most 1.
+    ``tells``: rounding alone is not known to change an output by much of its size."""
 
     agrees: bool
     max_abs_error: float
     max_rel_error: float
     excess: float
     why: str = ""
+    tells: bool = True
 
     def and_also(self, other: Agreement) -> Agreement:
         """Both at once."""
@@ -35,77 +33,99 @@ class Agreement:
             max(self.max_rel_error, other.max_rel_error),
             max(self.excess, other.excess),
             self.why or other.why,
+            self.tells and other.tells,
         )
 
 
 EQUAL = Agreement(agrees=True, max_abs_error=0.0, max_rel_error=0.0, excess=0.0)
 
 
-def relative_tolerance(dtype: str, tolerance: float | None) -> float:
-    """The relative tolerance for an element type, or the one that the user gave."""
-    return tolerance if tolerance is not None else _RELATIVE.get(dtype, 1e-2)
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An array among the outputs; those of a sequence or a map are counted in its name."""
+
+    name: str
+    array: Array
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it holds numbers that rounding changes."""
+        return self.array.dtype.kind in "fc"
+
+
+def leaves(names: Sequence[str], outputs: Sequence[object]) -> tuple[Leaf, ...]:
+    """All arrays of a run, sequences and maps taken apart."""
+    return tuple(leaf for name, output in zip(names, outputs, strict=True) for leaf in _leaves(name, output))
+
+
+def _leaves(name: str, output: object) -> Iterator[Leaf]:
+    if isinstance(output, list | tuple):
+        items = cast("Sequence[object]", output)
+        yield Leaf(f"{name}.length", np.asarray(len(items)))
+        for index, item in enumerate(items):
+            yield from _leaves(f"{name}[{index}]", item)
+    elif isinstance(output, dict):
+        pairs = sorted(cast("Mapping[object, object]", output).items(), key=repr)
+        yield from _leaves(name, [list(pair) for pair in pairs])
+    elif output is None:
+        yield Leaf(f"{name} (nothing)", np.zeros(0, np.int64))
+    else:
+        yield Leaf(name, np.asarray(output))
+
+
+def mismatch(left: Sequence[Leaf], right: Sequence[Leaf]) -> str:
+    """What makes two runs incomparable: other arrays, types, shapes, NaN or infinities; else empty."""
+    if [leaf.name for leaf in left] != [leaf.name for leaf in right]:
+        return f"{len(left)} outputs against {len(right)}"
+    for a, b in zip(left, right, strict=True):
+        if a.array.shape != b.array.shape or a.array.dtype != b.array.dtype:
+            ours, theirs = (f"{leaf.array.dtype}{list(leaf.array.shape)}" for leaf in (a, b))
+            return f"output {a.name}: {ours} against {theirs}"
+        if not a.is_real:
+            continue
+        finite = np.isfinite(a.array)
+        if not np.array_equal(finite, np.isfinite(b.array)):
+            return f"output {a.name}: NaN or infinite in different places"
+        if not np.array_equal(a.array[~finite], b.array[~finite], equal_nan=True):
+            return f"output {a.name}: different NaN or infinities"
+    return ""
 
 
 def compare_outputs(
     names: Sequence[str], left: Sequence[object], right: Sequence[object], tolerance: float | None
 ) -> Agreement:
-    """Compares all outputs of two runs, sequences and maps element by element."""
+    """Compares all outputs of two runs with each other, each within the floor of its element type.
+
+    What is no floating point number must be equal.
+    """
     if len(left) != len(right):
         return disagreement(f"{len(left)} outputs against {len(right)}")
+    ours, theirs = leaves(names, left), leaves(names, right)
+    why = mismatch(ours, theirs)
+    if why:
+        return disagreement(why)
     total = EQUAL
-    for name, a, b in zip(names, left, right, strict=True):
-        total = total.and_also(_compare(name, a, b, tolerance))
+    for a, b in zip(ours, theirs, strict=True):
+        total = total.and_also(_compare(a, b, tolerance))
     return total
 
 
-def _compare(name: str, left: object, right: object, tolerance: float | None) -> Agreement:
-    if left is None or right is None:
-        return EQUAL if left is right else disagreement(f"output {name}: one side is empty")
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        ours, theirs = cast("Sequence[object]", left), cast("Sequence[object]", right)
-        if len(ours) != len(theirs):
-            return disagreement(f"output {name}: sequences of {len(ours)} and {len(theirs)}")
-        total = EQUAL
-        for a, b in zip(ours, theirs, strict=True):
-            total = total.and_also(_compare(name, a, b, tolerance))
-        return total
-    if isinstance(left, dict) and isinstance(right, dict):
-        return _compare(name, sorted(cast("dict[str, object]", left).items(), key=repr),
-                        sorted(cast("dict[str, object]", right).items(), key=repr), tolerance)  # fmt: skip
-    return _compare_arrays(name, np.asarray(left), np.asarray(right), tolerance)
+def _compare(left: Leaf, right: Leaf, tolerance: float | None) -> Agreement:
+    if not left.is_real:
+        return EQUAL if np.array_equal(left.array, right.array) else disagreement(difference(left, right))
+    apart = distance(right.array, left.array)
+    excess = apart.excess(NONE, floor_of(str(left.array.dtype), tolerance))
+    why = (
+        "" if excess <= 1 else f"output {left.name}: an element differs by {excess:.3g} times what is allowed"
+    )
+    return Agreement(excess <= 1, apart.absolute, apart.largest, excess, why)
 
 
-def _compare_arrays(name: str, left: Array, right: Array, tolerance: float | None) -> Agreement:
-    if left.shape != right.shape or left.dtype != right.dtype:
-        described = f"{left.dtype}{list(left.shape)} against {right.dtype}{list(right.shape)}"
-        return disagreement(f"output {name}: {described}")
-    if left.dtype.kind not in "fc":
-        if np.array_equal(left, right):
-            return EQUAL
-        return disagreement(f"output {name}: {int(np.sum(left != right))} of {left.size} elements differ")
-    if not left.size:
-        return EQUAL
-    return _compare_numbers(name, left, right, relative_tolerance(str(left.dtype), tolerance))
-
-
-def _compare_numbers(name: str, left: Array, right: Array, relative: float) -> Agreement:
-    wide = np.complex128 if left.dtype.kind == "c" else np.float64
-    a, b = left.astype(wide), right.astype(wide)
-    finite = np.isfinite(a)
-    if not np.array_equal(finite, np.isfinite(b)):
-        return disagreement(f"output {name}: NaN or infinite in different places")
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return disagreement(f"output {name}: different NaN or infinities")
-    if not finite.any():
-        return EQUAL
-    size = np.abs(a[finite])
-    error = np.abs(a[finite] - b[finite])
-    scale = size + _ABSOLUTE_SHARE * size.max()
-    with np.errstate(divide="ignore"):
-        max_rel = float(np.max(np.divide(error, scale, out=np.zeros_like(error), where=error > 0)))
-    excess = float(np.divide(max_rel, relative)) if max_rel else 0.0
-    why = "" if excess <= 1 else f"output {name}: an element differs by {excess:.3g} times what is allowed"
-    return Agreement(excess <= 1, float(error.max()), max_rel, excess, why)
+def difference(left: Leaf, right: Leaf) -> str:
+    """How many elements differ, in words."""
+    return (
+        f"output {left.name}: {int(np.sum(left.array != right.array))} of {left.array.size} elements differ"
+    )
 
 
 def disagreement(why: str) -> Agreement:

@@ -1,33 +1,45 @@
-"""Are two models equal? Both run in ONNX Runtime on the same random inputs."""
+"""Are two models equal? Both run in ONNX Runtime on the same random inputs, and errors are compared."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from functools import cached_property
 
 import numpy as np
 
 from optimizer.check.compare import (
     EQUAL,
     Agreement,
+    Leaf,
     compare_outputs,
     disagreement,
-    relative_tolerance,
+    leaves,
 )
-from optimizer.check.inputs import SCALES, InputPlan
+from optimizer.check.distance import floor_of
+from optimizer.check.inputs import InputPlan
+from optimizer.check.judging import Evidence, Judge
+from optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, is_alive
+from optimizer.check.yardstick import Yardstick
 from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
-from superopt.errors import UnsupportedError
+from superopt.onnx_io.probing import Saturation, saturations, with_outputs
+from superopt.onnx_io.source import SourceModel
 
-_SIZES = 3
 _REPEAT_SHARE = 0.1
-"""Two runs of one model may differ by this share of what two models may."""
+"""Two runs of one model may differ by this share of the floor."""
+
+_LOOK_SHARE = 0.05
+"""Of the time left: what is spent on double precision that does not decide, for the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """The verdict on two models. ``weak`` says that the outputs hardly depended on the inputs."""
+    """The verdict on two models. ``weak`` says that the outputs hardly depended on the inputs, or on little
+    but rounding.
+
+    ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` the floor.
+    """
 
     passed: bool
     samples: int
@@ -36,42 +48,31 @@ class Equivalence:
     tolerance: float
     why: str = ""
     weak: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How to sample: how often, the seed, the user's tolerance and inputs, when to stop (monotonic clock)."""
-
-    samples: int = 4
-    seed: int = 0
-    tolerance: float | None = None
-    given: tuple[Mapping[str, Array], ...] = ()
-    deadline: float = field(default=np.inf)
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Inputs and what the original made of them."""
-
-    feeds: Mapping[str, Array]
-    outputs: tuple[object, ...]
+    evidence: Evidence = field(default_factory=Evidence)
 
 
 class Reference:
     """The original with samples of what it computes, drawn once and used for every model compared with it.
 
-    Given inputs come first; sizes of open dimensions vary; the scale of inputs keeps outputs alive.
+    Given inputs come first; sizes of open dimensions vary; the scale of inputs keeps outputs alive. With the
+    ``source`` of the model its own error is measured against double precision.
     """
 
-    def __init__(self, model: LoadedModel, plan: InputPlan, sampling: Sampling) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        plan: InputPlan,
+        sampling: Sampling,
+        source: SourceModel | None = None,
+    ) -> None:
         self._model: LoadedModel | None = model
         self.inputs, self.outputs = model.inputs, model.outputs
         self.sampling = sampling
         self.names = [port.name for port in model.outputs]
-        self.tolerance = relative_tolerance(_first_float(model), sampling.tolerance)
-        self._plan = plan
+        self.tolerance = floor_of(_first_float(model), sampling.tolerance)
+        self.yardstick = Yardstick(model, source, sampling.deadline)
         self._drawn: list[Sample] = []
-        self._source = self._draw(model)
+        self._source = draw_samples(model, plan, sampling)
         self._repeated: Agreement | None = None
 
     def samples(self) -> Iterator[Sample]:
@@ -103,26 +104,11 @@ class Reference:
                 if time.monotonic() >= self.sampling.deadline:
                     break
         self._source.close()
-        self._model = None
-
-    def _draw(self, model: LoadedModel) -> Generator[Sample]:
-        for feeds in self.sampling.given:
-            yield Sample(feeds, model.run(feeds))
-        random = np.random.default_rng(self.sampling.seed)
-        tried = _Tried(model, self._plan, random)
-        sizes = tried.usable_sizes()
-        if not sizes:
-            return
-        scales = tried.live_scales(sizes[0], self.sampling.deadline)
-        for number in range(self.sampling.samples):
-            feeds = self._plan.draw(random, sizes[number % len(sizes)], scales[number % len(scales)])
-            outputs = tried.run(feeds)
-            if outputs is not None:
-                yield Sample(feeds, outputs)
+        self._model = self.yardstick.model = None
 
 
 def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
-    """Runs the other model on the samples of the reference and compares all outputs.
+    """Runs the other model on the samples of the reference and judges all outputs, and what saturates to one.
 
     A model whose own two runs differ cannot be certified, nor one of whose outputs none is ever finite. At
     least one sample is compared whatever the time.
@@ -130,128 +116,134 @@ def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
     difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
-    names, tolerance = reference.names, reference.sampling.tolerance
-    total, compared, alive, tells = EQUAL, 0, False, False
-    last: tuple[object, ...] = ()
-    for sample in reference.samples():
-        if not compared and reference.repeated().excess > _REPEAT_SHARE:
-            why = "two runs of the original on the same inputs differ, so nothing can be certified"
+    reference.yardstick.deadline = reference.sampling.deadline
+    return _Check(reference, other).verdict()
+
+
+class _Check:
+    """One model compared with the reference."""
+
+    def __init__(self, reference: Reference, other: LoadedModel) -> None:
+        self._reference = reference
+        self._yardstick = reference.yardstick
+        self._other = other
+        self._judge = Judge(reference.yardstick, reference.sampling.tolerance)
+        self._compared: list[Sample] = []
+        self._alive = False
+
+    def verdict(self) -> Equivalence:
+        """Sample by sample until they disagree or time is up."""
+        reference = self._reference
+        total, tells, last = EQUAL, False, tuple[object, ...]()
+        for sample in reference.samples():
+            if not self._compared and reference.repeated().excess > _REPEAT_SHARE:
+                why = "two runs of the original on the same inputs differ, so nothing can be certified"
+                return _refusal(reference.tolerance, why)
+            judged = self._outputs(sample)
+            total = total.and_also(judged)
+            self._compared.append(sample)
+            self._alive = self._alive or (judged.tells and is_alive(sample.outputs, last))
+            tells = tells or has_finite(sample.outputs)
+            last = sample.outputs
+            if not total.agrees or self._is_late():
+                break
+        if total.agrees and self._compared and not tells:
+            why = "no output has a finite number on any of the inputs, so nothing can be certified"
             return _refusal(reference.tolerance, why)
-        total = total.and_also(_compared(names, sample, other, tolerance))
-        compared += 1
-        alive = alive or _is_alive(sample.outputs, last)
-        tells = tells or _has_finite(sample.outputs)
-        last = sample.outputs
-        if not total.agrees or time.monotonic() >= reference.sampling.deadline:
-            break
-    if total.agrees and compared and not tells:
-        why = "no output has a finite number on any of the inputs, so nothing can be certified"
-        return _refusal(reference.tolerance, why)
-    return Equivalence(
-        passed=total.agrees and compared > 0,
-        samples=compared,
-        max_abs_error=total.max_abs_error,
-        max_rel_error=total.max_rel_error,
-        tolerance=reference.tolerance,
-        why=total.why if compared else "the original does not run on random inputs",
-        weak=not alive,
-    )
+        if total.agrees and not (self._is_late() and self._alive):
+            total = total.and_also(self._inside())
+        return Equivalence(
+            passed=total.agrees and bool(self._compared),
+            samples=len(self._compared),
+            max_abs_error=total.max_abs_error,
+            max_rel_error=total.max_rel_error,
+            tolerance=reference.tolerance,
+            why=total.why if self._compared else "the original does not run on random inputs",
+            weak=not self._alive,
+            evidence=self._judge.evidence,
+        )
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._reference.sampling.deadline
+
+    def _outputs(self, sample: Sample) -> Agreement:
+        names = self._reference.names
+        try:
+            ours, theirs = leaves(names, sample.outputs), leaves(names, self._other.run(sample.feeds))
+        except RuntimeRefusedError as error:
+            return disagreement(str(error))
+        judged = self._judge.judged(sample, ours, theirs)
+        if judged.agrees and not self._compared:
+            self._judge.look(sample, ours, theirs, _LOOK_SHARE)
+        return judged
+
+    def _inside(self) -> Agreement:
+        """Compares what both models put into the same saturating functions, where rounding hides it after.
+
+        That says nothing where one of them does not run so, or where the tensors are of other sizes.
+        """
+        pairs = self._saturating
+        until = self._yardstick.until()
+        total = EQUAL
+        if not pairs:
+            return total
+        last: tuple[object, ...] = ()
+        try:
+            ours = self._yardstick.inside()
+            assert ours is not None, "a model in memory"
+            names = [saturation.operand for saturation in pairs.values()]
+            theirs = LoadedModel(with_outputs(self._bytes, names), self._other.threads)
+            for sample in self._compared:
+                left = _named(ours, sample)
+                right = _named(theirs, sample)
+                a = [Leaf(own.operand, left[own.operand]) for own in pairs]
+                b = [Leaf(own.operand, right[other.operand]) for own, other in pairs.items()]
+                if any(x.array.shape != y.array.shape for x, y in zip(a, b, strict=True)):
+                    break
+                settled = {own.operand: _settling(own) for own in pairs}
+                judged = self._judge.judged(sample, a, b, settled)
+                total = total.and_also(judged)
+                values = tuple(leaf.array for leaf in a)
+                self._alive = self._alive or (judged.tells and is_alive(values, last))
+                last = values
+                if not total.agrees or time.monotonic() >= until:
+                    break
+        except RuntimeRefusedError:
+            return total
+        return total
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        return self._other.file if isinstance(self._other.file, bytes) else b""
+
+    @property
+    def _saturating(self) -> Mapping[Saturation, Saturation]:
+        """What saturates to the same output, in the original and in the other model."""
+        own = self._yardstick.saturations
+        if not own or not self._bytes:
+            return {}
+        other = saturations(self._bytes)
+        return {
+            saturation: other[name]
+            for name, saturation in own.items()
+            if name in other and saturation.is_like(other[name])
+        }
+
+
+def _settling(saturation: Saturation) -> Callable[[Array], Array]:
+    return saturation.settled
+
+
+def _named(model: LoadedModel, sample: Sample) -> Mapping[str, Array]:
+    outputs = model.run(sample.feeds)
+    names = (port.name for port in model.outputs)
+    return {name: np.asarray(output) for name, output in zip(names, outputs, strict=True)}
 
 
 def _refusal(tolerance: float, why: str) -> Equivalence:
     return Equivalence(
         passed=False, samples=0, max_abs_error=np.inf, max_rel_error=np.inf, tolerance=tolerance, why=why
     )
-
-
-class _Tried:
-    """Finds out by running what a model accepts."""
-
-    def __init__(self, model: LoadedModel, plan: InputPlan, random: np.random.Generator) -> None:
-        self._model = model
-        self._plan = plan
-        self._random = random
-
-    def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...] | None:
-        """The outputs; None when the model does not accept the inputs."""
-        try:
-            return self._model.run(feeds)
-        except RuntimeRefusedError:
-            return None
-
-    def usable_sizes(self) -> list[dict[str, int]]:
-        """Up to three sets of sizes that the model runs at."""
-        found: list[dict[str, int]] = []
-        for sizes in self._plan.size_choices():
-            if sizes not in found and self._drawn(sizes, SCALES[0]) is not None:
-                found.append(sizes)
-            if len(found) == _SIZES:
-                break
-        return found
-
-    def live_scales(self, sizes: Mapping[str, int], deadline: float) -> Sequence[str]:
-        """Up to two distributions of inputs under which outputs vary; all of them when none does."""
-        live: list[str] = []
-        for scale in SCALES:
-            first, second = self._drawn(sizes, scale), self._drawn(sizes, scale)
-            if first is not None and second is not None and _is_alive(first, second):
-                live.append(scale)
-            if len(live) == 2 or time.monotonic() >= deadline:
-                break
-        return live or SCALES
-
-    def _drawn(self, sizes: Mapping[str, int], scale: str) -> tuple[object, ...] | None:
-        try:
-            return self.run(self._plan.draw(self._random, sizes, scale))
-        except (UnsupportedError, MemoryError):
-            return None
-
-
-def _compared(names: Sequence[str], sample: Sample, other: LoadedModel, tolerance: float | None) -> Agreement:
-    try:
-        return compare_outputs(names, sample.outputs, other.run(sample.feeds), tolerance)
-    except RuntimeRefusedError as error:
-        return disagreement(str(error))
-
-
-def _is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
-    """Whether every floating point output has finite numbers that vary within it or from sample to sample."""
-    arrays = list(_float_arrays(outputs))
-    if not arrays:
-        return True
-    before = list(_float_arrays(earlier))
-    for index, array in enumerate(arrays):
-        finite = array[np.isfinite(array)].astype(np.float64)
-        if not finite.size or 2 * finite.size < array.size:
-            return False
-        spread = float(np.ptp(finite))
-        previous = before[index] if index < len(before) and before[index].shape == array.shape else None
-        with np.errstate(invalid="ignore", over="ignore"):
-            moved = (
-                0.0
-                if previous is None
-                else float(np.max(np.abs(np.nan_to_num(array - previous)), initial=0.0))
-            )
-        if max(spread, moved) <= 1e-6 * max(float(np.max(np.abs(finite))), 1e-30):
-            return False
-        distinct = len(np.unique(finite[:4096]))
-        if distinct <= 2 and finite.size > 8 and moved == 0.0:
-            return False
-    return True
-
-
-def _has_finite(outputs: Sequence[object]) -> bool:
-    """Whether there is an output that is no floating point array, or one with a finite number in it."""
-    arrays = list(_float_arrays(outputs))
-    return len(arrays) < len(outputs) or any(bool(np.isfinite(array).any()) for array in arrays)
-
-
-def _float_arrays(outputs: Sequence[object]) -> Iterator[Array]:
-    for output in outputs:
-        if isinstance(output, np.ndarray):
-            array = cast("Array", output)
-            if array.dtype.kind == "f" and array.size:
-                yield array
 
 
 def _signature_difference(original: Reference, other: LoadedModel) -> str:

@@ -1,68 +1,53 @@
-"""Random inputs that a model accepts: indices in range, masks of ones and zeros, lengths, open dimensions."""
+"""How to draw inputs that a model accepts: what each is for, and the sizes of its open dimensions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
-from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import psutil
 
+from optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
+from optimizer.check.reading import Reading
+from optimizer.check.roles import Role, State
 from optimizer.cost.runtime import Array, Port
-from superopt.errors import InvalidFileError, InvalidOptionError, UnsupportedError
-from superopt.ir.graph import Graph, Input, Node, NodeId, Value
+from superopt.errors import UnsupportedError
+from superopt.ir.dimensions import as_symbol
+from superopt.ir.graph import Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.protos import dtype_of, element_type
-from superopt.ops import Opaque
+from superopt.onnx_io.readers import Reader, readers_by_tensor
 
 Generator: TypeAlias = np.random.Generator
 
 SCALES = ("normal", "positive", "small", "large")
 """Distributions of floating point inputs, the most natural one first."""
 
-_CARRIERS = frozenset(
-    ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Concat")
-)
-"""ONNX operators that pass on the numbers that they are given."""
-
-_SLICERS = frozenset(("Expand", "Slice", "Split", "Tile"))
-_GRAPH_CARRIERS = frozenset(("identity", "reshape", "transpose", "concat", "split", "broadcast"))
-_INDEXED_AXIS = {"Gather": 0, "GatherElements": 0, "ScatterElements": 0, "OneHot": -1}
-_MASK_READERS = frozenset(("Where", "Not", "And", "Or", "Xor", "Sub", "Equal"))
-_RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
-_SEQUENCE_LENGTHS_SLOT = 4
 _DRAWN_BYTES = 16
 """Bytes that drawing an element takes: a number of double precision, and what becomes of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Integers from ``low`` up to but without ``high``."""
-
-    low: int
-    high: int
-
-    def narrowed(self, other: Range) -> Range:
-        """What both allow; the other one's where they exclude each other."""
-        low, high = max(self.low, other.low), min(self.high, other.high)
-        return Range(low, high) if low < high else other
+def _nothing() -> Mapping[str, int]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
-    """How to draw inputs: the ports of the model, and what its graph says of integer ones.
+    """How to draw inputs: the ports of the model with names for open dimensions, and what each is for.
 
-    ``dims`` are sizes that the user gave for symbolic dimensions.
+    ``given`` are sizes that the user asked for; ``settled`` all sizes, where it is known at which the model
+    runs.
     """
 
     ports: tuple[Port, ...]
-    ranges: Mapping[str, Range]
-    dims: Mapping[str, int]
+    roles: Mapping[str, Role]
+    dimensions: tuple[OpenDimension, ...]
+    given: Mapping[str, int]
+    settled: Mapping[str, int] = field(default_factory=_nothing)
 
     def draw(self, random: Generator, sizes: Mapping[str, int], scale: str) -> dict[str, Array]:
         """One set of inputs; raises UnsupportedError for a kind of input that cannot be drawn, MemoryError
@@ -70,50 +55,54 @@ class InputPlan:
         return {port.name: self._array(port, random, sizes, scale) for port in self.ports}
 
     def size_choices(self) -> Iterator[dict[str, int]]:
-        """Sizes of symbolic dimensions to try: first those asked for or usual, then others."""
-        names = dict.fromkeys(_dimension_names(self.ports))
-        if not names:
-            yield {}
-            return
-        for leading, other in ((1, 64), (2, 48), (3, 33), (1, 16), (2, 8), (1, 4), (1, 1), (224, 224)):
-            yield {name: self.dims.get(name, leading if axis == 0 else other) for name, axis in names}
+        """Sizes of open dimensions to check at: those settled on, or the usual ones, then others."""
+        usual = sizes_to_try(self.dimensions, self.given)
+        first = dict(self.settled) or next(usual)
+        yield first
+        if self.dimensions:
+            yield from varied(self.dimensions, first, self.given)
+            yield from usual
+
+    def usual_sizes(self) -> Iterator[dict[str, int]]:
+        """Sizes of open dimensions at which the model may run, the most usual ones first."""
+        return sizes_to_try(self.dimensions, self.given)
+
+    def at(self, settled: Mapping[str, int]) -> InputPlan:
+        """The plan whose first choice is these sizes."""
+        return replace(self, settled=settled)
+
+    def sizes_of(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        """The sizes of open dimensions that arrays of the inputs have; the first where they disagree."""
+        found: dict[str, int] = {}
+        for port in self.ports:
+            shape = arrays[port.name].shape if port.name in arrays else ()
+            for size, own in zip(port.shape, shape, strict=False):
+                if isinstance(size, str):
+                    found.setdefault(size, own)
+        return {d.name: found[d.name] for d in self.dimensions if d.name in found}
 
     def _array(self, port: Port, random: Generator, sizes: Mapping[str, int], scale: str) -> Array:
-        shape = tuple(
-            size if isinstance(size, int) else sizes[_name_of(port, axis, size)]
-            for axis, size in enumerate(port.shape)
-        )
-        if port.dtype is None:
+        shape = tuple(sizes[size] if isinstance(size, str) else size or 0 for size in port.shape)
+        role = self.roles.get(port.name)
+        if port.dtype is None or role is None:
             raise UnsupportedError(f"input {port.name}: no random value can be drawn for its type")
         elements = math.prod(shape)
         if elements * _DRAWN_BYTES > psutil.virtual_memory().available:
             raise MemoryError(f"input {port.name}: no memory for {elements:,} elements")
-        if port.dtype == "object":
-            return np.full(shape, "a", dtype=object)
-        return np.asarray(self._numbers(port, random, shape, scale), np.dtype(port.dtype))
-
-    def _numbers(self, port: Port, random: Generator, shape: tuple[int, ...], scale: str) -> object:
-        kind = np.dtype(port.dtype).kind
-        if kind == "b":
-            return random.random(shape) < 0.5
-        if kind in "iu":
-            allowed = self.ranges.get(port.name, Range(0, 4))
-            return random.integers(allowed.low, allowed.high, shape)
-        if kind == "c":
-            return random.standard_normal(shape) + 1j * random.standard_normal(shape)
-        return _floats(random, shape, scale)
+        drawn = role.draw(random, shape, scale, sizes)
+        if np.dtype(port.dtype).kind == "c":
+            drawn = np.asarray(drawn) + 1j * np.asarray(role.draw(random, shape, scale, sizes))
+        return np.asarray(drawn, np.dtype(port.dtype))
 
 
 def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, int]) -> InputPlan:
-    """Learns from the graph what each integer input may be."""
-    ranges: dict[str, Range] = {}
-    for node_id in lifted.graph.inputs:
-        node = lifted.graph.nodes[node_id]
-        if isinstance(node.operator, Input):
-            found = _range_of(lifted, node_id)
-            if found is not None:
-                ranges[node.operator.label] = found
-    return InputPlan(tuple(ports), ranges, dims)
+    """Learns from the graph what each input is for; ``dims`` are sizes that the user asked for."""
+    named = _named(lifted, ports)
+    reading = Reading(lifted, named)
+    roles = {port.name: role for port in named if (role := reading.role(port)) is not None}
+    states = [name for name, role in roles.items() if isinstance(role, State)]
+    dimensions = open_dimensions(named, _demanded(lifted, named), states)
+    return InputPlan(named, roles, dimensions, dims)
 
 
 def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
@@ -134,158 +123,63 @@ def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
             size.dim_value if size.HasField("dim_value") else size.dim_param or None
             for size in tensor.shape.dim
         )
-        ports.append(Port(info.name, str(dtype) if dtype.isbuiltin == 1 else None, shape))
+        name = str(dtype) if dtype.isbuiltin == 1 else None
+        ports.append(Port(info.name, name, shape, tensor.HasField("shape")))
     return tuple(ports)
 
 
-def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
-    """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
-    require_archive(path)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, BadZipFile) as error:
-        raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {error}") from error
-    return check_inputs(arrays, ports, str(path))
-
-
-def require_archive(path: Path) -> None:
-    """Raises InvalidFileError unless there is an archive at the path; its arrays are not read."""
-    if not is_zipfile(path):
-        why = "it is no archive, or a truncated one" if path.is_file() else "there is no such file"
-        raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {why}")
-
-
-def check_inputs(arrays: Mapping[str, Array], ports: Sequence[Port], where: str) -> dict[str, Array]:
-    """The arrays of the model's inputs; raises InvalidFileError for a missing name, a wrong type or shape."""
-    chosen: dict[str, Array] = {}
+def _named(lifted: LiftedModel, ports: Sequence[Port]) -> tuple[Port, ...]:
+    """The ports with the names that the lifted model gives to open dimensions; one without a declared shape
+    gets as many as its first reader takes."""
+    types = {
+        node.operator.label: node.types[0]
+        for node in (lifted.graph.nodes[node_id] for node_id in lifted.graph.inputs)
+        if isinstance(node.operator, Input)
+    }
+    named: list[Port] = []
     for port in ports:
-        if port.name not in arrays:
-            raise InvalidFileError(
-                f"{where}: input {port.name!r} is missing; it has {', '.join(arrays) or 'none'}"
-            )
-        array = arrays[port.name]
-        if port.dtype is not None and array.dtype != np.dtype(port.dtype):
-            raise InvalidFileError(f"{where}: input {port.name!r}: expected {port.dtype}, got {array.dtype}")
-        fits = len(array.shape) == len(port.shape) and all(
-            not isinstance(size, int) or size == own
-            for size, own in zip(port.shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise InvalidFileError(
-                f"{where}: input {port.name!r}: expected shape {list(port.shape)}, got {list(array.shape)}"
-            )
-        chosen[port.name] = array
-    return chosen
+        type_ = types.get(port.name)
+        if isinstance(type_, TensorType):
+            shape = tuple(size if isinstance(size, int) else as_symbol(size) for size in type_.shape)
+        elif port.dtype is not None and not port.shape:
+            shape = (None,) * _rank_read(lifted, port.name)
+        else:
+            shape = port.shape
+        open_names = (f"{port.name}.{axis}" for axis in range(len(shape)))
+        sizes = tuple(own if own is not None else name for own, name in zip(shape, open_names, strict=True))
+        named.append(replace(port, shape=sizes, has_shape=True))
+    return tuple(named)
 
 
-def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
-    """Raises InvalidOptionError for a size below 1 or a dimension that the model does not have."""
-    for name, size in dims.items():
-        if size < 1:
-            raise InvalidOptionError(f"dimension {name}: expected a size of at least 1, got {size}")
-        if name not in known:
-            raise InvalidOptionError(
-                f"the model has no dimension {name!r}; it has: {', '.join(known) or 'none'}"
-            )
+def _rank_read(lifted: LiftedModel, name: str) -> int:
+    """The axes that the first layer to read an input takes; 2 where none does."""
+    for reader in readers_by_tensor(lifted.source).get(name, ()):
+        if reader.slot == 0 and reader.op_type in ("Conv", "MaxPool", "AveragePool"):
+            return len(_weight_shape(lifted, reader)) or 4
+    return 2
 
 
-def _floats(random: Generator, shape: tuple[int, ...], scale: str) -> object:
-    match scale:
-        case "positive":
-            return random.uniform(0.05, 1.0, shape)
-        case "small":
-            return random.standard_normal(shape) * 0.05
-        case "large":
-            return random.standard_normal(shape) * 20.0
-        case _:
-            return random.standard_normal(shape)
-
-
-def _range_of(lifted: LiftedModel, start: NodeId) -> Range | None:
-    """What all readers of an input allow, followed through nodes that only pass it on."""
-    graph = lifted.graph
-    found: Range | None = None
-    waiting = [start]
-    seen = {start}
-    while waiting:
-        source = graph.nodes[waiting.pop()]
-        for user_id in graph.users(source.id):
-            user = graph.nodes[user_id]
-            for slot, value in enumerate(user.inputs):
-                if value.node != source.id:
-                    continue
-                allowed = _allowed_by(lifted, graph, user, slot)
-                if allowed is not None:
-                    found = allowed if found is None else found.narrowed(allowed)
-                if _passes_on(user, slot) and user_id not in seen:
-                    seen.add(user_id)
-                    waiting.append(user_id)
+def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, int], int]:
+    """The sizes that a layer's weights ask of the axes of an input that it reads."""
+    found: dict[tuple[str, int], int] = {}
+    readers = readers_by_tensor(lifted.source)
+    for port in ports:
+        last = (port.name, len(port.shape) - 1)
+        for reader in readers.get(port.name, ()):
+            shape = _weight_shape(lifted, reader)
+            match reader.op_type if reader.slot == 0 and not reader.domain else "":
+                case "MatMul" if len(shape) >= 2:
+                    found.setdefault(last, shape[-2])
+                case "Gemm" if len(shape) == 2 and not reader.integer("transA", 0):
+                    found.setdefault(last, shape[1 if reader.integer("transB", 0) else 0])
+                case "Conv" if len(shape) >= 3:
+                    found.setdefault((port.name, 1), shape[1] * reader.integer("group", 1))
+                case _:
+                    pass
     return found
 
 
-def _passes_on(node: Node, slot: int) -> bool:
-    operator = node.operator
-    if isinstance(operator, Opaque):
-        return operator.op_type in _CARRIERS | _SLICERS and (slot == 0 or operator.op_type == "Concat")
-    return operator.name in _GRAPH_CARRIERS
-
-
-def _allowed_by(lifted: LiftedModel, graph: Graph, node: Node, slot: int) -> Range | None:
-    operator = node.operator
-    if not isinstance(operator, Opaque):
-        return None
-    kind = operator.op_type
-    if kind in ("Gather", "GatherElements", "ScatterElements") and slot == 1:
-        axis = _integer_attribute(lifted, operator.index, "axis", _INDEXED_AXIS[kind])
-        return _below(_dimension(graph, node.inputs[0], axis))
-    if kind in ("GatherND", "ScatterND") and slot == 1:
-        type_ = graph.type_of(node.inputs[0])
-        sizes = [s for s in type_.shape if isinstance(s, int)] if isinstance(type_, TensorType) else []
-        return _below(min(sizes, default=1))
-    if kind == "EmbedLayerNormalization" and slot in (0, 1):
-        return _below(_dimension(graph, node.inputs[2 if slot == 0 else 4], 0))
-    if kind in _RECURRENT and slot == _SEQUENCE_LENGTHS_SLOT:
-        length = _dimension(graph, node.inputs[0], 0)
-        return Range(1, (length or 1) + 1)
-    if kind in _MASK_READERS or (kind == "Cast" and _casts_to_number(graph, node)):
-        return Range(0, 2)
-    return None
-
-
-def _casts_to_number(graph: Graph, node: Node) -> bool:
-    type_ = graph.type_of(node.value)
-    return isinstance(type_, TensorType) and (type_.element.is_float or type_.element.value == "BOOL")
-
-
-def _below(size: int | None) -> Range:
-    return Range(0, size if size is not None and size > 0 else 1)
-
-
-def _dimension(graph: Graph, value: Value, axis: int) -> int | None:
-    type_ = graph.type_of(value)
-    if not isinstance(type_, TensorType) or not -type_.rank <= axis < type_.rank:
-        return None
-    size = type_.shape[axis]
-    return size if isinstance(size, int) else None
-
-
-def _integer_attribute(lifted: LiftedModel, index: int, name: str, default: int) -> int:
-    for attribute in lifted.source.proto.graph.node[index].attribute:
-        if attribute.name == name:
-            return int(attribute.i)
-    return default
-
-
-def _dimension_names(ports: Sequence[Port]) -> Iterator[tuple[str, int]]:
-    seen: set[str] = set()
-    for port in ports:
-        for axis, size in enumerate(port.shape):
-            name = _name_of(port, axis, size)
-            if not isinstance(size, int) and name not in seen:
-                seen.add(name)
-                yield name, axis
-
-
-def _name_of(port: Port, axis: int, size: int | str | None) -> str:
-    return size if isinstance(size, str) and size else f"{port.name}.{axis}"
+def _weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
+    """The shape of a constant in the second slot; none where there is no such."""
+    weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
+    return () if weight is None else tuple(map(int, weight.shape.numpy()))

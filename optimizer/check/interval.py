@@ -1,14 +1,20 @@
 """What interleaved timings of two models say: their ratio, and an interval that holds it for certain enough.
 
 Where a session lies in memory is worth up to a few per cent and stays with it for life, so that runs of one
-pair of sessions are not independent of each other. A *round* is a fresh pair of sessions; rounds are
-independent, and the interval is Student's over rounds.
+pair of sessions are not independent of each other. A *round* is a fresh pair of sessions, opened and run in
+random order; rounds are independent. Of one pair of runs the logarithm of the ratio is taken, as what else
+the machine does at that moment meets both, and of a round the median over its pairs.
+
+With enough rounds for the certainty that is asked for, the interval is that of Wilcoxon's signed-rank test,
+which supposes nothing of the noise but that it meets both models alike. With fewer it is Student's, the
+variance moderated, as in Smyth (2004), by what sessions and the pairs within the rounds lead to expect.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -16,25 +22,35 @@ import numpy as np
 from optimizer.cost.runtime import Array
 
 QUANTILE = 0.3
-"""Runs are compared at this quantile: what else the machine does only ever adds time."""
+"""Of the times of a round that quantile counts as the time of a run: what else there is only adds to it."""
 
 DOUBT = 0.01
 """The probability that the interval lies wholly above, or wholly below, the true ratio."""
 
-_USUAL_DEVIATION = 0.01
-"""Standard deviation of the ratio between rounds of one model against itself, as seen on shared machines;
-it counts as much as one round more."""
+_SESSION_DEVIATION = 0.03
+"""Standard deviation of the ratio between fresh sessions of one model, without the noise of single runs; seen
+are 0.003 to 0.02. Where fewer rounds are too few to prove anything, it is supposed to be large."""
 
-_SINGLE_ROUND_DEVIATION = 0.03
-"""Taken for a single round, which says nothing about others."""
+_PAIR_DEVIATION = 0.1
+"""Standard deviation of the ratio of two runs, where a round has one pair, which says nothing of others."""
 
-_SINGLE_ROUND_FREEDOM = 3
+_PRIOR_ROUNDS = 6
+"""As many rounds what is expected counts."""
+
+_OF_MEDIAN = math.sqrt(math.pi / 2)
+"""Standard deviation of a median over that of a mean; and standard deviation over mean deviation."""
+
+_WIDE = 0.08
+"""An interval of logarithms that is wider says too little of whether there is a gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Microseconds of one run before and after, their ratio (above 1 is faster) and its interval, which holds
-    the true ratio with probability ``confidence``."""
+    the true ratio with probability ``confidence``.
+
+    ``share`` is the part of the time of a run in which the machine ran it, 1 on a quiet one.
+    """
 
     before: float
     after: float
@@ -43,6 +59,8 @@ class Comparison:
     high: float
     runs: int
     confidence: float = 1 - 2 * DOUBT
+    rounds: int = 1
+    share: float = 1.0
 
     @property
     def is_faster(self) -> bool:
@@ -52,36 +70,82 @@ class Comparison:
     @property
     def is_clear(self) -> bool:
         """Whether more rounds would hardly change the answer: it is precise, or far from no change."""
-        width = math.log(self.high / self.low)
+        width = self._width
         return width < 0.004 or abs(math.log(self.ratio)) > 2 * width
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether neither a gain nor a loss is excluded that would matter."""
+        return self.low <= 1.0 <= self.high and self._width > _WIDE
+
+    @property
+    def _width(self) -> float:
+        return math.log(self.high / self.low)
 
 
 def compared(rounds: Array, doubt: float = DOUBT) -> Comparison:
-    """The comparison from times in microseconds, shape [rounds, pairs, 2].
-
-    The interval is that of the mean logarithm of the ratio over rounds, ``doubt`` in each tail. Its variance
-    is moderated by what is usual, as in Smyth (2004), so that two lucky rounds are no proof.
-    """
-    typical = np.log(np.quantile(rounds, QUANTILE, axis=1))
-    ratios = typical[:, 0] - typical[:, 1]
-    count = len(ratios)
-    if count > 1:
-        squares = float(np.sum((ratios - ratios.mean()) ** 2))
-        variance, freedom = (squares + _USUAL_DEVIATION**2) / count, count
+    """The comparison from times in microseconds, shape [rounds, pairs, 2], with ``doubt`` in each tail."""
+    logarithms = np.log(rounds)
+    pairs = logarithms[..., 0] - logarithms[..., 1]
+    ratios = np.median(pairs, axis=1)
+    sums = _walsh_averages(ratios)
+    middle = float(np.median(sums))
+    least = signed_rank_quantile(len(ratios), doubt)
+    if least is None:
+        half = student_quantile(1 - doubt, _PRIOR_ROUNDS + len(ratios) - 1) * _expected_error(pairs, ratios)
+        low, high = middle - half, middle + half
     else:
-        variance, freedom = _SINGLE_ROUND_DEVIATION**2, _SINGLE_ROUND_FREEDOM
-    half = student_quantile(1 - doubt, freedom) * math.sqrt(variance / count)
-    middle = float(ratios.mean())
-    before, after = (float(value) for value in np.exp(typical.mean(axis=0)))
+        low, high = float(sums[least]), float(sums[-1 - least])
+    before, after = np.exp(np.quantile(logarithms, QUANTILE, axis=1).mean(axis=0))
     return Comparison(
-        before=before,
-        after=after,
+        before=float(before),
+        after=float(after),
         ratio=math.exp(middle),
-        low=math.exp(middle - half),
-        high=math.exp(middle + half),
+        low=math.exp(low),
+        high=math.exp(high),
         runs=rounds[..., 0].size,
         confidence=1 - 2 * doubt,
+        rounds=len(ratios),
     )
+
+
+def pair_deviation(pairs: Array) -> float:
+    """Standard deviation of the logarithms of ratios within rounds, shape [rounds, pairs]."""
+    count = pairs.shape[1]
+    if count < 2:
+        return _PAIR_DEVIATION
+    apart = np.abs(pairs - np.median(pairs, axis=1, keepdims=True))
+    return float(apart.mean()) * _OF_MEDIAN * math.sqrt(count / (count - 1))
+
+
+def _expected_error(pairs: Array, ratios: Array) -> float:
+    """Standard error of the mean of few rounds."""
+    of_median = _OF_MEDIAN**2 if pairs.shape[1] > 2 else 1.0
+    expected = _SESSION_DEVIATION**2 + of_median * pair_deviation(pairs) ** 2 / pairs.shape[1]
+    count = len(ratios)
+    squares = float(np.sum((ratios - ratios.mean()) ** 2))
+    return math.sqrt((_PRIOR_ROUNDS * expected + squares) / (_PRIOR_ROUNDS + count - 1) / count)
+
+
+def _walsh_averages(ratios: Array) -> Array:
+    """The means of all two of them, and each itself, sorted."""
+    first, second = np.triu_indices(len(ratios))
+    return np.sort((ratios[first] + ratios[second]) / 2)
+
+
+@cache
+def signed_rank_quantile(count: int, doubt: float) -> int | None:
+    """How many of the sorted Walsh averages may be left out at either end; None where ``count`` is too small.
+
+    The distribution of the sum of positive ranks, by adding one rank after another.
+    """
+    if 2.0**-count > doubt:
+        return None
+    ways = np.ones(1)
+    for rank in range(1, count + 1):
+        ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))
+    tail = np.cumsum(ways) / 2.0**count
+    return int(np.searchsorted(tail, doubt, side="right")) - 1
 
 
 def student_quantile(probability: float, freedom: int) -> float:

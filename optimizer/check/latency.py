@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from optimizer.check.interval import DOUBT, Comparison, compared
-from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider
+from optimizer.check.interval import DOUBT, Comparison, compared, pair_deviation
+from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
 
-_MAX_ROUNDS = 24
-_MIN_ROUNDS = 3
-_WANTED_ROUNDS = 6
+_LOOKS = (3, 6, 12, 24)
+"""After so many rounds timing ends where the answer is clear."""
+
+_MOST_LOOKS = len(_LOOKS) + 2
+"""Also when the time is over, and when the time for what is undecided is: each look is asked for so many
+times the certainty, so that looking often errs no more often."""
+
+_MIN_ROUNDS = _LOOKS[0]
+_USUAL_ROUNDS = _LOOKS[-1]
+_MAX_ROUNDS = 2 * _USUAL_ROUNDS
+_WANTED_ROUNDS = 8
 _GRACE = 1.0
 """Seconds by which the time may be exceeded for the sake of the least number of rounds."""
 
-_MAX_PAIRS = 12
+_PILOT_PAIRS = 4
 _MIN_PAIRS = 3
+_MAX_PAIRS = 24
+_SESSION_NOISE = 0.01
+"""Usual standard deviation of the ratio between fresh sessions: more pairs do not make a round any better."""
+
 _SHORTEST_SAMPLE = 500.0
 """Microseconds; of shorter runs as many as fit make one sample, which is the fastest of them."""
 
 _WARM_UP = 50_000.0
 """Microseconds; a model that runs longer is warm after one run."""
 
-Pairs: TypeAlias = "list[tuple[float, float]]"
+Pair: TypeAlias = "tuple[RunTime, RunTime]"
+Pairs: TypeAlias = "list[Pair]"
 
 
 @dataclass(frozen=True, slots=True)
-class _Contest:
+class Contest:
     """Both models, how to run them, and chance."""
 
     before: ModelFile
@@ -47,38 +61,42 @@ class _Contest:
         return LoadedModel(model, self.threads, provider=self.provider).bind(self.feeds)
 
 
-Round: TypeAlias = "Callable[[_Contest, Sequence[int], int | None, float], Pairs]"
+Round: TypeAlias = "Callable[[Contest, Sequence[int], int | None, float], Pairs]"
 """Times in one round, of models opened in an order: so many pairs, or as many as suit; the seconds that it
 should take."""
 
 
-def _side_by_side(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+def _side_by_side(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     opened = time.monotonic()
     runs = {which: contest.run(which) for which in order}
     often = repeats(min(warmed_up(run) for run in runs.values()))
     opening = time.monotonic() - opened
     timed: Pairs = []
+    began = time.monotonic()
     while pairs is None or len(timed) < pairs:
-        began = time.monotonic()
-        times = [0.0, 0.0]
-        for which in (0, 1) if contest.random.random() < 0.5 else (1, 0):
-            times[which] = sample(runs[which], often)
+        first = int(contest.random.integers(2))
+        times = {which: fastest(runs[which], often) for which in (first, 1 - first)}
         timed.append((times[0], times[1]))
         if pairs is None:
-            pairs = _pairs(opening, time.monotonic() - began, seconds)
+            one = (time.monotonic() - began) / len(timed)
+            most = _affordable(opening, one, seconds)
+            if len(timed) >= min(_PILOT_PAIRS, most):
+                pairs = max(len(timed), min(most, _worthwhile(opening, one, timed)))
     return timed
 
 
-def _one_by_one(contest: _Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
-    times: dict[int, list[float]] = {}
+def _one_by_one(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+    times: dict[int, list[RunTime]] = {}
     for which in order:
         opened = time.monotonic()
         run = contest.run(which)
         shortest = warmed_up(run)
         opening = time.monotonic() - opened
         often = repeats(shortest)
-        pairs = pairs or _pairs(2 * opening, 2e-6 * shortest * often, seconds)
-        times[which] = [sample(run, often) for _ in range(pairs)]
+        one = 2e-6 * shortest * often
+        most = _affordable(2 * opening, one, seconds)
+        pairs = pairs or min(most, max(_PILOT_PAIRS, int(2 * opening / max(one, 1e-6))))
+        times[which] = [fastest(run, often) for _ in range(pairs)]
         del run
     return list(zip(times[0], times[1], strict=True))
 
@@ -90,6 +108,7 @@ def compare_latency(
     *,
     threads: int,
     seconds: float,
+    longest: float = 0.0,
     doubt: float = DOUBT,
     seed: int = 0,
     provider: Provider = Provider.CPU,
@@ -97,44 +116,82 @@ def compare_latency(
 ) -> Comparison:
     """Times both models at the runtime's full optimisation, in turn and in random order within each pair.
 
-    Stops when more rounds would hardly change the answer. ``doubt`` is the probability of either
-    tail beyond the interval. Raises RuntimeRefusedError when a model does not run.
+    Stops when more rounds would hardly change the answer, or after ``seconds``; where it is undecided then,
+    after ``longest``. ``doubt`` is the probability of either tail beyond the interval. Times are those of the
+    processor; with several threads, the interval also holds the ratio by wall time.
+
+    Raises RuntimeRefusedError when a model does not run.
     """
-    contest = _Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
-    return _compare(contest, round_of, seconds, doubt)
+    contest = Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
+    return _compare(contest, round_of, seconds, max(seconds, longest), doubt)
 
 
 compare_latency_apart = partial(compare_latency, round_of=_one_by_one)
 """Like ``compare_latency``, but never with both models in memory: for those that fill it."""
 
 
-def _compare(contest: _Contest, round_of: Round, seconds: float, doubt: float) -> Comparison:
+def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
     """Rounds until the answer is clear or the time is over.
 
-    What stops the rounds early is how clear the answer is, not which: a test that goes on until it likes the
-    answer would find one.
+    What stops the rounds early is how clear the answer is, not which, and the answer is looked at a few times
+    only: a test that goes on until it likes the answer would find one.
     """
-    end = time.monotonic() + seconds
+    start = time.monotonic()
     rounds: list[Pairs] = []
-    while len(rounds) < _MAX_ROUNDS:
+    is_prolonged = False
+    for order in _orders(contest.random):
         began = time.monotonic()
-        order = (0, 1) if len(rounds) % 2 == 0 else (1, 0)
         pairs = len(rounds[0]) if rounds else None
         rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
         now = time.monotonic()
-        next_ends = now + (now - began)
-        if len(rounds) < _MIN_ROUNDS:
-            if next_ends > end + _GRACE:
-                break
-        elif next_ends > end or compared(np.asarray(rounds), doubt).is_clear:
-            break
-    return compared(np.asarray(rounds), doubt)
+        count, next_ends = len(rounds), 2 * now - began - start
+        grace = _GRACE if count < _MIN_ROUNDS else 0.0
+        is_last = count >= _MAX_ROUNDS or next_ends > longest + grace
+        is_over = next_ends > seconds + grace or count >= _USUAL_ROUNDS
+        if not (is_last or count in _LOOKS or (is_over and not is_prolonged)):
+            continue
+        found = _found(rounds, doubt / _MOST_LOOKS, contest.threads)
+        if is_last or found.is_clear or (is_over and not found.is_undecided):
+            return replace(found, confidence=1 - 2 * doubt)
+        is_prolonged = is_over
+    raise AssertionError("rounds end by their number at the latest")
 
 
-def _pairs(opening: float, pair: float, seconds: float) -> int:
-    """How many pairs a round has: timing takes as long as opening does, or longer where there is time."""
-    as_opening, affordable = (int(span / max(pair, 1e-6)) for span in (opening, seconds - opening))
-    return min(_MAX_PAIRS, max(1, as_opening, min(_MIN_PAIRS, affordable)))
+def _orders(random: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """Which model is opened first, round by round: at random, and either as often."""
+    while True:
+        first = int(random.integers(2))
+        yield first, 1 - first
+        yield 1 - first, first
+
+
+def _found(rounds: Sequence[Pairs], doubt: float, threads: int) -> Comparison:
+    """The comparison by processor time. With several threads the interval also holds the ratio by wall time:
+    a model that waits longer for its threads does not compute less.
+    """
+    times = np.asarray([[[(t.processor, t.wall) for t in pair] for pair in pairs] for pairs in rounds])
+    times = np.maximum(times, 1e-3)
+    found = compared(times[..., 0], doubt)
+    found = replace(found, share=min(1.0, float(np.median(times[..., 0] / times[..., 1]))))
+    if threads == 1:
+        return found
+    wall = compared(times[..., 1], doubt).ratio
+    return replace(found, low=min(found.low, wall), high=max(found.high, wall))
+
+
+def _affordable(opening: float, pair: float, seconds: float) -> int:
+    """How many pairs a round of so many seconds can have, or of half as long again as opening takes."""
+    return min(_MAX_PAIRS, max(_MIN_PAIRS, int(max(seconds - opening, opening / 2) / max(pair, 1e-6))))
+
+
+def _worthwhile(opening: float, pair: float, timed: Pairs) -> int:
+    """How many pairs a round should have: the noisier they are, and the longer opening takes, the more.
+
+    So the variance of the mean over rounds is least for the time that they take.
+    """
+    ratios = np.log([[max(b.processor, 1e-3) / max(a.processor, 1e-3) for b, a in timed]])
+    noise = pair_deviation(ratios) / _SESSION_NOISE
+    return max(_MIN_PAIRS, min(_MAX_PAIRS, math.ceil(noise * math.sqrt(opening / max(pair, 1e-6)))))
 
 
 def warmed_up(run: BoundRun) -> float:
@@ -153,3 +210,9 @@ def repeats(shortest: float) -> int:
 def sample(run: BoundRun, often: int) -> float:
     """The microseconds of the fastest of several runs."""
     return min(run.microseconds() for _ in range(often))
+
+
+def fastest(run: BoundRun, often: int) -> RunTime:
+    """The least of several runs by either clock."""
+    runs = [run.timed() for _ in range(often)]
+    return RunTime(min(run.wall for run in runs), min(run.processor for run in runs))

@@ -4,6 +4,7 @@ from optimizer.cost.graph_cost import GraphCost, PricedGroup
 from optimizer.cost.kernel import Kernel, Sizes
 from optimizer.cost.latency import Latency, Recorded
 from optimizer.cost.memory import Memory, MemoryLimit
+from optimizer.cost.nominal import Nominal
 from optimizer.cost.objective import (
     Flops,
     Launches,
@@ -30,6 +31,7 @@ __all__ = [
     "Memory",
     "MemoryCostStore",
     "MemoryLimit",
+    "Nominal",
     "Objective",
     "Origin",
     "PeakMemory",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from optimizer.cost.conversions import counted_twice, sources_of
 from optimizer.cost.kernel import Kernel, Sizes, is_read_outside, kernel_of
 from optimizer.cost.memory import Memory, MemoryLimit, memory_of
 from optimizer.cost.objective import Objective, Price, WeighsMemory
@@ -32,10 +33,10 @@ class PricedGroup:
 class GraphCost:
     """What a graph costs under an objective. Nothing in it may be changed.
 
-    ``total`` is the sum of all prices, what the objective asks of the graph as a ``whole``, and the
-    ``penalty`` for exceeding a ``limit`` of memory. ``free`` are the nodes that depend on weights alone,
-    ``blocked`` those whose output lies in the runtime's own layout, ``owner`` the priced group of every other
-    node.
+    ``total`` is the sum of all prices, less what several of them count of one conversion, what the objective
+    asks of the graph as a ``whole``, and the ``penalty`` for exceeding a ``limit`` of memory. ``free`` are
+    the nodes that depend on weights alone, ``blocked`` those whose output lies in the runtime's own layout,
+    ``owner`` the priced group of every other node.
     """
 
     graph: Graph
@@ -73,6 +74,7 @@ class GraphCost:
             owner.update((member, priced) for member in group.members)
             if priced.price.blocked:
                 blocked.add(group.members[-1])
+        total -= counted_twice(graph, blocked, owner.get, sizes)
         whole = penalty = 0.0
         if limit is not None or isinstance(objective, WeighsMemory):
             memory = memory_of(graph, free, groups.get, sizes)
@@ -193,6 +195,7 @@ class Update:
         if limit < math.inf and self._bound(order) + rest >= limit:
             return False
         self._price(order, rest)
+        self._share_conversions()
         if before.limit is not None or isinstance(before.objective, WeighsMemory):
             self._weigh()
         return True
@@ -314,7 +317,7 @@ class Update:
                 total += before.objective.bound(kernel)
                 continue
             blocked.changed[last] = price.blocked
-            total += price.cost
+            total += price.cost - price.restoring
         return total
 
     def _price(self, order: list[FusionGroup], rest: float) -> None:
@@ -331,6 +334,20 @@ class Update:
             if priced.price.blocked != (last in blocked):
                 blocked.changed[last] = priced.price.blocked
                 waiting.extend(self._readers_elsewhere(last, group))
+
+    def _share_conversions(self) -> None:
+        """Corrects what several prices count of one conversion, of all that old and new groups read."""
+        before, graph = self._before, self._graph
+        sources = {
+            source
+            for priced in self._taken.values()
+            for source in sources_of(before.graph, priced.group.members)
+        }
+        sources.update(sources_of(graph, self._owner))
+        old = [source for source in sources if source in before.blocked and source in before.graph.nodes]
+        new = [source for source in sources if source in self._blocked and source in graph.nodes]
+        self.total += counted_twice(before.graph, old, before.owner.get, before.sizes)
+        self.total -= counted_twice(graph, new, self._owner_of, before.sizes)
 
     def _weigh(self) -> None:
         """Adds what depends on the memory that the whole graph needs."""

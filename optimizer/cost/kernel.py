@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
 
-from optimizer.cost.machine import bytes_of, number_of
+from optimizer.cost.machine import Residence, bytes_of, number_of
 from optimizer.cost.origin import Origin
 from optimizer.cost.spelling import respelled
 from optimizer.fusion import TRANSPARENT
@@ -29,11 +29,14 @@ _HEADS = ("conv", "matmul")
 _MOVING = ("broadcast", "transpose", "identity")
 _FILLED = ("ones", "full")
 
-LARGE_WEIGHTS = 128 * 2**10
-"""Bytes of weights from which on it matters where they lie when a kernel starts."""
+SMALL_WEIGHTS = 4 * 2**10
+"""Bytes of weights up to which it does not matter where they lie when a kernel starts."""
 
-_FETCHING = 16
-"""A kernel with fewer operations per byte of its weights waits for them."""
+LARGE_WEIGHTS = 128 * 2**10
+"""Bytes of weights from which on it matters whether they come from memory."""
+
+_FETCHING = 64
+"""A kernel with fewer operations per byte of its weights waits for memory."""
 
 _TELLING = frozenset(("erf", "sigmoid", "tanh", "sqrt", "opaque"))
 """Operators around which the runtime looks at the numbers that it is given."""
@@ -65,14 +68,15 @@ class Kernel:
     """Operators that run together; two kernels are equal when the runtime cannot tell them apart.
 
     ``opaque``: some step is beyond the algebra; it can be measured where there is an ``origin`` to copy it
-    from. ``far``: it mostly reads weights, of a model that has more of them than the caches hold.
+    from. ``residence``: the caches, or the memory, that its weights come from; a kernel of few weights has
+    them in its core's own cache.
     """
 
     sources: tuple[Source, ...]
     steps: tuple[Step, ...]
     outputs: tuple[tuple[int, int], ...]
     opaque: bool = False
-    far: bool = False
+    residence: Residence = Residence.CORE
     origin: Origin | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
@@ -80,15 +84,13 @@ class Kernel:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.sources, self.steps, self.outputs))
+        return hash((self.sources, self.steps, self.outputs, self.residence))
 
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits, the same in every process."""
         steps = self.steps if not self.opaque else tuple(map(_without_index, self.steps))
-        text = repr(
-            (self.sources, steps, self.outputs, "far") if self.far else (self.sources, steps, self.outputs)
-        )
+        text = repr((self.sources, steps, self.outputs, self.residence.value))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
@@ -296,17 +298,27 @@ class _Extraction:
             outputs = [(len(self._steps) - 1, 0)]
         origin = self._origin if self._opaque else None
         kernel = Kernel(tuple(self._sources), tuple(self._steps), tuple(outputs), self._opaque, origin=origin)
-        return dataclasses.replace(kernel, far=True) if self._is_far(kernel) else kernel
+        residence = self._residence(kernel)
+        return kernel if residence is kernel.residence else dataclasses.replace(kernel, residence=residence)
 
-    def _is_far(self, kernel: Kernel) -> bool:
+    def _residence(self, kernel: Kernel) -> Residence:
+        origin, weights = self._sizes.origin, kernel.weight_bytes
+        if weights <= SMALL_WEIGHTS:
+            return Residence.CORE
+        if origin is None:
+            return Residence.SHARED if weights >= LARGE_WEIGHTS else Residence.CORE
+        if origin.residence is Residence.MEMORY and not self._waits_for_memory(kernel, origin):
+            return Residence.SHARED
+        return origin.residence
+
+    def _waits_for_memory(self, kernel: Kernel, origin: Origin) -> bool:
         """Whether the time of the kernel is that of fetching its weights from memory."""
-        origin = self._sizes.origin
-        if origin is None or kernel.opaque or not origin.exceeds_caches:
+        if kernel.opaque:
             return False
         weights = sum(
             bytes_of(source.type)
             for source, node in zip(kernel.sources, self._nodes, strict=True)
-            if source.is_weight and origin.is_read_once(self._graph.nodes[node].operator)
+            if source.is_weight and origin.comes_from_memory(self._graph.nodes[node].operator)
         )
         return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
 
@@ -341,7 +353,7 @@ class _Extraction:
 
     def _spelled(self, operator: Operator, operands: tuple[tuple[int, int], ...]) -> Operator:
         if self._opaque:
-            return operator
+            return self._sizes.operator(operator)
         types = tuple(
             self._steps[i].types[port] if i >= 0 else self._sources[-i - 1].type for i, port in operands
         )

@@ -13,7 +13,7 @@ from optimizer.cost.runtime import Provider, device_name, runtime_version
 from optimizer.cost.store import CostStore
 from superopt.errors import InvalidFileError
 
-METHOD = "5"
+METHOD = "6"
 """Raised when measuring changes, so that costs of an older method are not used."""
 
 _SECOND_LOOK = 0.9
@@ -27,6 +27,25 @@ _LEAST_RUNS = 5
 def key_prefix(device: str, runtime: str, threads: int) -> str:
     """What the keys of all costs of a device begin with."""
     return f"{device}/{runtime}/threads={threads}/{METHOD}/"
+
+
+def stored_costs(key: str, measurement: Measurement) -> dict[str, float]:
+    """What a cost store keeps of a measurement."""
+    costs = {key: measurement.microseconds}
+    if measurement.blocked:
+        costs[f"{key}/blocked"] = 1.0
+    if measurement.restoring:
+        costs[f"{key}/restoring"] = measurement.restoring
+    return costs
+
+
+def stored_price(store: CostStore, key: str) -> Price | None:
+    """The price that a cost store keeps, None when there is none."""
+    found = store.get_many((key, f"{key}/blocked", f"{key}/restoring"))
+    if key not in found:
+        return None
+    is_blocked = found.get(f"{key}/blocked", 0.0) > 0
+    return Price(rounded(found[key]), is_blocked, rounded(found.get(f"{key}/restoring", 0.0)))
 
 
 class Latency:
@@ -109,7 +128,7 @@ class Latency:
                 break
             left -= shares[kernel]
             measurement = self._measurer.measure(kernel)
-            if measurement is not None and measurement.microseconds < self._prices[kernel].cost:
+            if measurement is not None and _own(measurement) < _own(self.recorded[kernel]):
                 self._prices[kernel] = self._recorded(kernel, measurement)
         self._fresh.clear()
 
@@ -119,20 +138,14 @@ class Latency:
         if not self._measurer.is_measurable(kernel):
             return self._analytic(kernel)
         key = self._prefix + kernel.fingerprint
-        found = self._store.get_many((key, f"{key}/blocked"))
-        if key not in found:
-            return None
-        return Price(rounded(found[key]), found.get(f"{key}/blocked", 0.0) > 0)
+        return stored_price(self._store, key)
 
     def _recorded(self, kernel: Kernel, measurement: Measurement) -> Price:
         key = self._prefix + kernel.fingerprint
-        costs = {key: measurement.microseconds}
-        if measurement.blocked:
-            costs[f"{key}/blocked"] = 1.0
-        self._store.put_many(costs)
+        self._store.put_many(stored_costs(key, measurement))
         self._fresh.setdefault(kernel, 1)
         self.recorded[kernel] = measurement
-        return Price(rounded(measurement.microseconds), measurement.blocked)
+        return Price(rounded(measurement.microseconds), measurement.blocked, rounded(measurement.restoring))
 
     def _analytic(self, kernel: Kernel) -> Price:
         return Price(rounded(self.roofline.microseconds(kernel)))
@@ -178,10 +191,10 @@ class Recorded:
         if is_free(kernel):
             return Price(rounded(LAUNCH_MICROSECONDS))
         key = self._prefix + kernel.fingerprint
-        costs = self._store.get_many((key, f"{key}/blocked"))
-        if key in costs:
+        price = stored_price(self._store, key)
+        if price is not None:
             self.found.add(kernel)
-            return Price(rounded(costs[key]), costs.get(f"{key}/blocked", 0.0) > 0)
+            return price
         return Price(rounded(self._slowness_of(kernel) * self._roofline.microseconds(kernel)))
 
     def _slowness_of(self, kernel: Kernel) -> float:
@@ -193,4 +206,9 @@ class Recorded:
         return self._slowness[operator]
 
 
-__all__ = ["METHOD", "Latency", "Recorded", "key_prefix"]
+def _own(measurement: Measurement) -> float:
+    """Microseconds without conversions: how long these take is not measured anew."""
+    return measurement.microseconds - measurement.restoring
+
+
+__all__ = ["METHOD", "Latency", "Recorded", "key_prefix", "stored_costs"]

@@ -1,78 +1,84 @@
 """Measuring kernels: each runs as a model of its own at the runtime's full optimisation.
 
-Kernels of images are timed one by one in the runtime's own profile, because the runtime keeps images in a
-blocked layout: what converts a blocked tensor for this kernel alone belongs to its price, and what would
-convert its result for nobody does not. All others are timed by the clock, less what an empty run costs.
+A short kernel runs in many copies side by side, so that its price has in it what the runtime spends on a
+kernel, and not what it spends on a run. Where images are concerned, the runtime's own profile tells what it
+runs, because it keeps images in a blocked layout: what converts a tensor for this kernel belongs to its
+price, and what would convert its result for nobody does not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
 
 import numpy as np
 
-from optimizer.cost.kernel import LARGE_WEIGHTS, Kernel, can_be_blocked
-from optimizer.cost.machine import bytes_of, last_cache_bytes
+from optimizer.cost.kernel import Kernel, Source, Step, can_be_blocked
+from optimizer.cost.kernel_model import array_of, can_be_built, kernel_model
+from optimizer.cost.machine import Residence, bytes_of
 from optimizer.cost.runtime import (
     Array,
-    BoundRun,
     KernelTime,
     LoadedModel,
     Provider,
     RuntimeRefusedError,
     profiled_model,
 )
+from optimizer.cost.timing import Caches, fastest, look, timed
 from superopt.errors import UnsupportedError
-from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value
-from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io import build_model
-from superopt.ops.activation import Relu
-from superopt.ops.pooling import MaxPool
+from superopt.ir.types import TensorType
+from superopt.onnx_io.copies import BLOCKED, TICK, copy_name, side_by_side, with_blocked_inputs
+from superopt.ops.shape import Reshape
 
-LAUNCH_MICROSECONDS = 1.0
+LAUNCH_MICROSECONDS = 0.5
 """What the runtime spends around a kernel."""
 
-_OPSET = 17
-_MAX_BYTES = 96 * 2**20
-_DISTINCT = 10_007
-_MIN_RUNS = 3
-_MAX_RUNS = 120
-_MAX_COLD_RUNS = 24
-_MAX_FAR_RUNS = 8
-_EVICTED = 8 * 2**20
-"""More than a core keeps of data and of page addresses."""
+LEAST_MICROSECONDS = 1 / 64
+"""The price of what the runtime leaves out."""
 
-_RECENT = 512 * 2**10
-_BUDGET_MICROSECONDS = 12_000.0
+_LONG = 400.0
+"""Microseconds from which on the cost of a run, and what a profile adds to a kernel, do not matter."""
+
+_BUDGET_OF_LONG = 12_000.0
+_BUDGET_OF_COPIES = 4_000.0
+_FULL_RUN = 150.0
+"""Microseconds that a run of copies should take."""
+
+_MOST_COPIES = 24
+_MOST_COPIED_BYTES = 16 * 2**20
+_OWN_WEIGHT = 2**10
+"""Bytes from which on a weight is not shared by the copies of a kernel that must fetch it."""
+
+_WITHOUT = ("CommonSubexpressionElimination",)
+"""What would make one of several copies."""
+
 _QUIET = 0.97
 """A run that got this share of the wall time was not interrupted, so that its profile is right."""
 
-_RESOLVED = 50.0
-"""Microseconds from which on the whole microseconds of a profile are fine enough."""
-
+_MIN_QUIET = 3
 _REORDER_OUTPUT = "ReorderOutput"
-
-_DTYPES = {
-    ElementType.FLOAT: np.float32,
-    ElementType.DOUBLE: np.float64,
-    ElementType.FLOAT16: np.float16,
-    ElementType.INT8: np.int8,
-    ElementType.INT16: np.int16,
-    ElementType.INT32: np.int32,
-    ElementType.INT64: np.int64,
-    ElementType.UINT8: np.uint8,
-    ElementType.BOOL: np.bool_,
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Microseconds of a kernel, and whether its result comes out in the runtime's layout for images."""
+    """Microseconds of a kernel; whether its result comes out in the runtime's layout for images; and how many
+    of the microseconds convert what it reads out of that layout.
+    """
 
     microseconds: float
     blocked: bool = False
+    restoring: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What is known from a kernel's run by itself. ``restored``: how many tensors leave the runtime's layout
+    in it, its result aside."""
+
+    microseconds: float
+    blocked: bool = False
+    restored: int = 0
 
 
 class Measurer:
@@ -81,123 +87,139 @@ class Measurer:
     def __init__(self, threads: int, provider: Provider = Provider.CPU) -> None:
         self._threads = threads
         self._provider = provider
+        self._bases: dict[tuple[Residence, tuple[TensorType, ...]], float] = {}
+        self._restoring: dict[TensorType, float] = {}
 
     def is_measurable(self, kernel: Kernel) -> bool:
         """Whether the kernel can be built as a model of reasonable size with numbers in it."""
-        if kernel.opaque and kernel.origin is None:
-            return False
-        types = [*(source.type for source in kernel.sources), *kernel.output_types]
-        return all(t.element in _DTYPES for t in types) and sum(map(bytes_of, types)) <= _MAX_BYTES
+        return can_be_built(kernel)
 
     def measure(self, kernel: Kernel) -> Measurement | None:
         """The price of a measurable kernel; None when the runtime does not run it."""
         try:
-            if self._provider is Provider.CPU and _concerns_images(kernel):
-                return self._profiled(kernel)
-            return Measurement(self._clocked(kernel))
+            model = kernel_model(kernel)
+            is_image = self._provider is Provider.CPU and _concerns_images(kernel)
+            alone = self._profiled(kernel, model) if is_image else self._clocked(kernel, model)
+            if alone.microseconds >= _LONG:
+                return Measurement(alone.microseconds, alone.blocked)
+            return self._in_copies(kernel, model, alone)
         except (RuntimeRefusedError, UnsupportedError):
             return None
-
-    @cached_property
-    def empty_run(self) -> float:
-        """Microseconds of a run that computes next to nothing."""
-        editor = Graph.empty().edit()
-        source = editor.add(Input("x0", TensorType(ElementType.FLOAT, (1,))))
-        editor.set_outputs(editor.add(Relu(), (source.value,)).values)
-        model = self._loaded(build_model(editor.build(), {}))
-        run = model.bind({"x0": np.ones(1, np.float32)})
-        return min(run.microseconds() for _ in range(200))
 
     def _loaded(self, model: bytes) -> LoadedModel:
         return LoadedModel(model, self._threads, provider=self._provider)
 
-    def _clocked(self, kernel: Kernel) -> float:
-        graph = kernel.to_graph()
-        model = self._loaded(kernel_model(kernel, graph))
-        feeds = _feeds(graph)
-        best = _fastest(_timed(model.bind(feeds), _Caches(kernel, feeds)))
-        return max(best - self.empty_run, 0.0) + LAUNCH_MICROSECONDS
+    def _clocked(self, kernel: Kernel, model: bytes) -> _Alone:
+        """The kernel by the clock; roughly, unless it takes long."""
+        feeds = _feeds(kernel, ())
+        run, caches = self._loaded(model).bind(feeds), Caches(kernel, feeds)
+        empty = self._base(kernel, model, ())
+        times = look(run)
+        if fastest(times) - empty >= _LONG:
+            times += timed(run, caches, _BUDGET_OF_LONG)
+        return _Alone(fastest(times) - empty)
 
-    def _profiled(self, kernel: Kernel) -> Measurement:
-        graph, pools = _with_blocked_inputs(kernel)
-        feeds = _feeds(graph)
-        with profiled_model(kernel_model(kernel, graph), self._threads) as model:
-            timed = _timed(model.bind(feeds), _Caches(kernel, feeds))
-            runs = model.end_profile()
-        if not all(runs):
-            return Measurement(LAUNCH_MICROSECONDS)
-        own = [_own_kernels(run, pools) for run in runs]
-        quiet = [
-            sum(kernel.microseconds for kernel in kernels)
-            for kernels, (_, share) in zip(own[1:], timed[1:], strict=True)
-            if share >= _QUIET
-        ]
-        if len(quiet) >= _MIN_RUNS:
-            best = min(quiet) if min(quiet) > _RESOLVED else _lower_mean(quiet)
-        else:
-            best = _fastest(timed) - self.empty_run - _foreign(runs, own)
-        launches = len(own[0]) * LAUNCH_MICROSECONDS
-        return Measurement(max(best, 0.0) + launches, runs[-1][-1].operator == _REORDER_OUTPUT)
+    def _profiled(self, kernel: Kernel, model: bytes) -> _Alone:
+        """The kernel by the runtime's profile; roughly, unless it takes long."""
+        blocked = _blocked_inputs(kernel)
+        feeds = _feeds(kernel, blocked)
+        empty = self._base(kernel, model, ())
+        blocked_model = with_blocked_inputs(model, blocked)
+        with profiled_model(blocked_model, self._threads, without=_WITHOUT) as loaded:
+            run, caches = loaded.bind(feeds), Caches(kernel, feeds)
+            times = look(run)
+            if fastest(times) - empty >= _LONG:
+                times += timed(run, caches, _BUDGET_OF_LONG)
+            runs = loaded.end_profile()
+        seen = [_without_makers(run) for run in runs]
+        if not all(seen):
+            return _Alone(0.0)
+        is_blocked = seen[-1][-1].operator == _REORDER_OUTPUT
+        own = [run[:-1] for run in seen] if is_blocked else seen
+        quiet = [_total(run) for run, time in zip(own[1:], times[1:], strict=True) if time.share >= _QUIET]
+        foreign = min(_total(run) - _total(mine) for run, mine in zip(runs, own, strict=True))
+        restored = sum(kernel.operator == _REORDER_OUTPUT for kernel in own[0])
+        return _Alone(
+            min(quiet) if len(quiet) >= _MIN_QUIET else fastest(times) - empty - foreign,
+            is_blocked,
+            restored if blocked else 0,
+        )
+
+    def _in_copies(self, kernel: Kernel, model: bytes, alone: _Alone) -> Measurement:
+        """The price of one of many copies. What they all read leaves the runtime's layout once for all."""
+        blocked = _blocked_inputs(kernel)
+        own = _own_weights(kernel)
+        size = sum(bytes_of(kernel.sources[index].type) for index in own)
+        count = int(
+            min(_MOST_COPIES, _FULL_RUN / max(alone.microseconds, 1.0), _MOST_COPIED_BYTES / max(size, 1))
+        )
+        count = max(count, 1)
+        shared = {f"w{i}" for i, s in enumerate(kernel.sources) if s.is_weight and i not in own}
+        if not _concerns_images(kernel):
+            shared.update(f"x{i}" for i, s in enumerate(kernel.sources) if not s.is_weight)
+        copies = side_by_side(model, count, shared=shared, blocked=blocked)
+        feeds = _feeds_of_copies(kernel, count, shared, blocked)
+        restored = self._restored(copies, feeds, alone, count) if alone.restored else 0
+        restoring = restored * sum(map(self._conversion, _types(kernel, blocked))) / max(len(blocked), 1)
+        best = self._fastest(kernel, copies, feeds) - self._base(kernel, model, blocked)
+        one = max((best - restoring) / count, LEAST_MICROSECONDS)
+        return Measurement(one + restoring, alone.blocked, restoring)
+
+    def _fastest(self, kernel: Kernel, model: bytes, feeds: Mapping[str, Array]) -> float:
+        loaded = LoadedModel(model, self._threads, provider=self._provider, without=_WITHOUT)
+        return fastest(timed(loaded.bind(feeds), Caches(kernel, feeds), _BUDGET_OF_COPIES))
+
+    def _restored(self, copies: bytes, feeds: Mapping[str, Array], alone: _Alone, count: int) -> int:
+        """How many of the blocked inputs of a kernel leave the layout: where copies share them, once."""
+        if count == 1:
+            return alone.restored
+        with profiled_model(copies, self._threads, without=_WITHOUT) as loaded:
+            loaded.bind(feeds).microseconds()
+            (run,) = loaded.end_profile()
+        seen = sum(kernel.operator == _REORDER_OUTPUT for kernel in run)
+        return round((count * alone.restored - seen) / (count - 1))
+
+    def _base(self, kernel: Kernel, model: bytes, blocked: Sequence[str]) -> float:
+        """Microseconds of a run without a copy in it, from the same state of the caches."""
+        types = _types(kernel, blocked)
+        base = self._base_of(kernel, model, blocked, types)
+        if types and kernel.residence is not Residence.CORE:
+            base += self._base_of(kernel, model, (), ())
+            base -= self._base_of(dataclasses.replace(kernel, residence=Residence.CORE), model, (), ())
+        return base
+
+    def _base_of(
+        self, kernel: Kernel, model: bytes, blocked: Sequence[str], types: tuple[TensorType, ...]
+    ) -> float:
+        residence = Residence.CORE if types else kernel.residence
+        if (residence, types) not in self._bases:
+            feeds = _feeds_of_copies(kernel, 0, (), blocked)
+            empty = side_by_side(model, 0, blocked=blocked)
+            resident = dataclasses.replace(kernel, residence=residence)
+            self._bases[residence, types] = self._fastest(resident, empty, feeds)
+        return self._bases[residence, types]
+
+    def _conversion(self, type_: TensorType) -> float:
+        """Microseconds that it takes to bring an image out of the runtime's layout."""
+        if type_ not in self._restoring:
+            flat = type_.with_shape((type_.elements,))
+            step = Step(Reshape(flat.shape), ((-1, 0),), (flat,))
+            kernel = Kernel((Source(type_, blocked=True),), (step,), ((0, 0),))
+            model = kernel_model(kernel)
+            one = side_by_side(model, 1, blocked=("x0",))
+            taken = self._fastest(kernel, one, _feeds_of_copies(kernel, 1, (), ("x0",)))
+            taken -= self._base(kernel, model, ("x0",)) + LAUNCH_MICROSECONDS
+            self._restoring[type_] = max(taken, 0.0)
+        return self._restoring[type_]
 
 
-def _foreign(runs: Sequence[Sequence[KernelTime]], own: Sequence[Sequence[KernelTime]]) -> float:
-    """What the kernels of a run that do not belong to the price take."""
-    totals = [
-        sum(kernel.microseconds for kernel in run) - sum(kernel.microseconds for kernel in kernels)
-        for run, kernels in zip(runs, own, strict=True)
-    ]
-    return min(totals)
+def _total(run: Sequence[KernelTime]) -> float:
+    return sum(kernel.microseconds for kernel in run)
 
 
-def _fastest(timed: Sequence[tuple[float, float]]) -> float:
-    """The time of a run that nothing disturbed: nearly the smallest, as a clock may once be wrong."""
-    times = sorted(microseconds for microseconds, _ in timed)
-    return times[len(times) // 16]
-
-
-def _timed(run: BoundRun, caches: _Caches) -> list[tuple[float, float]]:
-    """Many runs, fewer of a slow model: microseconds, and the share of wall time that they are."""
-
-    def once() -> tuple[float, float]:
-        caches.prepare()
-        return run.microseconds_and_share()
-
-    times = [once() for _ in range(2)]
-    usual = max(min(times)[0], 1.0)
-    count = int(min(caches.most_runs, max(_MIN_RUNS, _BUDGET_MICROSECONDS / usual)))
-    return times + [once() for _ in range(count)]
-
-
-class _Caches:
-    """Puts the caches into the state that a kernel finds in the middle of a model: what it computes with was
-    just made, its weights were last read when the model last ran."""
-
-    def __init__(self, kernel: Kernel, feeds: Mapping[str, Array]) -> None:
-        self._evicted: Array | None = None
-        self.most_runs = _MAX_RUNS
-        if kernel.far:
-            self._evicted, self.most_runs = _scratch(2 * last_cache_bytes()), _MAX_FAR_RUNS
-        elif kernel.weight_bytes >= LARGE_WEIGHTS:
-            self._evicted, self.most_runs = _scratch(_EVICTED), _MAX_COLD_RUNS
-        self._recent = [array for array in feeds.values() if 0 < array.nbytes <= _RECENT]
-
-    def prepare(self) -> None:
-        """Evicts the weights of a kernel that has many: from the core's own cache, or from all of them."""
-        if self._evicted is not None:
-            self._evicted.max()
-            for array in self._recent:
-                array.max()
-
-
-@cache
-def _scratch(size: int) -> Array:
-    return np.arange(size // 8)
-
-
-def _lower_mean(values: Sequence[float]) -> float:
-    """The mean of the lower half: whole microseconds of short kernels average out, outliers do not count."""
-    lower = sorted(values)[: max(1, len(values) // 2)]
-    return sum(lower) / len(lower)
+def _without_makers(run: Sequence[KernelTime]) -> tuple[KernelTime, ...]:
+    """The kernels of a run without those that make blocked inputs."""
+    return tuple(kernel for kernel in run if not kernel.name.startswith(BLOCKED))
 
 
 def _concerns_images(kernel: Kernel) -> bool:
@@ -205,64 +227,44 @@ def _concerns_images(kernel: Kernel) -> bool:
     return any(can_be_blocked(type_) for type_ in types)
 
 
-def _with_blocked_inputs(kernel: Kernel) -> tuple[Graph, int]:
-    """The kernel's graph; before each blocked source stands a pooling that changes nothing but the layout."""
-    graph = kernel.to_graph()
-    blocked = [i for i, source in enumerate(kernel.sources) if source.blocked and not source.is_weight]
-    editor = graph.edit()
-    for index in blocked:
-        _insert_pool(editor, graph, NodeId(index))
-    return editor.build(), len(blocked)
+def _blocked_inputs(kernel: Kernel) -> tuple[str, ...]:
+    return tuple(
+        f"x{i}" for i, source in enumerate(kernel.sources) if source.blocked and not source.is_weight
+    )
 
 
-def _insert_pool(editor: GraphEditor, graph: Graph, source: NodeId) -> None:
-    pool = editor.add(MaxPool(kernel=(1, 1)), (Value(source),))
-    editor.redirect({Value(source): pool.value}, graph.users(source))
+def _types(kernel: Kernel, inputs: Sequence[str]) -> tuple[TensorType, ...]:
+    return tuple(kernel.sources[int(name[1:])].type for name in inputs)
 
 
-def _own_kernels(run: Sequence[KernelTime], pools: int) -> tuple[KernelTime, ...]:
-    """The kernels of a run that belong to the price: without the inserted poolings and what they need, and
-    without a last conversion of the result."""
-    kept = list(run[:-1] if run[-1].operator == _REORDER_OUTPUT else run)
-    for _ in range(pools):
-        index = next(i for i, kernel in enumerate(kept) if kernel.operator == "MaxPool")
-        del kept[index]
-        if index and kept[index - 1].operator == "ReorderInput":
-            del kept[index - 1]
-    return tuple(kept)
-
-
-def kernel_model(kernel: Kernel, graph: Graph) -> bytes:
-    """A graph of the kernel as a model, of the oldest usual operator set that has all of its operators."""
-    weights = {
-        f"w{index}": _array(source.type) if source.content is None else _constant(source.type, source.content)
+def _own_weights(kernel: Kernel) -> frozenset[int]:
+    """The weights that each copy has for itself, as it must fetch them."""
+    if kernel.residence is Residence.CORE:
+        return frozenset()
+    return frozenset(
+        index
         for index, source in enumerate(kernel.sources)
-        if source.is_weight
-    }
-    if kernel.origin is not None:
-        return kernel.origin.model(graph, weights.__getitem__)
-    forms = (step.operator.onnx for step in kernel.steps)
-    return build_model(graph, weights, max((_OPSET, *(form.since for form in forms if form is not None))))
+        if source.is_weight and source.content is None and bytes_of(source.type) >= _OWN_WEIGHT
+    )
 
 
-def _constant(type_: TensorType, content: bytes) -> Array:
-    shape = tuple(size if isinstance(size, int) else 1 for size in type_.shape)
-    return np.frombuffer(content, _DTYPES[type_.element]).reshape(shape)
-
-
-def _feeds(graph: Graph) -> dict[str, Array]:
+def _feeds(kernel: Kernel, blocked: Sequence[str]) -> dict[str, Array]:
     feeds: dict[str, Array] = {}
-    for node in graph:
-        if isinstance(node.operator, Input) and isinstance(node.operator.type, TensorType):
-            feeds[node.operator.label] = _array(node.operator.type)
+    for index, source in enumerate(kernel.sources):
+        if not source.is_weight:
+            array = array_of(source.type)
+            feeds[f"x{index}"] = np.ascontiguousarray(array[:, :1]) if f"x{index}" in blocked else array
     return feeds
 
 
-def _array(type_: TensorType) -> Array:
-    """Positive numbers of order one: neither denormal nor infinite after any operator."""
-    shape = tuple(size if isinstance(size, int) else 1 for size in type_.shape)
-    dtype = _DTYPES[type_.element]
-    if not type_.element.is_float:
-        return np.ones(shape, dtype)
-    some = np.random.default_rng(0).uniform(0.05, 1.0, _DISTINCT).astype(dtype)
-    return np.resize(some, shape)
+def _feeds_of_copies(
+    kernel: Kernel, count: int, shared: Sequence[str] | set[str], blocked: Sequence[str]
+) -> dict[str, Array]:
+    found: dict[str, Array] = {TICK: np.ones(1, np.float32)}
+    for name, array in _feeds(kernel, blocked).items():
+        common = name in shared or name in blocked
+        found.update((n, array) for n in ([name] if common else [copy_name(name, c) for c in range(count)]))
+    return found
+
+
+__all__ = ["LAUNCH_MICROSECONDS", "LEAST_MICROSECONDS", "Measurement", "Measurer"]

@@ -16,10 +16,12 @@ _FREE_STEPS = frozenset(("reshape",))
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a kernel costs, and whether its result lies in the runtime's layout for images."""
+    """What a kernel costs, whether its result lies in the runtime's layout for images, and how much of the
+    cost brings what it reads out of that layout."""
 
     cost: float
     blocked: bool = False
+    restoring: float = 0.0
 
 
 class Objective(Protocol):
@@ -145,7 +147,9 @@ _TRAFFIC = Traffic()
 
 def is_free(kernel: Kernel) -> bool:
     """Whether the runtime only gives a tensor another shape."""
-    return not kernel.opaque and all(step.operator.name in _FREE_STEPS for step in kernel.steps)
+    if kernel.opaque or any(source.blocked for source in kernel.sources):
+        return False
+    return all(step.operator.name in _FREE_STEPS for step in kernel.steps)
 
 
 def rounded(microseconds: float) -> float:

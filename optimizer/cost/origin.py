@@ -8,13 +8,14 @@ the nodes that only ONNX describes.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Container
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from optimizer.cost.machine import bytes_of, last_cache_bytes
+from optimizer.cost.machine import Residence, bytes_of, residence_of
 from optimizer.cost.runtime import Array
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
@@ -38,16 +39,18 @@ class Origin:
         self._labels: dict[str, bytes] = {}
 
     @cached_property
-    def exceeds_caches(self) -> bool:
-        """Whether the weights of the model do not stay in the caches from one run to the next."""
+    def residence(self) -> Residence:
+        """Where the weights of the model lie from one run to the next."""
         weights = (node.operator.type for node in self.lifted.graph if isinstance(node.operator, Weight))
-        return sum(map(bytes_of, weights)) > last_cache_bytes()
+        return residence_of(sum(map(bytes_of, weights)))
 
-    def is_read_once(self, operator: GraphOperator) -> bool:
-        """Whether one node of the model reads the weight, so that much else passes through the caches until
-        it is read again. What is computed from weights counts as read once.
+    def comes_from_memory(self, operator: GraphOperator) -> bool:
+        """Whether so much else passes through the caches between two readings of a weight that it no longer
+        lies in them. What is computed from weights counts as read once in a run.
         """
-        return not isinstance(operator, Weight) or self._readers.get(operator.label, 1) == 1
+        if self.residence is not Residence.MEMORY:
+            return False
+        return not isinstance(operator, Weight) or operator.label not in self._returning
 
     def content(self, graph: Graph, value: Value, free: Container[NodeId]) -> bytes | None:
         """The bytes of a constant of few elements; None for a larger one, and for what is no constant."""
@@ -70,13 +73,25 @@ class Origin:
         return build_model(graph, weights, source=self.lifted.source)
 
     @cached_property
-    def _readers(self) -> dict[str, int]:
+    def _returning(self) -> frozenset[str]:
+        """The weights that are mostly read again while they still lie in a cache."""
         graph = self.lifted.graph
-        return {
-            node.operator.label: len(graph.users(node.id))
-            for node in graph
-            if isinstance(node.operator, Weight)
-        }
+        passed, places = 0, defaultdict[str, list[int]](list)
+        for node in map(graph.nodes.__getitem__, graph.order):
+            for source in dict.fromkeys(value.node for value in node.inputs):
+                operator = graph.nodes[source].operator
+                if isinstance(operator, Weight):
+                    places[operator.label].append(passed)
+                    passed += bytes_of(operator.type)
+        found: set[str] = set()
+        for label, read in places.items():
+            distances = [
+                after - before for before, after in zip(read, (*read[1:], read[0] + passed), strict=True)
+            ]
+            near = sum(residence_of(distance) is not Residence.MEMORY for distance in distances)
+            if 2 * near > len(distances):
+                found.add(label)
+        return frozenset(found)
 
     def _weight(self, weight: Weight) -> bytes | None:
         if not _is_few(weight.type):

@@ -16,25 +16,28 @@ from statistics import median
 from typing import cast
 
 from optimizer.cost.kernel import main_operator
-from optimizer.cost.latency import METHOD, Latency, key_prefix
+from optimizer.cost.latency import METHOD, Latency, key_prefix, stored_costs
+from optimizer.cost.measure import Measurement
 from optimizer.cost.roofline import PROBES
 from optimizer.cost.runtime import Provider, device_name, driver_version, runtime_version
 from superopt.errors import InvalidFileError
 from superopt.files import write_atomically
 
 KIND = "superopt cost profile"
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel: its fingerprint, microseconds, whether its result is in the runtime's layout for images, its
-    operators, and the microseconds that the peaks of the device alone would ask for.
+    """A kernel: its fingerprint, microseconds, whether its result is in the runtime's layout for images, how
+    many of the microseconds bring what it reads out of that layout, its operators, and the microseconds that
+    the peaks of the device alone would ask for.
     """
 
     key: str
     us: float
     blocked: bool
+    restoring_us: float
     operators: str
     analytic_us: float
 
@@ -68,9 +71,8 @@ class CostProfile:
         costs = {f"{self.prefix}roofline/{name}": us for name, us in self.peaks.items()}
         ratios: dict[str, list[float]] = defaultdict(list)
         for entry in self.entries:
-            costs[f"{self.prefix}{entry.key}"] = entry.us
-            if entry.blocked:
-                costs[f"{self.prefix}{entry.key}/blocked"] = 1.0
+            measurement = Measurement(entry.us, entry.blocked, entry.restoring_us)
+            costs.update(stored_costs(f"{self.prefix}{entry.key}", measurement))
             for name in (main_operator(entry.operators.split()), "any"):
                 ratios[name].append(entry.us / entry.analytic_us)
         costs.update((f"{self.prefix}slowness/{name}", median(found)) for name, found in ratios.items())
@@ -93,6 +95,7 @@ def profile_of(objective: Latency, provider: Provider, date: str) -> CostProfile
             kernel.fingerprint,
             round(measurement.microseconds, 3),
             measurement.blocked,
+            round(measurement.restoring, 3),
             kernel.operators,
             round(objective.roofline.microseconds(kernel), 3),
         )
@@ -151,7 +154,8 @@ def _entries(path: Path, lines: Iterable[str]) -> Iterable[Entry]:
         if not isinstance(key, str) or not isinstance(operators, str):
             raise InvalidFileError(f"{path}, line {number}: expected a key and operators, as text")
         us, analytic = (_number(path, number, found, name) for name in ("us", "analytic_us"))
-        yield Entry(key, us, found.get("blocked") is True, operators, analytic)
+        restoring = _number(path, number, found, "restoring_us") if found.get("restoring_us") else 0.0
+        yield Entry(key, us, found.get("blocked") is True, restoring, operators, analytic)
 
 
 def _object(path: Path, number: int, line: str) -> Mapping[str, object]:

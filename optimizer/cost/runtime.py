@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-import onnxruntime
 import psutil
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime looks when it is loaded, and never again
+
+import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
 
 from optimizer.cost.devices import accelerator_driver, accelerator_name, device_events, processor_name
@@ -83,11 +86,12 @@ class RuntimeRefusedError(SuperoptError):
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input or output of a loaded model. ``dtype`` is a numpy name, None for what numpy has no array of;
-    dimensions are sizes, names, or None."""
+    dimensions are sizes, names, or None. The shape says nothing where the model does not declare one."""
 
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...]
+    has_shape: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,19 @@ class KernelTime:
     operator: str
     name: str
     microseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """Microseconds of one run by two clocks.
+
+    ``wall`` is what passed. ``processor`` is what the calling thread computed or, while others computed for
+    it, waited without sleeping: on a quiet machine the same as ``wall``, on a busy one without the time that
+    went to other processes. What runs on a device has its wall time twice.
+    """
+
+    wall: float
+    processor: float
 
 
 def physical_cores() -> int:
@@ -120,8 +137,10 @@ def runtime_version() -> str:
 
 
 class LoadedModel:
-    """A model in memory, ready to run at the runtime's full optimisation.
+    """A model in memory, ready to run at the runtime's full optimisation; ``without`` names optimisers of the
+    runtime that are left out.
 
+    With ``optimized`` the model that the runtime makes of it is written there, its large weights beside it.
     Raises RuntimeRefusedError when the runtime does not accept it, MissingServiceError when the device of the
     provider is not there: the runtime would silently take the CPU.
     """
@@ -132,8 +151,11 @@ class LoadedModel:
         threads: int,
         profile: Path | None = None,
         provider: Provider = Provider.CPU,
+        without: Sequence[str] = (),
+        optimized: Path | None = None,
     ) -> None:
-        self._threads = threads
+        self.file = model
+        self.threads = threads
         self._provider = provider
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -145,10 +167,18 @@ class LoadedModel:
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
+        if optimized is not None:
+            options.optimized_model_filepath = str(optimized)
+            for key, value in (("file_name", f"{optimized.name}.weights"), ("min_size_in_bytes", "1024")):
+                options.add_session_config_entry(
+                    f"session.optimized_model_external_initializers_{key}", value
+                )
         _require(provider, onnxruntime.get_available_providers())
         source = model if isinstance(model, bytes) else str(model)
         with _translated():
-            self._session = onnxruntime.InferenceSession(source, options, providers=_providers(provider))
+            self._session = onnxruntime.InferenceSession(
+                source, options, providers=_providers(provider), disabled_optimizers=list(without)
+            )
         _require(provider, self._session.get_providers())
         self.inputs = tuple(_ports(self._session.get_inputs()))
         self.outputs = tuple(_ports(self._session.get_outputs()))
@@ -159,9 +189,12 @@ class LoadedModel:
             return tuple(self._session.run(None, dict(feeds)))
 
     def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
-        """The model with its inputs in place, for timing; texts and sequences are handed over at each run."""
-        if not all(map(_can_be_bound, feeds.values())):
-            threads = self._threads if self._provider is Provider.CPU else 0
+        """The model with its inputs in place, for timing.
+
+        Where an input or output is a text, sequence or map, all are handed over at each run.
+        """
+        if not all(map(_can_be_bound, feeds.values())) or any(port.dtype is None for port in self.outputs):
+            threads = self.threads if self._provider is Provider.CPU else 0
             return FedRun(self._session, feeds, threads)
         with _translated():
             binding = self._session.io_binding()
@@ -173,11 +206,11 @@ class LoadedModel:
                         np.ascontiguousarray(array), self._provider.value, 0
                     )
                     binding.bind_ortvalue_input(name, placed)
-            for output in self.outputs:
-                binding.bind_output(output.name, self._provider.value)
+            bound = Binding(binding, tuple(output.name for output in self.outputs), self._provider)
+            bound.place_outputs()
             if self._provider is Provider.CUDA:
-                return DeviceRun(self._session, binding)
-            return BoundRun(self._session, binding, self._threads)
+                return DeviceRun(self._session, bound)
+            return BoundRun(self._session, bound, self.threads)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
         """The kernels of every run so far, in order of execution; ends the recording.
@@ -200,24 +233,53 @@ class LoadedModel:
         return tuple(runs)
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where the runtime finds the inputs of a model and puts its ``outputs``."""
+
+    of_runtime: Any
+    outputs: tuple[str, ...]
+    provider: Provider
+
+    def place_outputs(self) -> None:
+        """Has the runtime allocate the outputs anew, of whatever shapes they are."""
+        self.of_runtime.clear_binding_outputs()
+        for output in self.outputs:
+            self.of_runtime.bind_output(output, self.provider.value)
+
+
 class BoundRun:
     """A model bound to inputs; each call runs it once.
 
     With one thread the time of a run is the processor time of that thread, which equals wall time on a quiet
     machine and on a busy one leaves out what others do. With several threads it is wall time.
+
+    The runtime writes the outputs where those of the run before are, but refuses to do so where they are of
+    another shape than the model declares; then they are allocated anew before each run.
     """
 
-    def __init__(self, session: Any, binding: Any, threads: int) -> None:
+    def __init__(self, session: Any, binding: Binding | None, threads: int) -> None:
         self._session = session
         self._binding = binding
-        self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+        self._threads = threads
+        self._allocates_outputs = False
 
     def microseconds(self) -> float:
         """Runs once; how long that took."""
+        taken = self.timed()
+        return taken.processor if self._threads == 1 else taken.wall
+
+    def timed(self) -> RunTime:
+        """Runs once; how long that took by both clocks."""
         with _translated():
-            start = self._clock()
-            self._session.run_with_iobinding(self._binding)
-            return (self._clock() - start) / 1000
+            if not self._allocates_outputs:
+                try:
+                    return self._timed()
+                except _FAILURES:
+                    self._allocates_outputs = True
+            if self._binding is not None:
+                self._binding.place_outputs()
+            return self._timed()
 
     def microseconds_and_share(self) -> tuple[float, float]:
         """Runs once; how long that took, and which share of the wall time that is (at most 1)."""
@@ -225,20 +287,27 @@ class BoundRun:
         taken = self.microseconds()
         return taken, min(1.0, 1000 * taken / max(time.perf_counter_ns() - start, 1))
 
+    def _timed(self) -> RunTime:
+        assert self._binding is not None, "a bound run"
+        binding = self._binding.of_runtime
+        wall, processor = time.perf_counter_ns(), time.thread_time_ns()
+        self._session.run_with_iobinding(binding)
+        processor = time.thread_time_ns() - processor
+        return RunTime((time.perf_counter_ns() - wall) / 1000, processor / 1000)
+
 
 class FedRun(BoundRun):
-    """A model that is handed its inputs at each run: for those that the runtime cannot bind."""
+    """A model that is handed its inputs at each run, which counts: for those that the runtime cannot bind."""
 
     def __init__(self, session: Any, feeds: Mapping[str, Array], threads: int) -> None:
         super().__init__(session, None, threads)
         self._feeds = dict(feeds)
 
-    def microseconds(self) -> float:
-        """Runs once; how long that took, with handing over the inputs."""
-        with _translated():
-            start = self._clock()
-            self._session.run(None, self._feeds)
-            return (self._clock() - start) / 1000
+    def _timed(self) -> RunTime:
+        wall, processor = time.perf_counter_ns(), time.thread_time_ns()
+        self._session.run(None, self._feeds)
+        processor = time.thread_time_ns() - processor
+        return RunTime((time.perf_counter_ns() - wall) / 1000, processor / 1000)
 
 
 class DeviceRun(BoundRun):
@@ -247,20 +316,39 @@ class DeviceRun(BoundRun):
     Where CuPy is installed the device's own clock is read, so that the way there and back does not count.
     """
 
-    def __init__(self, session: Any, binding: Any) -> None:
+    def __init__(self, session: Any, binding: Binding) -> None:
         super().__init__(session, binding, threads=0)
         self._events = device_events()
 
-    def microseconds(self) -> float:
-        """Runs once; how long that took."""
-        with _translated():
-            self._binding.synchronize_inputs()
-            if self._events is not None:
-                return self._events.microseconds(lambda: self._session.run_with_iobinding(self._binding))
-            start = self._clock()
-            self._session.run_with_iobinding(self._binding)
-            self._binding.synchronize_outputs()
-            return (self._clock() - start) / 1000
+    def _timed(self) -> RunTime:
+        assert self._binding is not None, "a bound run"
+        binding = self._binding.of_runtime
+        binding.synchronize_inputs()
+        if self._events is not None:
+            taken = self._events.microseconds(lambda: self._session.run_with_iobinding(binding))
+            return RunTime(taken, taken)
+        start = time.perf_counter_ns()
+        self._session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        taken = (time.perf_counter_ns() - start) / 1000
+        return RunTime(taken, taken)
+
+
+def misdeclared(ports: Sequence[Port], outputs: Sequence[object]) -> tuple[str, ...]:
+    """What a model says of its outputs and a run disproves; () may stand for an unknown rank."""
+    found: list[str] = []
+    for port, output in zip(ports, outputs, strict=True):
+        got = output.shape if isinstance(output, np.ndarray) else ()
+        fits = len(got) == len(port.shape) and all(
+            not isinstance(size, int) or size == own for size, own in zip(port.shape, got, strict=True)
+        )
+        if port.shape and not fits:
+            found.append(f"output {port.name!r} is declared as {_shown(port.shape)}, but is {_shown(got)}")
+    return tuple(found)
+
+
+def _shown(shape: Sequence[int | str | None]) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
 
 
 def _can_be_bound(feed: object) -> bool:
@@ -268,10 +356,10 @@ def _can_be_bound(feed: object) -> bool:
 
 
 @contextmanager
-def profiled_model(model: bytes, threads: int) -> Generator[LoadedModel]:
+def profiled_model(model: bytes, threads: int, without: Sequence[str] = ()) -> Generator[LoadedModel]:
     """A model whose kernels are recorded one by one; the record is written to a directory that is removed."""
     with tempfile.TemporaryDirectory(prefix="superopt-profile-") as directory:
-        yield LoadedModel(model, threads, Path(directory) / "run")
+        yield LoadedModel(model, threads, Path(directory) / "run", without=without)
 
 
 def _ports(infos: Sequence[Any]) -> Iterator[Port]:

@@ -104,6 +104,23 @@ def _context(report: Json) -> dict[str, object]:
         "reasons": {reason: _REASONS.get(reason, reason.replace("_", " ")) for reason in reasons},
         "options": {key: _written(value) for key, value in _object(report["options"]).items()},
         "versions": _object(report.get("versions") or {}),
+        "sizes": _sizes(_object(report.get("sizes") or {})),
+    }
+
+
+def _sizes(sizes: Json) -> Json:
+    """At which sizes of open dimensions numbers were obtained; nothing for a model without any."""
+    if not sizes.get("priced"):
+        return {}
+    checked = cast("Sequence[object]", sizes.get("checked") or ())
+    return {
+        "priced": _written(sizes["priced"]),
+        "checked": "; ".join(map(_written, checked)) or "–",
+        "timed": _written(sizes.get("timed")),
+        "guessed": _written(sizes.get("guessed")),
+        "is_guessed": bool(sizes.get("guessed")),
+        "differ": sizes.get("timed") is not None and sizes["timed"] != sizes["priced"],
+        "request": str(sizes.get("request") or ""),
     }
 
 
@@ -113,9 +130,14 @@ def _headline(report: Json, measured: Json, cost: Json) -> tuple[str, str]:
         return "unchanged", "The original was returned."
     if measured:
         ratio = float(cast("float", measured["ratio"]))
-        return f"{ratio:.2f}×", "as fast as the original" if ratio >= 1 else "the speed of the original"
+        words = "as fast as the original" if ratio >= 1 else "the speed of the original"
+        return f"{ratio:.2f}×", f"{words}, at guessed sizes" if _is_guessed(report) else words
     before, after = (float(cast("float", cost[side])) for side in ("before", "after"))
     return f"{before / after if after else 1:.2f}×", "less costly, as predicted"
+
+
+def _is_guessed(report: Json) -> bool:
+    return bool(_object(report.get("sizes") or {}).get("guessed"))
 
 
 def _interval(measured: Json) -> str:
@@ -163,12 +185,14 @@ def _picture(equation: Equation) -> Mapping[str, str]:
 
 def _written(value: object) -> str:
     match value:
-        case None | [] | {}:
+        case None:
+            return "–"
+        case list() | dict() if not value:
             return "–"
         case list():
             return ", ".join(map(str, cast("list[object]", value)))
         case dict():
-            return ", ".join(f"{key}={held}" for key, held in cast("dict[str, object]", value).items())
+            return " ".join(f"{key}={held}" for key, held in cast("dict[str, object]", value).items())
         case _:
             return str(value)
 

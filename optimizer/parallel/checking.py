@@ -111,7 +111,8 @@ class Check:
             return None, f"the original cannot be run here: {error}"
         scaled = self.started + _SAMPLING_SHARE * options.budget
         sampling = Sampling(options.samples, options.seed, options.tolerance, given, scaled)
-        reference = Reference(loaded, plan_inputs(lifted, loaded.inputs, options.dims), sampling)
+        inputs = plan_inputs(lifted, loaded.inputs, options.dims)
+        reference = Reference(loaded, inputs, sampling, lifted.source)
         if reference.first() is None:
             return None, "the original does not run on random inputs"
         reference.sampling = replace(sampling, deadline=self.started + options.budget)

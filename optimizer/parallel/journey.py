@@ -42,6 +42,7 @@ from optimizer.report import (
     Report,
     RuleCounts,
     SearchSummary,
+    SizesSummary,
     recorded_trace,
 )
 from optimizer.runnable import weight_bytes
@@ -339,6 +340,7 @@ class ClusterJourney:
             fusion=(),
             returned="original",
             why=why,
+            sizes=SizesSummary(self.options.dims),
         )
 
     def _model(self) -> ModelSummary:
@@ -351,6 +353,7 @@ class ClusterJourney:
             nodes_after=self._check.nodes or before,
             opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
             overridable=len(lifted.source.as_given.overridable),
+            warnings=lifted.source.warnings,
         )
 
     def _stopped_by(self) -> StoppedBy:

@@ -22,9 +22,9 @@ from substitution_db.gallery.gains import (
 )
 from substitution_db.gallery.kinds import DESCRIPTIONS, Kind
 from substitution_db.gallery.uses import NETWORKS
-from substitution_db.records import Outcome, Proof, RuleStatus
+from substitution_db.records import Outcome, Proof, RuleStatus, Selection
 from substitution_db.rows import NewRule
-from substitution_db.statistics import Facts, Origin, RuleStatistics, statistics_of
+from substitution_db.statistics import Facts, Origin, RuleStatistics, kinds_of_selection, statistics_of
 from superopt.equations import drawing, parse_equation
 from superopt.files import write_atomically
 
@@ -56,7 +56,9 @@ def library_page(library: Path, pictures: str, networks: Sequence[str] = NETWORK
         {identity: parse_equation(rule.equation) for identity, (rule, _) in verified.items()}, networks
     )
     statistics = statistics_of(_facts(rule, proof) for rule, proof in rules.values())
-    parts = [*_introduction(statistics), *_counts(statistics), *_criterion(shown, networks)]
+    choices = [rule.selection for rule, _ in verified.values() if rule.selection is not None]
+    parts = [*_introduction(statistics), *_selection(choices, pictures), *_counts(statistics)]
+    parts += _criterion(shown, networks)
     drawings: dict[str, str] = {}
     for kind in Kind:
         choices = shown.choices[kind]
@@ -98,12 +100,29 @@ def _introduction(statistics: RuleStatistics) -> Iterator[str]:
         f"""The library has **{rules} rules**. Each was found by enumeration and then proved; none is typed
         in. Of {statistics.replayed} the chain of axioms is stored and replays for all sizes;
         {statistics.confirmed} were derived by a second prover as well; {statistics.conditional} hold under
-        a stated condition. {_time(statistics.median_milliseconds)}"""
+        a stated condition."""
     )
 
 
-def _time(milliseconds: float | None) -> str:
-    return "" if milliseconds is None else f"A proof took {milliseconds:.0f} ms (median)."
+def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
+    """How rules are chosen, and how many ship for which reason; nothing of rules that nobody chose."""
+    if not choices:
+        return
+    yield from ("## Why these", "")
+    yield from _paragraph(
+        f"""Discovery proves more rules than a search can use: facts about constants that no model has, and
+        what other rules say already. `superopt library select` chooses, in this order. Rules that divide
+        tensors ship. A rule stays out whose every direction starts from a constant that only rules bring in,
+        or brings one in by which nothing is computed, and saves nothing; and one that smaller rules give in a
+        few steps. Then searches of networks of the zoo and of micrographs
+        are run with what is left, and with all rules: where all of them find a cheaper graph, the rules that
+        lead to it ship as well. Prices are analytic, and searches end by the number of graphs looked at: the
+        choice is the same on every machine. `superopt library show ID` prints the reason of a rule; those
+        that stay out are listed with theirs in [left-out.txt]({directory}/left-out.txt)."""
+    )
+    yield from ("| ships because | rules |", "|---|---:|")
+    yield from (f"| {kind.why} | {count} |" for kind, count in kinds_of_selection(choices))
+    yield ""
 
 
 def _counts(statistics: RuleStatistics) -> Iterator[str]:
@@ -180,6 +199,8 @@ def _entry(choice: Choice, rule: NewRule, proof: Proof | None, pictures: str) ->
         uses = ", ".join(f"{name} ({count})" for name, count in sorted(choice.networks.items()))
         yield f"- applies in: {uses} sites"
     yield f"- proof: {_proved(proof)}"
+    if rule.selection is not None:
+        yield f"- ships because: {rule.selection.why}"
     yield f"- found by: {Origin.of(rule.provenance)}; {source} to {target} operators"
     yield ""
 
@@ -203,6 +224,4 @@ def _proved(proof: Proof) -> str:
     axioms = ", ".join(f"`{name}`" if name in known else f"`{name}` (gone)" for name in proof.axioms_used)
     second = f", confirmed by {proof.confirmed_by}" if proof.confirmed_by else ""
     grade = " for all sizes" if proof.grade == "replayed" else ""
-    return (
-        f"{steps}{proof.milliseconds:.0f} ms by {proof.prover} {proof.version}{grade}{second}; from {axioms}"
-    )
+    return f"{steps}by {proof.prover} {proof.version}{grade}{second}; from {axioms}"

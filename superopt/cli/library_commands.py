@@ -9,20 +9,30 @@ import typer
 
 from substitution_db import RuleFilter, RuleStatus, discovery, open_database
 from substitution_db.currency import current
-from substitution_db.exchange import export_rules, import_json_lines, import_text
+from substitution_db.exchange import (
+    export_left_out,
+    export_rules,
+    export_selected,
+    import_json_lines,
+    import_text,
+)
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
-from superopt.cli import library_views, version_commands
+from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
 from superopt.cli.progress import counted
+from superopt.cli.spending import Spending
+from superopt.errors import InvalidOptionError
+from superopt.files import require_writable
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
 app.command("generate")(generate)
 app.command("coverage")(coverage)
 library_views.register(app)
+selection_commands.register(app)
 version_commands.register(app)
 
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
@@ -48,6 +58,7 @@ def verify(
     New jobs see the verdicts when all are there, at once; jobs that were accepted before keep their library.
     """
     output = Output(as_json)
+    spending = Spending()
     with open_database(database) as opened, counted("verifying") as progress:
         judge = discovery.verify_all if everything else discovery.verify_pending
         done = judge(opened, jobs=jobs, progress=progress)
@@ -61,11 +72,13 @@ def verify(
             "superseded": done.superseded,
             "conditional": done.conditional,
             "version": None if version is None else version.number,
+            **spending.document(),
         }
     )
     output.line(
         f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
-        f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition"
+        f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition; "
+        f"{spending}"
     )
 
 
@@ -106,15 +119,39 @@ def import_rules(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to write, as JSON lines.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The file to write, as JSON lines; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
+    ],
     status: Annotated[RuleStatus, typer.Option(help="Only rules in this state.")] = RuleStatus.VERIFIED,
+    selected: Annotated[
+        bool,
+        typer.Option(
+            "--selected", help="Only rules that `library select` chose, without the times of their proofs."
+        ),
+    ] = False,
+    left_out: Annotated[
+        bool,
+        typer.Option(
+            "--left-out", help="Instead, rules that `library select` left out, as text, each with the reason."
+        ),
+    ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write rules with their proofs as JSON lines."""
-    output = Output(as_json)
+    output = Output.beside(as_json, file)
+    require_writable(file)
     with open_database(database) as opened:
         opened.rules.refresh(current())
-        count = export_rules(opened.rules.list(RuleFilter(status=status)), file)
+        rules = opened.rules.list(RuleFilter(status=status))
+    if selected and left_out:
+        raise InvalidOptionError("--selected and --left-out exclude each other")
+    write = export_selected if selected else export_left_out if left_out else export_rules
+    count = write(rules, file)
     output.document({"path": str(file), "rules": count})
     output.line(f"{file}: {count} rules")

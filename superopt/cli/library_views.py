@@ -12,11 +12,11 @@ from substitution_db import Rule, RuleFilter, RuleStatus, open_database
 from substitution_db.currency import current
 from substitution_db.library import shipped_library
 from substitution_db.statistics import RuleStatistics
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, destination
 from superopt.cli.rule_display import print_rule, rule_document
 from superopt.equations import drawing, parse_equation
 from superopt.errors import InvalidOptionError
-from superopt.files import write_atomically
+from superopt.files import is_stream, write_atomically
 from superopt.ops.base import OPERATORS
 
 
@@ -110,6 +110,8 @@ def list_rules(
                 "equation": rule.equation,
                 "provenance": rule.provenance,
                 "why_not": _why_not(rule),
+                "ships": None if rule.selection is None else rule.selection.ships,
+                "why": None if rule.selection is None else rule.selection.why,
             }
             for rule in rules
         ]
@@ -137,12 +139,19 @@ def _why_not(rule: Rule) -> str:
 
 def show(
     rule: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")],
-    svg: Annotated[Path | None, typer.Option(help="Draw the rule into this file, as SVG.")] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the rule into this file, as SVG; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a rule: equation, picture, proof, axioms used, counterexample."""
-    output = Output(as_json)
+    output = Output.beside(as_json, svg)
     with open_database(database) as opened:
         opened.rules.refresh(current())
         found = opened.rules.get(rule)
@@ -172,6 +181,8 @@ def document(
     )
 
     output = Output(as_json)
+    if out.stem == "-" or is_stream(out):
+        raise InvalidOptionError(f"output: expected the path of a file, beside which pictures go, got {out}")
     page = library_page(library or shipped_library(), out.stem)
     write_page(page, out)
     output.document({"path": str(out), "pictures": len(page.pictures)})

@@ -11,6 +11,7 @@ import typer
 
 from optimizer.report import EquivalenceSummary
 from superopt import api
+from superopt.cli.optimizing import errors_against
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 
 NOT_EQUIVALENT = 1
@@ -41,6 +42,16 @@ def inspect(
             "outputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.outputs),
         }
     )
+    if inspection.dimensions:
+        output.line("\nOpen dimensions; give the sizes you run at, as in:")
+        output.line(f"  superopt optimize {model} -o OUT {inspection.size_options}")
+        output.table(
+            ("dimension", "of"),
+            [
+                (name, ", ".join(f"{port} axis {axis}" for port, axis in places))
+                for name, places, _ in inspection.dimensions
+            ],
+        )
     output.line()
     output.table(("operator", "nodes"), inspection.operators)
     if inspection.opaque:
@@ -58,24 +69,26 @@ def check(
     second: Annotated[Path, typer.Argument(metavar="MODEL_B", help="The model to compare.")],
     samples: Annotated[int, typer.Option(min=1, help="Random inputs to try.")] = 4,
     tolerance: Annotated[
-        float | None, typer.Option(help="Relative tolerance; default by element type.")
+        float | None,
+        typer.Option(help="What is allowed beyond the original's own error; default by element type."),
     ] = None,
     inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to use as well.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Run both models on random inputs: exit 0 when their outputs agree, 1 when they do not."""
+    """Run both models on random inputs: exit 0 when MODEL_B is as exact as MODEL_A, 1 when it is not."""
     del database
     output = Output(as_json)
     verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
-    output.document(asdict(EquivalenceSummary.of(verdict)) | {"why": verdict.why})
+    summary = EquivalenceSummary.of(verdict)
+    output.document(asdict(summary))
     output.pairs(
         {
             "equivalent": "yes" if verdict.passed else "no",
             "samples": verdict.samples,
             "largest absolute error": f"{verdict.max_abs_error:.3g}",
-            "largest relative error": f"{verdict.max_rel_error:.3g}",
+            "largest relative error": f"{verdict.max_rel_error:.3g}{errors_against(summary)}",
         }
     )
     if verdict.why:

@@ -20,10 +20,17 @@ from typing import Annotated
 import typer
 
 from superopt.choices import OBJECTIVES, require_report_path, require_runtime
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import (
+    DatabaseOption,
+    JsonOption,
+    NoDatabaseOption,
+    Output,
+    OutputOption,
+    destination,
+)
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
-from superopt.files import require_writable
+from superopt.files import is_stream, require_writable
 from superopt.supervision import Job, Outcome, run_job
 
 FUNCTION = "superopt.cli.optimizing:optimize"
@@ -43,7 +50,7 @@ def register(app: typer.Typer) -> None:
 def optimize(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="The ONNX model.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    out: OutputOption,
     objective: Annotated[
         str,
         typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also training."),
@@ -69,10 +76,19 @@ def optimize(
         int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+        list[str] | None,
+        typer.Option(
+            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
+            "lists them."
+        ),
     ] = None,
-    inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs for the check.")] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            help="An .npz file with inputs to check and time with; open dimensions get their sizes."
+        ),
+    ] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     memory_limit: Annotated[
         str | None,
@@ -105,6 +121,7 @@ def optimize(
 ) -> None:
     """Write an equal model that is measurably faster, or the original, and say why."""
     del portable
+    output = Output.beside(as_json, None if dry_run else out, *(report or ()))
     require_runtime(runtime)
     if plan is not None and cluster is None:
         raise InvalidOptionError("plan: say with --cluster for which devices it is")
@@ -141,7 +158,7 @@ def optimize(
             "machine": cluster,
             "plan": None if plan is None else str(plan),
             "json": as_json,
-            "terminal": sys.stdout.isatty(),
+            "terminal": output.file.isatty(),
         },
         function=FUNCTION,
         stdout=1,
@@ -149,9 +166,9 @@ def optimize(
     with _ended_when_told(), described() as show:
         outcome = run_job(job, lambda state: show(_phase(state)))
     if outcome.answer is not None:
-        sys.stdout.write(str(outcome.answer["text"]))
+        output.file.write(str(outcome.answer["text"]))
     else:
-        _print_stand_in(job, outcome, Output(as_json))
+        _print_stand_in(job, outcome, output)
     if outcome.is_broken:
         raise typer.Exit(INTERNAL_ERROR)
 
@@ -194,15 +211,17 @@ def written(out: Path, reports: Sequence[Path]) -> str:
 def replay(
     model: Annotated[Path, typer.Argument(help="The model that was optimised.")],
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of the optimization.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    out: OutputOption,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply a recorded trace again, refusing any rule that is not verified."""
     from superopt import api
     from superopt import recorded as recording
+    from superopt.onnx_io import require_destination
 
-    output = Output(as_json)
+    output = Output.beside(as_json, out)
+    require_destination(out, model)
     recorded = api.read_report(report)
     lowered = recording.replay(model, recorded, database=database)
     lowered.save(out)
@@ -212,7 +231,15 @@ def replay(
 
 def report_page(
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of an optimization.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The page to write, ending in .html.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            *("--output", "-o"),
+            help="The page to write, ending in .html; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
+    ],
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -220,10 +247,11 @@ def report_page(
     from superopt import api
 
     del database
-    output = Output(as_json)
-    api.write_report(api.read_report(report), out)
+    output = Output.beside(as_json, out)
+    write = api.write_page if is_stream(out) else api.write_report
+    size = write(api.read_report(report), out)
     output.document({"path": str(out)})
-    output.line(f"{out}: {out.stat().st_size / 1e3:.0f} kB")
+    output.line(f"{out}: {size / 1e3:.0f} kB")
 
 
 _UNITS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +14,8 @@ from superopt.child import JsonObject
 from superopt.cli.optimize_commands import written
 from superopt.cli.output import Output
 from superopt.cli.plan_views import print_plan
+from superopt.cli.size_views import size_pairs
+from superopt.onnx_io import require_destination
 from superopt.optimize_job import optimized
 
 
@@ -31,21 +32,37 @@ class _Text(io.StringIO):
 
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     """Writes model and reports; returns the report, and the ``text`` that is to be printed."""
-    out = cast("str | None", arguments["output"])
+    out = None if arguments["output"] is None else Path(str(arguments["output"]))
     reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
+    if out is not None:
+        require_destination(out, Path(str(arguments["model"])))
     result = optimized(arguments, progress)
     if out is not None:
         result.save(out)
     document = result.to_json()
     for path in reports:
         api.write_report(document, path)
-    output = Output(bool(arguments["json"]))
-    with redirect_stdout(_Text(is_terminal=bool(arguments["terminal"]))) as text:
-        output.document(document)
-        _print_summary(result.report, output)
-        if out is not None:
-            output.line(written(Path(out), reports))
+    text = _Text(is_terminal=bool(arguments["terminal"]))
+    output = Output(bool(arguments["json"]), text)
+    output.document(document)
+    _print_summary(result.report, output)
+    if out is not None:
+        output.line(written(out, reports))
     return {"text": text.getvalue(), "report": document}
+
+
+def _kept(seconds: float) -> str:
+    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
+
+
+def errors_against(equivalence: EquivalenceSummary) -> str:
+    """The errors of both models against the reference, as a part of a sentence; empty where none is known."""
+    error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
+    if error is None or own is None or reference is None or error.rms is None or own.rms is None:
+        return ""
+    if reference.kind == "double precision":
+        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
+    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
 
 
 def _equivalence(equivalence: EquivalenceSummary) -> str:
@@ -54,11 +71,10 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
     weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
     verdict = "passed" if equivalence.passed else "FAILED"
-    return f"{verdict}: {equivalence.samples} samples, largest relative error {error}{weak}"
-
-
-def _kept(seconds: float) -> str:
-    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
+    return (
+        f"{verdict}: {equivalence.samples} samples, largest relative error {error}"
+        f"{errors_against(equivalence)}{weak}"
+    )
 
 
 def _print_summary(report: Report, output: Output) -> None:
@@ -74,10 +90,13 @@ def _print_summary(report: Report, output: Output) -> None:
         "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
+        **size_pairs(report.sizes.to_json()),
         "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
         f"{_kept(search.reserved_seconds)}",
     }
+    if model.warnings:
+        pairs["warning"] = "; ".join(model.warnings)
     if report.memory is not None:
         pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
     if report.measured is not None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TextIO, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from superopt.errors import InvalidOptionError
+from superopt.files import STANDARD_OUTPUT, is_standard_output
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 DatabaseOption = Annotated[
@@ -28,6 +32,22 @@ NoDatabaseOption = Annotated[
     typer.Option("--database", metavar="URL", help="Taken by every command; this one needs none."),
 ]
 
+
+def destination(text: str) -> Path:
+    """The path of a file to write, as it is given on the command line: ``-`` is standard output."""
+    return STANDARD_OUTPUT if text == "-" else Path(text)
+
+
+OutputOption = Annotated[
+    Path,
+    typer.Option(
+        *("--output", "-o"),
+        help="The file to write; - is standard output.",
+        parser=destination,
+        metavar="FILE",
+    ),
+]
+
 Row: TypeAlias = "Sequence[object]"
 
 
@@ -36,16 +56,32 @@ class Output:
     """Where a command's answer goes."""
 
     as_json: bool
+    file: TextIO = field(default_factory=lambda: sys.stdout)
+
+    @staticmethod
+    def beside(as_json: bool, *written: Path | None) -> Output:
+        """The answer of a command that writes files: on standard error, where one of them is standard output.
+
+        Raises InvalidOptionError where two things would go to standard output.
+        """
+        streamed = sum(is_standard_output(path) for path in written if path is not None)
+        if streamed > 1:
+            raise InvalidOptionError("output: two results cannot both go to standard output")
+        if streamed and as_json:
+            raise InvalidOptionError(
+                "output: --json prints on standard output, where the result would go: give a file to write"
+            )
+        return Output(as_json, sys.stderr) if streamed else Output(as_json)
 
     def document(self, content: object) -> None:
         """The JSON document, when JSON was asked for."""
         if self.as_json:
-            sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+            self.file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def line(self, text: str = "") -> None:
         """A line for people."""
         if not self.as_json:
-            sys.stdout.write(text + "\n")
+            self.file.write(text + "\n")
 
     def pairs(self, pairs: Mapping[str, object]) -> None:
         """Names and values, aligned."""
@@ -63,14 +99,9 @@ class Output:
             table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*("" if cell is None else str(cell) for cell in row))
-        plain_console().print(table, markup=False, highlight=False)
-
-
-def plain_console() -> Console:
-    """Standard output; as wide as the terminal, or unlimited when it is none."""
-    return Console(
-        file=sys.stdout, width=None if sys.stdout.isatty() else 10_000, highlight=False, markup=False
-    )
+        width = None if self.file.isatty() else 10_000
+        console = Console(file=self.file, width=width, highlight=False, markup=False)
+        console.print(table, markup=False, highlight=False)
 
 
 def progress_console() -> Console:

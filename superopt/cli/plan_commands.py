@@ -9,7 +9,9 @@ import typer
 
 from optimizer.parallel.simulator import write_trace
 from superopt import api, recorded
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
+from superopt.errors import InvalidOptionError
+from superopt.files import is_stream, require_writable
 from superopt.machines import find_cluster
 
 ModelArgument = Annotated[Path, typer.Argument(help="The model that was optimised with --cluster.")]
@@ -33,6 +35,8 @@ def shards(
 ) -> None:
     """Write the ONNX models that each device of a plan runs, and a manifest of what is sent between them."""
     output = Output(as_json)
+    if out == Path("-") or is_stream(out):
+        raise InvalidOptionError(f"output: expected the path of a directory to make, got {out}")
     devices, models = recorded.write_shards(model, api.read_report(report), out, database=database)
     output.document({"path": str(out), "devices": devices, "models": models})
     output.line(f"{out}: {models} models for {devices} devices, manifest.json")
@@ -42,12 +46,21 @@ def timeline(
     model: ModelArgument,
     report: ReportArgument,
     cluster: Annotated[str, typer.Option(help="The description of the cluster, or a known machine.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The trace to write, for ui.perfetto.dev.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            *("--output", "-o"),
+            help="The trace to write, for ui.perfetto.dev; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
+    ],
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a plan again and write all of its timeline as a Chrome trace."""
-    output = Output(as_json)
+    output = Output.beside(as_json, out)
+    require_writable(out)
     found = recorded.simulation_of(model, api.read_report(report), find_cluster(cluster), database=database)
     write_trace(found, out)
     output.document({"path": str(out), "microseconds": found.microseconds})

@@ -11,9 +11,10 @@ import typer
 from optimizer.cost import CostProfile, Provider, read_profile
 from substitution_db import open_database
 from superopt import api, zoo
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
+from superopt.files import require_writable
 from superopt.targets import Profiling, import_profile, measure_profile
 
 _MOST_PARAMETERS = 150e6
@@ -33,7 +34,13 @@ def profile(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The profile to write, JSON lines.")
+        Path | None,
+        typer.Option(
+            *("--output", "-o"),
+            help="The profile to write, JSON lines; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the runtime; default: all cores.")] = None,
     explore: Annotated[
@@ -46,7 +53,9 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what kernels cost on a device, so that models can be optimised for it elsewhere."""
-    output = Output(as_json)
+    output = Output.beside(as_json, out)
+    if out is not None:
+        require_writable(out)
     if threads is not None and threads < 1:
         raise InvalidOptionError(f"threads: expected at least 1, got {threads}")
     with open_database(database) as opened:

@@ -27,6 +27,8 @@ def rule_document(rule: Rule) -> dict[str, object]:
         "proof": dict(proof_object(rule.proof)) if rule.proof else None,
         "chain": _chain(rule, rule.proof).splitlines() if rule.proof else [],
         "provenance": rule.provenance,
+        "ships": None if rule.selection is None else rule.selection.ships,
+        "why": None if rule.selection is None else rule.selection.why,
     }
 
 
@@ -35,6 +37,8 @@ def print_rule(rule: Rule, output: Output) -> None:
     output.line(rule.equation)
     output.line(f"\n{_indented(picture(parse_equation(rule.equation)))}\n")
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
+    if rule.selection is not None:
+        pairs["ships"] = f"{'yes' if rule.selection.ships else 'no'}: {rule.selection.why}"
     proof = rule.proof
     output.pairs(pairs | ({} if proof is None else _facts(proof)))
     if proof is None:
@@ -50,7 +54,7 @@ def print_rule(rule: Rule, output: Output) -> None:
 
 def _facts(proof: Proof) -> dict[str, object]:
     facts: dict[str, object] = {
-        "prover": f"{proof.prover} {proof.version}, {proof.milliseconds:.0f} ms" if proof.prover else "",
+        "prover": f"{proof.prover} {proof.version}{_time(proof)}" if proof.prover else "",
         "grade": next((said for grade, said in _GRADES.items() if grade == proof.grade), proof.grade),
         "confirmed by": proof.confirmed_by,
         "validated on": "; ".join(proof.validated_shapes),
@@ -58,6 +62,10 @@ def _facts(proof: Proof) -> dict[str, object]:
         "reason": proof.reason,
     }
     return {name: fact for name, fact in facts.items() if fact}
+
+
+def _time(proof: Proof) -> str:
+    return "" if proof.milliseconds is None else f", {proof.milliseconds:.0f} ms"
 
 
 def _chain(rule: Rule, proof: Proof) -> str:

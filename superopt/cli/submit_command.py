@@ -13,13 +13,15 @@ import typer
 from superopt import api
 from superopt.choices import require_report_path
 from superopt.cli.optimize_commands import parse_dimensions
-from superopt.cli.output import JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination
 from superopt.cli.progress import described
+from superopt.cli.size_views import size_pairs
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
-from superopt.files import require_writable
+from superopt.files import is_stream, require_writable
 from superopt.machines import description_of
+from superopt.onnx_io import external_locations
 
 API_KEY = "SUPEROPT_API_KEY"
 SERVER = "SUPEROPT_SERVER"
@@ -35,7 +37,12 @@ def submit(
     server: Annotated[str, typer.Option(envvar=SERVER, help="The service, as in http://127.0.0.1:8080.")],
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file to write; external data goes beside it."),
+        typer.Option(
+            *("--output", "-o"),
+            help="The file to write, external data beside it; - is standard output.",
+            parser=destination,
+            metavar="FILE",
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -52,9 +59,13 @@ def submit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the runtime.")] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(help="Price a dynamic dimension at a size, as in batch=8.")
+        list[str] | None,
+        typer.Option(
+            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
+            "lists them."
+        ),
     ] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Relative tolerance of the check.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
     exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
     report: Annotated[
@@ -73,14 +84,19 @@ def submit(
     Options that are left out have the service's defaults.
     """
     del database
-    output = Output(as_json)
     reports = report or []
+    output = Output.beside(as_json, out, *reports)
     if no_wait and (out is not None or reports):
         raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
     for path in reports:
         require_report_path(path)
     if out is not None:
         require_writable(out)
+        if is_stream(out) and external_locations(model):
+            raise InvalidOptionError(
+                f"output: {model} has weights in other files, as its result will have: expected the "
+                f"path of a file, got {out}"
+            )
     given: Mapping[str, object] = {
         "objective": objective,
         "target": target,
@@ -162,7 +178,7 @@ def _failure(ended: Optimization) -> Exception:
 
 def _summarise(ended: Optimization, report: Mapping[str, object], output: Output) -> None:
     measured = report.get("measured")
-    pairs: dict[str, object] = {"optimization": ended.id}
+    pairs: dict[str, object] = {"optimization": ended.id, **size_pairs(report.get("sizes"))}
     if ended.reused_from is not None:
         pairs["reused"] = f"the result of {ended.reused_from}: same model, options, library and device"
     if isinstance(measured, dict):

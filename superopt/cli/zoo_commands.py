@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from superopt import zoo
-from superopt.cli.output import JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output, OutputOption
 
 app = typer.Typer(help="The papers' benchmark networks.", no_args_is_help=True)
 
@@ -54,7 +53,7 @@ def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False
 @app.command("build")
 def build(
     name: Annotated[str, typer.Argument(help="A name that `superopt zoo list` shows.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="The ONNX file to write.")],
+    out: OutputOption,
     batch: Annotated[int, typer.Option(help="Samples per run.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
     database: NoDatabaseOption = None,
@@ -62,7 +61,7 @@ def build(
 ) -> None:
     """Build a network with seeded weights and write it as ONNX, weights over 1 GB in a file beside it."""
     del database
-    output = Output(as_json)
+    output = Output.beside(as_json, out)
     size = zoo.save(name, out, batch=batch, seed=seed)
     output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": size})
     output.line(f"{out}: {name}, batch {batch}, {size / 1e6:.1f} MB")

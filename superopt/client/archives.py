@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from superopt.client.errors import DownloadDamagedError
-from superopt.files import atomic_path
+from superopt.errors import InvalidOptionError
+from superopt.files import atomic_path, is_stream
 
 _MODEL = "model.onnx"
 
@@ -36,7 +37,14 @@ def unpack(archive: Path, target: Path) -> tuple[Path, ...]:
 
 @contextmanager
 def temporary_beside(target: Path) -> Generator[Path]:
-    """A path in the same directory, which is removed at the end."""
+    """A path in the same directory, which is removed at the end.
+
+    Raises InvalidOptionError for a stream, beside which nothing lies.
+    """
+    if is_stream(target):
+        raise InvalidOptionError(
+            f"{target}: the optimised model keeps its weights in a second file: expected the path of a file"
+        )
     path = target.absolute().parent / f".{target.name}.{secrets.token_hex(8)}.zip"
     try:
         yield path

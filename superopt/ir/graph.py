@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, NamedTuple, NewType, Protocol, runtime_checkable
 
-from superopt.errors import SuperoptError
+from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType, ValueType
 
 NodeId = NewType("NodeId", int)
@@ -100,8 +100,8 @@ class Node:
         return hashlib.blake2b(repr((self.operator, self.types)).encode(), digest_size=16).digest()
 
 
-class CyclicGraphError(SuperoptError):
-    """An edit made a value depend on itself."""
+class CyclicGraphError(UnsupportedError):
+    """Something would depend on itself: a value of a graph, or an ONNX node that is about to be written."""
 
 
 @dataclass(frozen=True, eq=False)

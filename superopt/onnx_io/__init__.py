@@ -1,20 +1,24 @@
 """ONNX models in and out: reading, lifting to a graph, lowering to ONNX, folding of weights."""
 
+from superopt.onnx_io.executed import Executed, executed
 from superopt.onnx_io.folding import fold
 from superopt.onnx_io.lifting import LiftedModel, lift
 from superopt.onnx_io.lowering import build_model, lower
-from superopt.onnx_io.saving import LoweredModel
+from superopt.onnx_io.saving import LoweredModel, require_destination
 from superopt.onnx_io.source import ModelSource, SourceModel, external_locations, load_model
 
 __all__ = [
+    "Executed",
     "LiftedModel",
     "LoweredModel",
     "ModelSource",
     "SourceModel",
     "build_model",
+    "executed",
     "external_locations",
     "fold",
     "lift",
     "load_model",
     "lower",
+    "require_destination",
 ]

@@ -155,7 +155,7 @@ class Spread:
             self.operand = Operand(vector, (length, *(1,) * trailing), rank)
         else:
             self.operand = Operand(vector)
-            self._shape = RuntimeShape(emission, (-1, *(1,) * trailing))
+            self._shape = RuntimeShape(emission, node.id, (-1, *(1,) * trailing))
 
     def write(self, writer: Writer, name: str) -> str:
         """The name under which the shaped vector can be read."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Atom, Dimension, FloorDivision, symbols_of
-from superopt.ir.graph import GraphOperator, Node, Value
+from superopt.ir.graph import GraphOperator, Node, NodeId, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.ops.base import axis_of
@@ -17,12 +17,15 @@ from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 
 
 class RuntimeShape:
-    """A shape as an ONNX tensor: an initialiser when all dimensions are known, else computed at run time."""
+    """A shape as an ONNX tensor: an initialiser when all dimensions are known, else computed at run time.
 
-    def __init__(self, emission: Emission, dimensions: Sequence[Dimension]) -> None:
+    ``reader`` is the node that it is written for.
+    """
+
+    def __init__(self, emission: Emission, reader: NodeId, dimensions: Sequence[Dimension]) -> None:
         self._dimensions = tuple(dimensions)
         labels = sorted(set[str]().union(*(symbols_of(dimension) for dimension in dimensions)))
-        self._sources = {label: emission.symbol_source(label) for label in labels}
+        self._sources = {label: emission.symbol_source(label, reader) for label in labels}
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -78,9 +81,9 @@ def _integers(writer: Writer, numbers: Sequence[int]) -> str:
     return writer.constant(np.array(numbers, np.int64), "shape")
 
 
-def reshaping(emission: Emission, value: Value, shape: tuple[Dimension, ...]) -> RuntimeShape:
+def reshaping(emission: Emission, node: Node, shape: tuple[Dimension, ...]) -> RuntimeShape:
     """The shape operand of an ONNX Reshape: 0 copies an unknown size, one -1 stands for what is left."""
-    own = emission.type(value).shape
+    own = emission.type(node.inputs[0]).shape
     if any(size == 0 for size in shape):
         raise UnsupportedError("reshape: an empty tensor")
     copied: list[Dimension] = [
@@ -91,13 +94,13 @@ def reshaping(emission: Emission, value: Value, shape: tuple[Dimension, ...]) ->
     if len(left) == 1:
         copied[left[0]] = -1
         left = []
-    return RuntimeShape(emission, shape if left else copied)
+    return RuntimeShape(emission, node.id, shape if left else copied)
 
 
 def reshape(emission: Emission, node: Node) -> Recipe:
     """Reshape with its shape as a tensor."""
     assert isinstance(node.operator, Reshape)
-    shape = reshaping(emission, node.inputs[0], node.operator.shape)
+    shape = reshaping(emission, node, node.operator.shape)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Reshape", [operands[0], shape.write(writer, operands[1:])], outputs)
@@ -111,7 +114,8 @@ def _expansion(
     if emission.opset < 8:
         raise UnsupportedError(f"{node.operator.name}: operator set {emission.opset} has no Expand")
     aligned = (None,) * (len(shape) - len(own)) + own
-    return RuntimeShape(emission, [1 if old == new else new for old, new in zip(aligned, shape, strict=True)])
+    sizes = [1 if old == new else new for old, new in zip(aligned, shape, strict=True)]
+    return RuntimeShape(emission, node.id, sizes)
 
 
 def broadcast(emission: Emission, node: Node) -> Recipe:
@@ -216,7 +220,7 @@ def split(emission: Emission, node: Node) -> Recipe:
         else:
             pieces.append((value, size))
     sizes = [size for _, size in pieces]
-    lengths = RuntimeShape(emission, sizes)
+    lengths = RuntimeShape(emission, node.id, sizes)
     numbers = [size for size in sizes if isinstance(size, int)]
     if emission.opset < 13 and len(numbers) < len(sizes):
         raise UnsupportedError(f"split: operator set {emission.opset} needs known sizes, got {sizes}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -12,12 +13,19 @@ from onnx import TensorProto, helper
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.onnx_io.external import bytes_of, is_external
+from superopt.onnx_io.foreign import foreign_types, has_rule
 from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, element_type
 
 logger = logging.getLogger(__name__)
 
+ROUNDS = 64
+"""How many operators of other domains in a row are typed at most."""
+
 SMALL = 4096
 """Bytes up to which a tensor's content is shown to shape inference: shapes, axes, sizes are all smaller."""
+
+_SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|undefined", re.IGNORECASE)
+"""Names that exporters write on every open axis, whatever its size."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,14 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
+def _import_all_domains(model: onnx.ModelProto) -> None:
+    """Some runtimes know their own domains without an import; inference of all types fails without it."""
+    imported = {entry.domain for entry in model.opset_import}
+    domains = {node.domain for node in model.graph.node if node.domain not in STANDARD_DOMAINS}
+    for domain in sorted(domains - imported):
+        model.opset_import.append(helper.make_opsetid(domain, 1))
+
+
 def _spell_standard_domain(node: onnx.NodeProto) -> None:
     """The checker takes ``ai.onnx`` for the standard domain in imports, but not in nodes."""
     if node.domain in STANDARD_DOMAINS:
@@ -75,17 +91,21 @@ def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
 
 
-def infer_types(model: onnx.ModelProto) -> InferredTypes:
+def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredTypes:
     """The types of all tensors of the main graph, as far as ONNX can tell; the model is not changed.
 
-    An unknown dimension of a graph input gets a symbol of its own, named after input and axis.
+    An unknown dimension of a graph input gets a symbol of its own, named after input and axis, and so does
+    one whose name says nothing or is among those ``apart``, of which the axes may differ.
     """
     skeleton = without_weights(model)
+    _import_all_domains(skeleton)
+    for value in (*skeleton.graph.input, *skeleton.graph.value_info, *skeleton.graph.output):
+        _clear_names(value, apart)
     namer = _Symbols(skeleton)
     for value in skeleton.graph.input:
         namer.name_unknown_dimensions(value)
     try:
-        inferred = onnx.shape_inference.infer_shapes(skeleton, data_prop=True)
+        inferred = _inferred(skeleton)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         logger.info("ONNX shape inference failed, only declared types are known: %s", error)
         inferred = skeleton
@@ -96,6 +116,33 @@ def infer_types(model: onnx.ModelProto) -> InferredTypes:
         if tensor.name not in types:
             types[tensor.name] = TensorType(element_type(tensor.data_type), tuple(tensor.dims))
     return InferredTypes(types, namer.where)
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with all types that ONNX infers, also behind operators of other domains."""
+    result = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    foreign = [node for node in model.graph.node if has_rule(node)]
+    for _ in range(min(len(foreign), ROUNDS)):
+        graph = result.graph
+        values = (*graph.input, *graph.value_info, *graph.output)
+        known = {value.name: value.type for value in values if value.type.tensor_type.HasField("shape")}
+        known |= {
+            tensor.name: _declaration(tensor.name, tensor).type
+            for tensor in graph.initializer
+            if tensor.name not in known
+        }
+        fresh: dict[str, onnx.TypeProto] = {}
+        for node in foreign:
+            fresh.update(foreign_types(node, {**known, **fresh} if fresh else known))
+        if not fresh:
+            break
+        for value in (*graph.value_info, *graph.output):
+            if value.name in fresh:
+                value.type.CopyFrom(fresh.pop(value.name))
+        for name, type_ in fresh.items():
+            graph.value_info.add(name=name).type.CopyFrom(type_)
+        result = onnx.shape_inference.infer_shapes(result, data_prop=True)
+    return result
 
 
 class _Symbols:
@@ -141,6 +188,13 @@ class _Symbols:
             label += "'"
         self._taken.add(label)
         return label
+
+
+def _clear_names(value: onnx.ValueInfoProto, names: Container[str]) -> None:
+    for dimension in _dimensions(value):
+        name = dimension.dim_param
+        if dimension.HasField("dim_param") and (name in names or _SAYS_NOTHING.fullmatch(name)):
+            dimension.ClearField("dim_param")
 
 
 def _is_unknown(dimension: onnx.TensorShapeProto.Dimension) -> bool:

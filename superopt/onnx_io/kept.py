@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.onnx_io.lifting import Group, LiftedModel
+from superopt.onnx_io.ordering import stuck
 from superopt.ops import Opaque
 
 
@@ -22,17 +23,53 @@ class KeptNode:
 def kept_nodes(lifted: LiftedModel, graph: Graph) -> dict[int, KeptNode]:
     """The ONNX nodes whose graph nodes are all there and wired to each other as before.
 
-    Their inner values are read inside only. Operands may have been replaced by values of the same type.
-    Opaque nodes are left to the caller.
+    Their inner values are read inside only. Operands may have been replaced by values of the same type. What
+    a node reads beside the graph, a shape that is computed at run time, must still be there and not depend on
+    the node. Opaque nodes are left to the caller.
     """
     found: dict[int, KeptNode] = {}
+    beside: dict[int, frozenset[NodeId]] = {}
     for index, group in lifted.groups.items():
         if isinstance(lifted.graph[group.nodes[0]].operator, Opaque):
             continue
         rewired = _rewired(lifted.graph, graph, group)
-        if rewired is not None and not _read_inside(graph, group):
+        if rewired is None or _read_inside(graph, group):
+            continue
+        hidden = _read_beside(lifted.graph, group, rewired)
+        if hidden.issubset(graph.nodes):
             found[index] = KeptNode(index, group, rewired)
+            if hidden:
+                beside[index] = hidden
+    while beside:
+        cyclic = _in_cycles(graph, found, beside)
+        if not cyclic:
+            break
+        for index in cyclic:
+            del found[index], beside[index]
     return found
+
+
+def _read_beside(before: Graph, group: Group, rewired: Mapping[Value, Value]) -> frozenset[NodeId]:
+    """What an ONNX node reads although no graph node of its group does."""
+    read = {value for member in group.nodes for value in before[member].inputs}
+    slots = (slot for slot in group.slots if slot is not None and slot not in read)
+    return frozenset(rewired.get(slot, slot).node for slot in slots)
+
+
+def _in_cycles(
+    graph: Graph, found: Mapping[int, KeptNode], beside: Mapping[int, frozenset[NodeId]]
+) -> set[int]:
+    """Nodes that depend on themselves through what they read beside the graph, or that may do so."""
+    head = {member: kept.group.nodes[0] for kept in found.values() for member in kept.group.nodes}
+    hidden = {found[index].group.nodes[0]: sources for index, sources in beside.items()}
+    sources: dict[NodeId, set[NodeId]] = {}
+    for node in graph:
+        own = head.get(node.id, node.id)
+        read = {value.node for value in node.inputs}.union(node.after, hidden.get(node.id, ()))
+        sources.setdefault(own, set()).update(head.get(source, source) for source in read)
+        sources[own].discard(own)
+    waiting = stuck({node: tuple(needed) for node, needed in sources.items()})
+    return {index for index in beside if found[index].group.nodes[0] in waiting}
 
 
 def _rewired(before: Graph, after: Graph, group: Group) -> dict[Value, Value] | None:

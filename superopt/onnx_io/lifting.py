@@ -14,6 +14,7 @@ from superopt.errors import IllTypedError, InvalidModelError
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbols_of
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
+from superopt.onnx_io.declarations import without_false_types
 from superopt.onnx_io.inference import infer_types
 from superopt.onnx_io.known import dimensions, evaluate, shape_content
 from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
@@ -81,7 +82,7 @@ class LiftedModel:
 
 def lift(source: SourceModel) -> LiftedModel:
     """The model as a graph. Every node that cannot be typed or described stays opaque, with the reason."""
-    return _Lifting(simplify(source)).run()
+    return _Lifting(simplify(without_false_types(source))).run()
 
 
 def _generic(name: str) -> Lifter:
@@ -124,7 +125,7 @@ class _Lifting:
     def __init__(self, source: SourceModel) -> None:
         self._source = source
         self._model = source.proto
-        self._inferred = infer_types(source.proto)
+        self._inferred = infer_types(source.proto, source.apart)
         self._editor = GraphEditor(Graph.empty())
         self._values: dict[str, Value] = {}
         self._groups: dict[int, Group] = {}

@@ -93,8 +93,9 @@ def _fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, k
     for field, value in before.ListFields():
         if field.name in ("doc_string", "name"):
             setattr(graph, field.name, value)
-        elif field.name in ("output", "metadata_props"):
-            getattr(graph, field.name).extend(value)
+        elif field.name == "metadata_props":
+            graph.metadata_props.extend(value)
+    graph.output.extend(source.as_given.proto.graph.output)
     graph.node.extend(written.nodes)
     graph.initializer.extend(written.initializers)
     needs_inputs = source.proto.ir_version < IR_WITH_FREE_INITIALIZERS

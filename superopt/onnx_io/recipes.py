@@ -11,10 +11,10 @@ from typing import Protocol, TypeAlias
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension, as_symbol
-from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.folding import folded_bytes
-from superopt.ops import Operator
+from superopt.ops import Opaque, Operator
 from superopt.ops.elementwise import Identity
 
 OnnxAttribute: TypeAlias = "int | float | str | Sequence[int]"
@@ -156,23 +156,46 @@ class Emission:
         return None
 
     @cached_property
-    def _symbol_sources(self) -> Mapping[str, tuple[Value, int]]:
-        sources: dict[str, tuple[Value, int]] = {}
-        for node_id in self.graph.order:
-            for value, type_ in zip(self.graph[node_id].values, self.graph[node_id].types, strict=True):
-                if isinstance(type_, TensorType):
-                    for axis, dimension in enumerate(type_.shape):
-                        label = as_symbol(dimension)
-                        if label is not None:
-                            sources.setdefault(label, (value, axis))
-        return sources
+    def _symbol_sources(self) -> Mapping[str, tuple[tuple[Value, int], ...]]:
+        """Where symbols come from: inputs, then outputs of opaque nodes, then what has them from an operand.
 
-    def symbol_source(self, label: str) -> tuple[Value, int]:
-        """A value and the axis along which it is as long as the symbol says."""
-        try:
-            return self._symbol_sources[label]
-        except KeyError:
-            raise UnsupportedError(f"no tensor of the model has a dimension {label}") from None
+        The others are computed to be as long as a symbol says, so that it cannot be read off there.
+        """
+        ranked: tuple[dict[str, list[tuple[Value, int]]], ...] = ({}, {}, {})
+        for node_id in self.graph.order:
+            node = self.graph[node_id]
+            given = [t.symbols for v in node.inputs if isinstance(t := self.graph.type_of(v), TensorType)]
+            own = isinstance(node.operator, Input), isinstance(node.operator, Opaque), True
+            found = ranked[own.index(True)]
+            for value, type_ in zip(node.values, node.types, strict=True):
+                for axis, dimension in enumerate(type_.shape if isinstance(type_, TensorType) else ()):
+                    label = as_symbol(dimension)
+                    if label is not None and (any(own[:2]) or any(label in names for names in given)):
+                        found.setdefault(label, []).append((value, axis))
+        labels = dict.fromkeys(label for found in ranked for label in found)
+        return {label: tuple(p for found in ranked for p in found.get(label, ())) for label in labels}
+
+    def symbol_source(self, label: str, reader: NodeId) -> tuple[Value, int]:
+        """A value that the node ``reader`` may read, and the axis along which it is as long as that."""
+        for value, axis in self._symbol_sources.get(label, ()):
+            if not self._depends(value.node, reader):
+                return value, axis
+        where = self.graph[reader].operator.name
+        raise UnsupportedError(f"{where}: no tensor that is computed before it has a dimension {label}")
+
+    def _depends(self, node: NodeId, earlier: NodeId) -> bool:
+        """Whether a node needs another one, or is it."""
+        position = self.graph.position
+        stack, seen = [node], {node}
+        while stack:
+            current = stack.pop()
+            if current == earlier:
+                return True
+            sources = {value.node for value in self.graph[current].inputs}.union(self.graph[current].after)
+            fresh = {source for source in sources - seen if position[source] >= position[earlier]}
+            seen |= fresh
+            stack.extend(fresh)
+        return False
 
 
 def known(where: str, dimension: Dimension) -> int:

@@ -19,11 +19,11 @@ import onnx_ir
 from onnx import TensorProto
 
 from superopt.errors import InvalidModelError, InvalidOptionError
-from superopt.files import require_writable, write_atomically
+from superopt.files import is_discarded, is_stream, require_writable, write_atomically
 from superopt.ir.graph import Value
 from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
-from superopt.onnx_io.source import LIMIT, SourceModel
+from superopt.onnx_io.source import LIMIT, ModelSource, SourceModel, load_model
 
 INLINE = 1024
 """Tensors up to this many bytes stay in the model file."""
@@ -81,23 +81,30 @@ class LoweredModel:
         """
         if self.unchanged and self.source.given is not None and not self.source.has_external_data:
             return self.source.given
+        self.require_one_file()
+        return self._assembled(_inline).SerializeToString()
+
+    def require_one_file(self) -> None:
+        """Raises InvalidModelError for a model over 2 GB, which must be saved with external data."""
         if self._bytes > LIMIT:
             raise InvalidModelError(
                 f"{self.source.name} has {self._bytes / 1e9:.1f} GB, and one ONNX file holds 2 GB: "
                 "save it to a path, then its weights go into a second file"
             )
-        return self._assembled(_inline).SerializeToString()
 
     def save(self, path: str | Path) -> None:
         """Writes the model, complete or not at all.
 
         When it has over 2 GB, or its source kept weights outside, so does the result: in one file beside it
-        that is named after its content. Raises InvalidOptionError if the place cannot be written.
+        that is named after its content. A stream (``files.is_stream``) gets one self-contained file. Raises
+        InvalidOptionError if the place cannot be written, InvalidModelError for over 2 GB into a stream.
         """
         target = Path(path)
         require_writable(target)
+        if is_discarded(target):
+            return
         try:
-            if self._bytes <= LIMIT and not self.source.has_external_data:
+            if is_stream(target) or (self._bytes <= LIMIT and not self.source.has_external_data):
                 content = self.to_bytes()
             else:
                 content = self._with_external_data(target.absolute().parent)
@@ -140,6 +147,14 @@ class LoweredModel:
                 place(tensor, content)
         model.graph.initializer.extend(new)
         return model
+
+
+def require_destination(path: Path, model: ModelSource) -> None:
+    """Raises InvalidOptionError unless the path can be written, InvalidModelError for over 2 GB of model into
+    a stream. The model is read only where it must be known."""
+    require_writable(path)
+    if is_stream(path) and not is_discarded(path):
+        LoweredModel.of_source(load_model(model), {}).require_one_file()
 
 
 def _copied(tensor: TensorProto) -> TensorProto:

@@ -94,7 +94,9 @@ class _Known:
         found = False
         nodes = [node for node in model.graph.node if self._is_open(node)]
         asks_for_types = any(node.op_type == "Shape" for node in nodes)
-        types: Mapping[str, ValueType] = infer_types(model).types if asks_for_types else {}
+        types: Mapping[str, ValueType] = (
+            infer_types(model, self._source.apart).types if asks_for_types else {}
+        )
         for node in nodes:
             if node.op_type == "Shape":
                 content = shape_content(types.get(node.input[0]), node)
@@ -133,7 +135,7 @@ class _Known:
                 getattr(result.graph, field.name).extend(value)
         result.graph.node.extend(kept)
         stays = self.stored(result)
-        result.graph.initializer.extend(_light(t) for t in graph.initializer if t.name in stays)
+        result.graph.initializer.extend(light(t) for t in graph.initializer if t.name in stays)
         have = {tensor.name for tensor in result.graph.initializer}
         for name in sorted(gone.intersection(read) - have):
             result.graph.initializer.append(numpy_helper.from_array(self.contents[name], name))
@@ -167,7 +169,7 @@ class _Known:
         )
 
 
-def _light(tensor: TensorProto) -> TensorProto:
+def light(tensor: TensorProto) -> TensorProto:
     """A large tensor without its content, which stays where it is in the model that was given."""
     if is_external(tensor) or bytes_of(tensor) <= SMALL:
         return tensor

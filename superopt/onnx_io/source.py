@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -23,8 +23,10 @@ from superopt.onnx_io.external import (
 )
 from superopt.onnx_io.inference import without_weights
 from superopt.onnx_io.protos import constant_tensor, default_opset, tensors_in_model
+from superopt.onnx_io.tolerated import repaired
 
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
+Accepts: TypeAlias = "Callable[[bytes | Path], bool]"
 
 IR_WITH_FREE_INITIALIZERS = 4
 """From this IR version on, an initialiser that is also a graph input is a default that callers override."""
@@ -36,7 +38,9 @@ class SourceModel:
 
     ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file;
     ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for messages.
-    ``came_from`` is the model before what it computes from known sizes became initialisers.
+    ``came_from`` is the model before it was put right, or before what it computes from known sizes became
+    initialisers. ``warnings`` say what is wrong with it although it runs. Axes whose dimensions have one of
+    the names ``apart`` may differ in size.
     """
 
     proto: onnx.ModelProto
@@ -45,11 +49,13 @@ class SourceModel:
     name: str
     given: bytes | None = None
     came_from: SourceModel | None = None
+    warnings: tuple[str, ...] = ()
+    apart: frozenset[str] = frozenset()
 
     @property
     def as_given(self) -> SourceModel:
-        """The model before sizes in it were calculated (``simplify``); itself where none were."""
-        return self if self.came_from is None else self.came_from
+        """The model as it was given; itself where nothing was put right or calculated (``simplify``)."""
+        return self if self.came_from is None else self.came_from.as_given
 
     @cached_property
     def original(self) -> bytes:
@@ -101,24 +107,26 @@ class SourceModel:
 OLDEST_OPSET = 7
 
 
-def load_model(source: ModelSource) -> SourceModel:
+def load_model(source: ModelSource, accepts: Accepts | None = None) -> SourceModel:
     """Reads and checks a model.
 
     Raises InvalidModelError with one sentence for a file that is missing, unreadable, empty or no ONNX model,
-    for a model that the ONNX checker rejects (cycles included), and for external data that is missing, too
-    short, or outside the directory of the model.
+    for cycles, for external data that is missing, too short, or outside the directory of the model, and for a
+    model that the ONNX checker rejects, unless ``accepts`` says that a runtime loads it all the same.
     """
     if isinstance(source, onnx_ir.Model):
-        return _from_ir(source)
+        return _from_ir(source, accepts)
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
-        return _checked(copy, None, Path(), "the model", in_file=None)
+        return _checked(copy, None, Path(), "the model", accepts, in_file=None)
     if isinstance(source, bytes):
-        return _checked(_parsed(source, "the model"), source, Path(), "the model", in_file=None)
+        return _checked(_parsed(source, "the model"), source, Path(), "the model", accepts, in_file=None)
     path = Path(source)
     content = _read(path)
-    return _checked(_parsed(content, str(path)), content, path.absolute().parent, str(path), in_file=path)
+    return _checked(
+        _parsed(content, str(path)), content, path.absolute().parent, str(path), accepts, in_file=path
+    )
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
@@ -164,7 +172,13 @@ def _is_text(start: bytes) -> bool:
 
 
 def _checked(
-    proto: onnx.ModelProto, given: bytes | None, base: Path, name: str, *, in_file: Path | None
+    proto: onnx.ModelProto,
+    given: bytes | None,
+    base: Path,
+    name: str,
+    accepts: Accepts | None,
+    *,
+    in_file: Path | None,
 ) -> SourceModel:
     for tensor in tensors_in_model(proto):
         if not is_external(tensor):
@@ -175,35 +189,49 @@ def _checked(
             raise InvalidModelError(
                 f"{name} keeps tensor {tensor.name!r} in another file: give the path of the model"
             )
-    _check_graph(proto, name, in_file)
     tensors = {tensor.name: stored_tensor(tensor, base) for tensor in proto.graph.initializer}
-    return SourceModel(proto, tensors, base, name, given)
+    model = SourceModel(proto, tensors, base, name, given)
+    complaint = _complaint(proto, name, in_file)
+    if complaint is None:
+        return model
+    if accepts is None or not accepts(in_file or given or proto.SerializeToString()):
+        raise InvalidModelError(f"{name} is no valid ONNX model: {complaint}")
+    return _tolerated(model, complaint)
 
 
-def _check_graph(proto: onnx.ModelProto, name: str, in_file: Path | None) -> None:
+def _tolerated(model: SourceModel, complaint: str) -> SourceModel:
+    """A model that runs although the ONNX checker complains, as it is read."""
+    proto, repairs = repaired(model.proto)
+    warnings = repairs or (f"the ONNX checker rejects it: {complaint}",)
+    if proto is model.proto:
+        return replace(model, warnings=warnings)
+    return replace(model, proto=proto, came_from=model, warnings=warnings)
+
+
+def _complaint(proto: onnx.ModelProto, name: str, in_file: Path | None) -> str | None:
     """What the ONNX checker says of the model without its weights, and what it would say of those.
 
-    Only where nodes themselves keep tensors in other files must it see the whole model with its path.
+    Only where nodes themselves keep tensors in other files must it see the whole model with its path. Raises
+    InvalidModelError for a cycle.
     """
+    _refuse_cycles(proto.graph, name)
     names = [tensor.name for tensor in proto.graph.initializer]
     twice = next((tensor for tensor, times in Counter(names).items() if times > 1), None)
     if twice is not None:
-        raise InvalidModelError(f"{name} is no valid ONNX model: two initialisers are called {twice!r}")
+        return f"two initialisers are called {twice!r}"
     if proto.ir_version < IR_WITH_FREE_INITIALIZERS:
         missing = set(names).difference(value.name for value in proto.graph.input)
         if missing:
-            raise InvalidModelError(
-                f"{name} is no valid ONNX model: in IR version {proto.ir_version} the initialiser "
-                f"{min(missing)!r} must be a graph input too"
+            return (
+                f"in IR version {proto.ir_version} the initialiser {min(missing)!r} must be a graph input too"
             )
-    _refuse_cycles(proto.graph, name)
     skeleton = without_weights(proto)
     reads_files = in_file is not None and any(is_external(tensor) for tensor in tensors_in_model(skeleton))
     try:
         onnx.checker.check_model(str(in_file) if reads_files else skeleton)  # pyright: ignore[reportUnknownMemberType]
     except (onnx.checker.ValidationError, ValueError) as error:
-        first = " ".join(str(error).split())
-        raise InvalidModelError(f"{name} is no valid ONNX model: {first.split(' ==> Context')[0]}") from None
+        return " ".join(str(error).split()).split(" ==> Context")[0]
+    return None
 
 
 def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
@@ -231,7 +259,7 @@ def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
                 stack.pop()
 
 
-def _from_ir(model: onnx_ir.Model) -> SourceModel:
+def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     """External weights, and large ones of a model over 2 GB, stay where the onnx-ir model has them.
 
     The proto gets stubs for them.
@@ -268,9 +296,14 @@ def _from_ir(model: onnx_ir.Model) -> SourceModel:
             raise InvalidModelError(
                 f"{name} keeps tensor {tensor.name!r} of a node in another file: give the path of the model"
             )
-    _check_graph(proto, name, None)
     tensors = {t.name: outside.get(t.name) or stored_tensor(t, Path()) for t in proto.graph.initializer}
-    return SourceModel(proto, tensors, Path(), name)
+    source = SourceModel(proto, tensors, Path(), name)
+    complaint = _complaint(proto, name, None)
+    if complaint is None:
+        return source
+    if accepts is None or outside or not accepts(proto.SerializeToString()):
+        raise InvalidModelError(f"{name} is no valid ONNX model: {complaint}")
+    return _tolerated(source, complaint)
 
 
 def _anchored(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtocol:

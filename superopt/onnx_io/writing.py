@@ -16,6 +16,7 @@ from superopt.onnx_io.emission import recipe
 from superopt.onnx_io.emit_shape import outer_split
 from superopt.onnx_io.folding import Folder
 from superopt.onnx_io.kept import KeptNode
+from superopt.onnx_io.ordering import in_order
 from superopt.onnx_io.protos import captured_names, dtype_of, renamed
 from superopt.onnx_io.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.units import Copy, Original, Stored, Unit, Written
@@ -56,10 +57,13 @@ class GraphWriter(Emission):
         self._touched = False
 
     def write(self) -> Written:
-        """Writes what the outputs, the opaque nodes and the nodes that were dead from the start need."""
+        """Writes what the outputs, the opaque nodes and the nodes that were dead from the start need.
+
+        Raises CyclicGraphError where a node would need itself.
+        """
         units = self._needed()
         self._assign_names(units)
-        for unit in self._in_order(units):
+        for unit in in_order((*units, *self._copies.values()), self._reads, self._described):
             self._write_unit(unit)
         complete = len(self._nodes) == len(self._original.nodes)
         return Written(
@@ -247,23 +251,12 @@ class GraphWriter(Emission):
         self._taken.add(name)
         return name
 
-    def _in_order(self, units: Sequence[Unit]) -> Iterator[Unit]:
-        """Every unit after those that it reads, otherwise in the given order."""
-        done: set[int] = set()
-        for start in (*units, *self._copies.values()):
-            stack: list[tuple[Unit, bool]] = [(start, False)]
-            while stack:
-                unit, ready = stack.pop()
-                if id(unit) in done:
-                    continue
-                if ready:
-                    done.add(id(unit))
-                    yield unit
-                else:
-                    stack.append((unit, True))
-                    stack.extend(
-                        (before, False) for before in reversed([*self._reads(unit)]) if id(before) not in done
-                    )
+    def _described(self, unit: Unit) -> str:
+        """A unit, for messages."""
+        if isinstance(unit, Stored):
+            proto = self._original.nodes[unit.index]
+            return f"{proto.op_type} {proto.name!r}"
+        return repr(unit.name) if isinstance(unit, Copy) else self._readable(unit.defines[0])
 
     def _write_unit(self, unit: Unit) -> None:
         if isinstance(unit, Stored):
@@ -375,7 +368,9 @@ def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
     """Kept splits that will be part of an n-ary one, because a new split cuts their piece or they cut its."""
     everything = Emission(graph, 0, frozenset())
     chains: dict[NodeId, list[NodeId]] = {}
-    for node_id in graph.with_operator(Split.name):
+    for node_id in graph.order:
+        if not isinstance(graph[node_id].operator, Split):
+            continue
         chains.setdefault(outer_split(everything, graph[node_id]).id, []).append(node_id)
     for chain in chains.values():
         if not kept.issuperset(chain):

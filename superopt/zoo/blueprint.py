@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto
 
 from superopt.errors import InvalidOptionError
-from superopt.files import atomic_path, write_atomically
+from superopt.files import atomic_path, is_discarded, is_stream, require_writable, write_atomically
 from superopt.zoo.streaming import BYTES_PER_NUMBER, serialized
 from superopt.zoo.weights import Draw, Stream
 
@@ -75,10 +75,12 @@ class Blueprint:
 
         Weights of more than ``inline_limit`` bytes go into one file beside the model that is named after its
         content; they are drawn piece by piece, at most one tensor at a time. Raises InvalidOptionError where
-        the files cannot be written.
+        the files cannot be written, or a stream cannot hold the weights.
         """
+        if is_discarded(path):
+            return 0
         try:
-            if self.weight_bytes <= inline_limit:
+            if self.weight_bytes <= (PROTO_LIMIT if is_stream(path) else inline_limit):
                 with atomic_path(path) as part, part.open("wb") as file:
                     for piece in serialized(self.skeleton, self.draws, Stream(seed)):
                         file.write(piece)
@@ -88,8 +90,12 @@ class Blueprint:
             raise InvalidOptionError(f"{path} cannot be written: {error.strerror or error}") from error
 
     def _save_with_data(self, path: Path, seed: int) -> int:
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            raise InvalidOptionError(f"{path}: expected the path of a file in a directory that exists")
+        require_writable(path)
+        if is_stream(path):
+            raise InvalidOptionError(
+                f"{path}: {self.skeleton.graph.name} has {self.weight_bytes / 1e9:.1f} GB of weights, which "
+                "go into a second file: expected the path of a file"
+            )
         model = onnx.ModelProto()
         model.CopyFrom(self.skeleton)
         part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")

@@ -13,6 +13,7 @@ import pytest
 
 from server.settings import Settings
 from server.worker import Worker
+from tests.machine import require_program
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import furnished, serving
 
@@ -58,6 +59,7 @@ def block(language: str, text: str) -> str:
 
 
 def test_the_examples_with_curl(server: str, directory: Path) -> None:
+    require_program("curl", "curl")
     script = block("sh", "curl").replace(ADDRESS, server)
     assert script.count(server) == 1
     done = subprocess.run(

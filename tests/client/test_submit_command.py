@@ -62,7 +62,7 @@ def test_submitted_followed_and_written(
     given: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(WORK))
     stop = threading.Event()
@@ -82,10 +82,14 @@ def test_submitted_followed_and_written(
         "b=8",
     ]
     code = run([*words, "--json"])
+    printed = capfdbinary.readouterr()
+    inline = tmp_path / "inline.onnx"
+    inline.write_bytes(tiny_model())
+    streamed = run(["submit", str(inline), "--server", server, "-o", "-"])
     stop.set()
     worker.join()
-    printed = capsys.readouterr()
     assert code == 0, printed.err
+    assert (streamed, capfdbinary.readouterr().out) == (0, inline.read_bytes())
     document = json.loads(printed.out)
     assert (document["state"], document["report"]["schema"]) == ("succeeded", 1)
     assert json.loads(report.read_text()) == document["report"]
@@ -104,6 +108,7 @@ def test_submitted_followed_and_written(
         (["--report", "x.pdf"], 2, "report: expected a file ending in"),
         (["--no-wait", "-o", "x.onnx"], 2, "no-wait: there is nothing to write yet"),
         (["--dim", "batch"], 2, "dim: expected NAME=SIZE"),
+        (["-o", "-"], 2, "net.onnx has weights in other files"),
         (["--cluster", "cray-1"], 2, "cluster: expected a file or one of"),
     ],
 )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,3 +38,30 @@ def superopt(environment: dict[str, str]) -> CommandLine:
         )
 
     return run
+
+
+@contextmanager
+def serving(environment: dict[str, str], log: Path) -> Generator[str]:
+    """A running service with its workers, by its address; ends it, which must succeed."""
+    with log.open("w") as written:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "superopt", "serve", "--port", "0"], env=environment, stderr=written
+        )
+        try:
+            yield _address(running, log)
+        finally:
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(timeout=60) == 0, log.read_text()
+
+
+def _address(running: subprocess.Popen[bytes], log: Path) -> str:
+    for _ in range(600):
+        found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text())
+        if found:
+            return found.group()
+        try:
+            running.wait(timeout=0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    pytest.fail(f"the service did not start: {log.read_text()}")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,34 +10,14 @@ import onnx
 import pytest
 
 from superopt import zoo
+from tests.e2e.conftest import serving
 
 
 @pytest.fixture
 def address(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
     """The address of a running service."""
-    log = tmp_path / "serve.log"
-    with log.open("w") as written:
-        running = subprocess.Popen(
-            [sys.executable, "-m", "superopt", "serve", "--port", "0"], env=environment, stderr=written
-        )
-        try:
-            yield _address(running, log)
-        finally:
-            running.send_signal(signal.SIGTERM)
-            assert running.wait(timeout=60) == 0, log.read_text()
-
-
-def _address(running: subprocess.Popen[bytes], log: Path) -> str:
-    for _ in range(600):
-        found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text())
-        if found:
-            return found.group()
-        try:
-            running.wait(timeout=0.1)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    pytest.fail(f"the service did not start: {log.read_text()}")
+    with serving(environment, tmp_path / "serve.log") as found:
+        yield found
 
 
 def test_a_model_goes_in_and_an_equal_one_comes_back(address: str) -> None:

@@ -95,7 +95,7 @@ def _grown(
         results = operator.infer(*types)
     except IllTypedError:
         return None
-    if any(_elements(type_) > _LARGEST for type_ in results):
+    if any(_elements(type_) > _LARGEST or type(type_) is not TensorType for type_ in results):
         return None
     values = [
         item if isinstance(item, Value) else editor.add(Weight(f"w{next(numbers)}", item)).value

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir import Plan
-from superopt.onnx_io import LoweredModel, lift, load_model, lower
+from superopt.onnx_io import LoweredModel, lift, load_model, lower, require_destination
 from tests.onnx_io.forcing import touched
 from tests.onnx_io.kit import assert_same_results, model, node, session, tensor, value, weight
 
@@ -169,3 +169,20 @@ def test_weights_are_mapped_not_read(tmp_path: Path) -> None:
     assert not array.flags.owndata
     assert not array.flags.writeable
     np.testing.assert_array_equal(array, numpy_helper.to_array(weight("w", 40, 30)))
+
+
+def test_a_model_over_two_gigabytes_is_refused_for_a_stream_before_any_work(tmp_path: Path) -> None:
+    size = 3 * GIGABYTE
+    made = model([node("MatMul", "x w", "y")], [value("x", [2, 1])], [value("y", [2, size // 4])])
+    stored = made.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[1, size // 4])
+    stored.data_location = TensorProto.EXTERNAL
+    stored.external_data.add(key="location", value="data.bin")
+    with (tmp_path / "data.bin").open("wb") as file:
+        file.truncate(size)
+    large, pipe = tmp_path / "large.onnx", tmp_path / "pipe"
+    large.write_bytes(made.SerializeToString())
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidModelError, match=r"large\.onnx has 3\.2 GB, .* save it to a path"):
+        require_destination(pipe, large)
+    require_destination(tmp_path / "out.onnx", large)
+    require_destination(Path(os.devnull), large)

@@ -23,7 +23,8 @@ from tests.optimizer.rules import ALL, rules
 
 
 class LayoutSensitive:
-    """Prices in which a convolution puts its result in the blocked layout and elementwise steps keep it."""
+    """Prices in which a convolution puts its result in the blocked layout, and some elementwise steps keep it
+    while the others convert what they read."""
 
     unit = "us"
     source = "analytic"
@@ -31,8 +32,9 @@ class LayoutSensitive:
     def known(self, kernel: Kernel) -> Price:
         names = [step.operator.name for step in kernel.steps]
         blocked = any(source.blocked for source in kernel.sources)
-        cost = 1.0 + len(names) + 4.0 * sum(source.blocked for source in kernel.sources)
-        return Price(cost, "conv" in names or (blocked and names[-1] in ("relu", "affine", "add")))
+        keeps = "conv" in names or (blocked and names[-1] in ("relu", "affine", "add"))
+        restoring = 0.0 if keeps else 4.0 * sum(source.blocked for source in kernel.sources)
+        return Price(1.0 + len(names) + restoring, keeps, restoring)
 
     def bound(self, kernel: Kernel) -> float:
         return 0.0

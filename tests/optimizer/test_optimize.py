@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from optimizer import (
     CancelToken,
@@ -67,7 +68,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
     }
     assert fields == {
         "schema": "int",
-        "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256"],
+        "sizes": ["apart", "checked", "guessed", "priced", "request", "timed"],
+        "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256", "warnings"],
         "options": [
             "alpha", "budget", "cluster", "dims", "exclude_rules", "inputs", "keep", "max_candidates",
             "memory_limit", "objective", "search", "seed", "threads", "tolerance",
@@ -77,7 +79,10 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "measured": [
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
         ],
-        "equivalence": ["max_abs_error", "max_rel_error", "passed", "samples", "tolerance", "weak", "why"],
+        "equivalence": [
+            "error", "max_abs_error", "max_rel_error", "multiple", "own_error", "passed", "reference",
+            "samples", "tolerance", "weak", "why",
+        ],
         "search": [
             "best_at_seconds", "candidates", "curve", "reserved_seconds", "seconds", "stopped_by", "strategy",
         ],
@@ -153,6 +158,27 @@ def test_a_predicted_gain_that_is_none_is_refused() -> None:
     assert result.report.cost.after <= result.report.cost.before
     assert result.report.returned == "original"
     assert result.report.why.startswith("equal, but not certainly faster: measured 0.")
+
+
+def test_what_the_runtime_does_itself_is_no_gain(costs: MemoryCostStore) -> None:
+    """No rule applies; the identities are removed, which the runtime does, too."""
+    nodes = [
+        helper.make_node("Identity", ["x"], ["a"]),
+        helper.make_node("MatMul", ["a", "w"], ["b"]),
+        helper.make_node("Identity", ["b"], ["c"]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    port = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "y")]
+    weight = numpy_helper.from_array(np.eye(8, dtype=np.float32) + 1, "w")
+    proto = helper.make_model(
+        helper.make_graph(nodes, "identities", port[:1], port[1:], [weight]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    report = run(lift(load_model(proto.SerializeToString())), costs).report
+    assert report.returned == "original"
+    assert report.why == "equal, but ONNX Runtime executes the same 2 kernels for both"
+    assert report.measured is None
 
 
 def test_excluded_rules_and_kept_nodes_are_respected(costs: MemoryCostStore) -> None:

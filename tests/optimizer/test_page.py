@@ -103,6 +103,27 @@ def test_reports_without_explanation_have_a_page(report: Report) -> None:
     assert "unchanged" in parsed(html_of(unchanged)).text
 
 
+def test_a_page_says_at_which_sizes(report: Report) -> None:
+    assert "Sizes" not in parsed(html_of(report)).text
+    guessed: Report = {
+        "priced": {"batch": 1, "seq": 128},
+        "checked": [{"batch": 2, "seq": 48}],
+        "timed": None,
+    }
+    request: Report = {"guessed": ["seq"], "request": "--dim seq=128"}
+    text = parsed(html_of({**report, "sizes": {**guessed, **request}})).text
+    for part in ("batch=1 seq=128", "batch=2 seq=48", "guessed: seq", "at guessed sizes", "--dim seq=128"):
+        assert part in text
+    given: Report = {**guessed, "timed": {"batch": 1, "seq": 64}, "guessed": [], "request": ""}
+    text = parsed(html_of({**report, "sizes": given})).text
+    assert "timed at batch=1 seq=64; as given" in text
+    assert "at guessed sizes" not in text
+
+
+def test_options_that_are_objects_are_shown(report: Report) -> None:
+    assert "batch=8 seq=2" in html_of({**report, "options": {"dims": {"batch": 8, "seq": 2}}})
+
+
 @pytest.mark.parametrize(
     "change",
     [{"schema": 2}, {"cost": None}, {"search": {}}, {"measured": {"ratio": "fast"}}, {"explanation": [1]}],

@@ -10,10 +10,14 @@ import pytest
 from onnx import TensorProto, helper
 
 from optimizer import Options, optimize
-from optimizer.cost import MemoryCostStore
+from optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
+from optimizer.runnable import loads
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import lift, load_model
 from superopt.ops.matrix import Matmul
+from tests.onnx_io.kit import model as small
+from tests.onnx_io.kit import node, tensor, value, weight
+from tests.onnx_io.tolerated import TOLERATED
 from tests.optimizer.graphs import Builder, skewed_products
 from tests.optimizer.models import lifted, model_of, run
 from tests.optimizer.rules import ASSOCIATIVE, rules
@@ -57,10 +61,10 @@ def test_open_dimensions_control_flow_and_unknown_types_go_through(costs: Memory
 
 
 def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
-    node = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("MatMul", ["y", "v"], ["z"])]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("MatMul", ["y", "v"], ["z"])]
     weights = {"w": np.ones((64, 64), np.float32), "v": np.ones((64, 8), np.float32)}
     graph = helper.make_graph(
-        node,
+        nodes,
         "wide",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
         [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 8])],
@@ -70,7 +74,10 @@ def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
     model = lift(load_model(proto))
     options = Options(budget=6.0, threads=1, dims={"n": 99_999_999_999})
     report = optimize(model, rules(ASSOCIATIVE), options, costs).report
-    assert (report.returned, report.why) == ("original", "the original does not run at n=99999999999")
+    assert (report.returned, report.why) == (
+        "original",
+        "the original does not run at n=99999999999; give others, or --inputs",
+    )
 
 
 def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -> None:
@@ -89,8 +96,8 @@ def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -
 def test_weights_that_are_inputs_too_are_counted(ir: int, overridable: int, costs: MemoryCostStore) -> None:
     """Up to IR 3 every weight had to be an input; since then that says that callers may replace it."""
     proto = onnx.load_from_string(model_of(skewed_products()))
-    for tensor in proto.graph.initializer:
-        port = helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+    for stored in proto.graph.initializer:
+        port = helper.make_tensor_value_info(stored.name, stored.data_type, list(stored.dims))
         proto.graph.input.append(port)
     proto.ir_version = ir
     assert run(lift(load_model(proto)), costs, max_candidates=0).report.model.overridable == overridable
@@ -103,3 +110,40 @@ def test_tensors_without_elements(costs: MemoryCostStore) -> None:
     report = run(model, costs, (ASSOCIATIVE,)).report
     assert report.search.candidates > 0
     assert (report.equivalence.passed, report.measured is not None) == (True, True)
+
+
+def test_what_an_unknown_node_reads_is_priced_at_known_sizes(costs: MemoryCostStore) -> None:
+    """A token for every sample, expanded to a batch of open size, and quantised."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Slice", "shape zero one", "batch"),
+        node("Concat", "batch rest", "wanted", axis=0),
+        node("Expand", "token wanted", "tokens"),
+        node("QuantizeLinear", "tokens scale zero_point", "quantised"),
+        node("DequantizeLinear", "quantised scale zero_point", "rounded"),
+        node("Add", "rounded x", "y"),
+    ]
+    weights = [
+        *(
+            tensor(name, numbers, np.int64)
+            for name, numbers in (("zero", [0]), ("one", [1]), ("rest", [4, 16]))
+        ),
+        *(weight("token", 1, 4, 16), tensor("scale", 0.1), tensor("zero_point", 0, np.int8)),
+    ]
+    size = ["batch", 4, 16]
+    lifted = lift(load_model(small([*nodes], [value("x", size)], [value("y", size)], weights, opset=13)))
+    objective = Latency(costs, threads=1)
+    start = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {"batch": 3}, Origin(lifted)))
+    objective.measure_again()
+    quantising = [
+        group.kernel for group in start.refreshed().groups if "QuantizeLinear" in group.kernel.operators
+    ]
+    assert [kernel.output_types[0].shape for kernel in quantising] == [(3, 4, 16)]
+
+
+@pytest.mark.parametrize("name", TOLERATED)
+def test_what_the_checker_rejects_is_optimised_where_it_runs(name: str, costs: MemoryCostStore) -> None:
+    make, warning = TOLERATED[name]
+    report = run(lift(load_model(make(), loads)), costs, budget=2.0).report
+    assert report.equivalence.passed
+    assert report.model.warnings[0].startswith(warning)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from substitution_db import Candidate, Database, open_database
 from substitution_db.currency import current
 from substitution_db.discovery import verify_pending
 from superopt.equations import parse_equation
+from tests.machine import require_chromium
 from tests.server.live import serving
 
 expect.set_options(timeout=20_000)
@@ -73,9 +73,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium."""
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        pytest.fail("Chromium is not installed: apt-get install chromium")
+    program = require_chromium()
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running

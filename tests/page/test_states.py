@@ -108,6 +108,16 @@ def test_a_report_of_5000_nodes_opens_at_once(context: BrowserContext, page: Pag
     expect(steps).to_have_count(201)
 
 
+def test_a_report_says_at_which_sizes(page: Page, finished: str) -> None:
+    page.goto(finished)
+    expect(page.locator(".headline")).to_contain_text("at guessed sizes")
+    expect(page.locator(".cards")).to_contain_text("batch=1 seq=128")
+    expect(page.locator(".cards")).to_contain_text("guessed: seq")
+    details = page.locator("#details")
+    expect(details).to_contain_text("batch=1 seq=128; batch=2 seq=48")
+    expect(details).to_contain_text("--dim seq=128")
+
+
 def test_of_many_nodes_only_those_around_the_differences_are_drawn(page: Page, finished: str) -> None:
     page.goto(finished)
     page.get_by_role("button", name="Show what differs").click()

@@ -65,6 +65,14 @@ def _many() -> dict[str, object]:
     counts = {"nodes_before": 5000, "nodes_after": 4000}
     return {
         "trace": steps,
+        "sizes": {
+            "priced": {"batch": 1, "seq": 128},
+            "checked": [{"batch": 1, "seq": 128}, {"batch": 2, "seq": 48}],
+            "timed": {"batch": 1, "seq": 128},
+            "guessed": ["seq"],
+            "request": "--dim seq=128",
+            "apart": [],
+        },
         "model": {"name": "large", "sha256": "0" * 64, "opaque": opaque, **counts},
         "parallel": {
             "cluster": {"name": "two-nodes", "devices": 16},

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from server.settings import PREFIX, Settings, settings_table
 from superopt.cli.main import MODULES
+from tests.machine import require_program
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -71,8 +70,8 @@ def test_the_image_is_unprivileged_and_looked_after() -> None:
     assert {room for room in ROOMS if f"!{room}" not in rooms} == set()
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
 def test_units_are_what_systemd_expects(tmp_path: Path) -> None:
+    analyze = require_program("systemd-analyze", "systemd")
     program = str(Path(sys.executable).parent / "superopt")
     for unit in UNITS:
         text = unit.read_text(encoding="utf-8")
@@ -81,10 +80,8 @@ def test_units_are_what_systemd_expects(tmp_path: Path) -> None:
         assert set(commands) <= COMMANDS
         copy = tmp_path / unit.name
         copy.write_text(text.replace("/opt/superopt/bin/superopt", program))
-        done = subprocess.run(
-            ["systemd-analyze", "verify", copy], check=False, capture_output=True, text=True
-        )
+        done = subprocess.run([analyze, "verify", copy], check=False, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
-        words = ["systemd-analyze", "security", "--offline=true", "--threshold=20", copy]
+        words = [analyze, "security", "--offline=true", "--threshold=20", copy]
         done = subprocess.run(words, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout

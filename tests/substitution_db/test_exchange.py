@@ -8,10 +8,11 @@ import pytest
 from axioms import axioms_from_text
 from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
 from substitution_db.currency import Currency
-from substitution_db.exchange import export_rules, import_json_lines, import_text
+from substitution_db.exchange import export_rules, export_selected, import_json_lines, import_text
+from substitution_db.records import Selection
 from substitution_db.rows import new_rule
 from superopt.equations import parse_equation, rule_id
-from superopt.errors import InvalidFileError
+from superopt.errors import InvalidFileError, InvalidInputError
 from superopt.ir.terms import Equation
 from verifier.gate import CurrentState
 
@@ -108,6 +109,31 @@ def test_a_shipped_rule_says_what_its_equation_says(exported: Path, tmp_path: Pa
     exported.write_text(exported.read_text().replace("relu(relu(x)) => relu(x)", "relu(relu(x)) => x"))
     with pytest.raises(InvalidFileError, match="the id of"):
         open_database(str(tmp_path / "shipped.db"), library=exported)
+
+
+def test_why_a_rule_ships_is_kept_and_how_long_its_proof_took_is_not(
+    exported: Path, tmp_path: Path, database: Database
+) -> None:
+    verified = next(rule for rule in database.rules.list() if rule.status is RuleStatus.VERIFIED)
+    others = {rule.id: Selection(ships=False, why="other rules give it") for rule in database.rules.list()}
+    with pytest.raises(InvalidInputError, match="`superopt library select` says which do"):
+        export_selected(database.rules.list(), exported)
+    database.rules.record_selections(others | {verified.id: Selection(ships=True, why="a search uses it")})
+    assert export_selected(database.rules.list(), exported) == 1
+    line = exported.read_text()
+    assert line.endswith('"provenance":"generated","ships":true,"why":"a search uses it"}\n')
+    assert '"milliseconds":null' in line
+    with open_database(str(tmp_path / "shipped.db"), library=exported) as other:
+        (rule,) = other.rules.list()
+        assert rule.selection == Selection(ships=True, why="a search uses it")
+        assert rule.proof is not None
+        assert rule.proof.milliseconds is None
+    exported.write_text(line.replace("a search uses it", "it saves 5%"))
+    with open_database(str(tmp_path / "shipped.db"), library=exported) as other:
+        assert [rule.selection for rule in other.rules.list()] == [Selection(ships=True, why="it saves 5%")]
+    exported.write_text(line.replace('"ships":true', '"ships":"yes"'))
+    with pytest.raises(InvalidFileError, match="expected true or false for ships, got 'yes'"):
+        open_database(str(tmp_path / "other.db"), library=exported)
 
 
 def test_import_text(database: Database, tmp_path: Path) -> None:

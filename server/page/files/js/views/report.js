@@ -29,8 +29,8 @@ export function report(content, job, signal) {
   ];
 }
 
-function outcome({ cost, measured, model, rules, equivalence, search, returned, why, memory }, unit) {
-  const [headline, line] = headlineOf({ returned, measured, cost });
+function outcome({ cost, measured, model, rules, equivalence, search, returned, why, memory, sizes }, unit) {
+  const [headline, line] = headlineOf({ returned, measured, cost, sizes });
   return h("section", { class: "outcome", "aria-labelledby": "outcome-title" },
     h("div", { class: "panel verdict" },
       h("h2", { id: "outcome-title", class: "hidden" }, "Outcome"),
@@ -43,16 +43,20 @@ function outcome({ cost, measured, model, rules, equivalence, search, returned, 
       card("Rules", `${count(rules.applied)} applied`, `${count(rules.matched)} matched, of ${count(rules.loaded)} proved`),
       card("Outputs", verdictOf(equivalence), equivalence.samples ? `${plural(equivalence.samples, "sample")}, largest relative error ${small(equivalence.max_rel_error)}` : "nothing had to be compared"),
       card("Search", plural(search.candidates, "candidate"), `${duration(search.seconds)}, ${search.strategy}, ended by ${words(search.stopped_by)}`),
+      hasSizes(sizes) && card("Sizes", sizesText(sizes.priced), sizes.guessed.length ? `guessed: ${sizes.guessed.join(", ")}` : "as given"),
       memory && card("Memory", change(memory.before, memory.after, "bytes"), "weights and tensors alive at once")));
 }
 
 const card = (name, value, note) => h("div", { class: "card" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
 const small = (value) => (typeof value === "number" ? (value === 0 ? "0" : value.toExponential(1)) : "without a number");
+const hasSizes = (sizes) => Object.keys(sizes?.priced ?? {}).length > 0;
+const sizesText = (sizes) => Object.entries(sizes).map(([name, size]) => `${name}=${size}`).join(" ");
 const verdictOf = ({ samples, passed }) => (samples ? (passed ? "Equal" : "Differ") : passed ? "Unchanged" : "Not certified");
 
-function headlineOf({ returned, measured, cost }) {
+function headlineOf({ returned, measured, cost, sizes }) {
+  const where = sizes?.guessed?.length ? ", at guessed sizes" : "";
   if (returned === "original") return ["Unchanged", "the original was returned"];
-  if (measured) return [`${measured.ratio.toFixed(2)}×`, measured.ratio >= 1 ? "as fast as the original" : "the speed of the original"];
+  if (measured) return [`${measured.ratio.toFixed(2)}×`, (measured.ratio >= 1 ? "as fast as the original" : "the speed of the original") + where];
   return [`${(cost.after ? cost.before / cost.after : 1).toFixed(2)}×`, "less costly, as predicted"];
 }
 
@@ -88,12 +92,15 @@ export function lazily(make) {
   return place;
 }
 
-function details({ options, equivalence, model, versions = {}, trace }, unit) {
+function details({ options, equivalence, model, versions = {}, trace, sizes }, unit) {
   return [
     h("div", { class: "columns" },
       h("div", {}, h("h3", {}, "Options"), facts(Object.entries(options).map(([name, value]) => [words(name), written(value)]))),
       h("div", {}, h("h3", {}, "Equivalence"), facts([["verdict", verdictOf(equivalence)], ["samples", count(equivalence.samples)], ["largest absolute error", small(equivalence.max_abs_error)],
-        ["largest relative error", small(equivalence.max_rel_error)], ["tolerance", written(equivalence.tolerance)], ["why", equivalence.why || null]])),
+        ["largest relative error", small(equivalence.max_rel_error)], ["tolerance", written(equivalence.tolerance)],
+        ["error by " + (equivalence.reference?.kind ?? ""), equivalence.error && equivalence.own_error ? `${small(equivalence.error.rms)}, the original's own ${small(equivalence.own_error.rms)}` : null], ["why", equivalence.why || null]])),
+      hasSizes(sizes) && h("div", {}, h("h3", {}, "Sizes of open dimensions"), facts([["priced at", sizesText(sizes.priced)], ["checked at", sizes.checked.map(sizesText).join("; ") || null],
+        ["timed at", sizes.timed && sizesText(sizes.timed)], ["guessed", sizes.guessed.join(", ") || null], ["give yours with", sizes.request && h("code", {}, sizes.request)]])),
       h("div", {}, h("h3", {}, "Model and versions"), facts([["SHA-256", h("code", {}, model.sha256)], ...Object.entries(versions).map(([name, value]) => [name, value])]))),
     model.opaque.length > 0 && h("details", {}, h("summary", {}, `Nodes that were not understood, and kept as they are: ${count(model.opaque.length)}`),
       lazily(() => rows("Nodes that were not understood", [["Node", ""], ["Operator", ""], ["Why", ""]], model.opaque,

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks import micrograph_images as images
-from benchmarks import micrograph_products as products
-from benchmarks.micrograph_sketch import Micrograph
+from superopt.zoo.micrographs import images, products
+from superopt.zoo.micrographs.sketch import Micrograph
 
 WITH_HEADROOM: Mapping[str, Micrograph] = {**products.WITH_HEADROOM, **images.WITH_HEADROOM}
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {**products.WITHOUT_HEADROOM, **images.WITHOUT_HEADROOM}

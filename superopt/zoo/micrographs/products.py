@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from benchmarks.micrograph_sketch import Micrograph, Sketch, drawn, pair
+from superopt.zoo.micrographs.sketch import Micrograph, Sketch, drawn, pair
 
 
 def _chain(*, right_first: bool) -> onnx.ModelProto:

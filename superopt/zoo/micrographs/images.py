@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from benchmarks.micrograph_sketch import Micrograph, Sketch, drawn, kernel, padded, pair
+from superopt.zoo.micrographs.sketch import Micrograph, Sketch, drawn, kernel, padded, pair
 
 
 def _composed_points(*, composed: bool) -> onnx.ModelProto:

@@ -1,0 +1,100 @@
+"""How far numbers are from others, relative to the size of those, by three measures; and what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.cost.runtime import Array
+
+FLOORS = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-5, "complex64": 1e-5}
+"""What a rewritten model may be off beyond the multiple of the original's own error, by element type."""
+
+COARSE_FLOOR = 1e-2
+"""The same for float16 and whatever is coarser."""
+
+
+TYPICAL_FLOORS = 10
+"""The floor of the median relative error of single elements, of which many are far below the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """How much larger than the original's own error that of a rewritten model may be, by each measure."""
+
+    largest: float = 8.0
+    rms: float = 4.0
+    typical: float = 4.0
+
+
+MULTIPLE = Multiple()
+"""Sums in another order, and products fused or spread out, have errors of one size; transforms for fast
+convolutions up to four times as large. The largest of many errors varies more than their mean does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Errors relative to the size of a reference by the same measure: the largest one to the largest element,
+    the root mean square, and the median of each element's own. ``absolute`` is the largest as it is."""
+
+    largest: float = 0.0
+    rms: float = 0.0
+    typical: float = 0.0
+    absolute: float = 0.0
+
+    def worst(self, other: Distance) -> Distance:
+        """The larger of both, measure by measure."""
+        return Distance(
+            max(self.largest, other.largest),
+            max(self.rms, other.rms),
+            max(self.typical, other.typical),
+            max(self.absolute, other.absolute),
+        )
+
+    def excess(self, own: Distance, floor: float) -> float:
+        """The distance in units of what is allowed where the original's own is ``own``: at most 1 passes.
+
+        The floor is one of outputs as a whole; that of single elements is ``TYPICAL_FLOORS`` times as high.
+        """
+        return max(
+            _share(self.largest, MULTIPLE.largest * own.largest + floor),
+            _share(self.rms, MULTIPLE.rms * own.rms + floor),
+            _share(self.typical, MULTIPLE.typical * own.typical + TYPICAL_FLOORS * floor),
+        )
+
+
+NONE = Distance()
+
+
+def distance(array: Array, reference: Array) -> Distance:
+    """How far the array is from the reference, which has its shape; where that is finite, and both are."""
+    wide = np.complex128 if reference.dtype.kind == "c" else np.float64
+    finite = np.isfinite(reference) & np.isfinite(array)
+    aim = reference[finite].astype(wide, copy=False)
+    if not aim.size:
+        return NONE
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(array[finite].astype(wide, copy=False) - aim)
+    size = np.abs(aim)
+    most, largest = float(error.max()), float(size.max())
+    if not most:
+        return NONE
+    if not largest:
+        return Distance(np.inf, np.inf, 0.0, most)
+    # scaled, so that squares neither overflow nor vanish
+    rms = np.sqrt(np.mean(np.square(error / most)) / np.mean(np.square(size / largest))) * (most / largest)
+    some = size > 0
+    typical = float(np.median(error[some] / size[some]))
+    return Distance(most / largest, float(rms), typical, most)
+
+
+def floor_of(dtype: str, tolerance: float | None) -> float:
+    """The floor for an element type, or the tolerance that the user gave."""
+    return tolerance if tolerance is not None else FLOORS.get(dtype, COARSE_FLOOR)
+
+
+def _share(part: float, whole: float) -> float:
+    if not part:
+        return 0.0
+    return part / whole if whole else np.inf

@@ -1,0 +1,109 @@
+"""Inputs and sizes that the user gives: reading them, and refusing what does not fit the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+
+from optimizer.cost.runtime import Array, Port
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io.source import SourceModel
+
+
+def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
+    """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
+    require_archive(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, BadZipFile) as error:
+        raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {error}") from error
+    return check_inputs(arrays, ports, str(path))
+
+
+def require_archive(path: Path) -> None:
+    """Raises InvalidFileError unless there is an archive at the path; its arrays are not read."""
+    if not is_zipfile(path):
+        why = "it is no archive, or a truncated one" if path.is_file() else "there is no such file"
+        raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {why}")
+
+
+def check_inputs(arrays: Mapping[str, Array], ports: Sequence[Port], where: str) -> dict[str, Array]:
+    """The arrays of the model's inputs; raises InvalidFileError for a missing name, a wrong type or shape."""
+    chosen: dict[str, Array] = {}
+    for port in ports:
+        if port.name not in arrays:
+            raise InvalidFileError(
+                f"{where}: input {port.name!r} is missing; it has {', '.join(arrays) or 'none'}"
+            )
+        array = arrays[port.name]
+        if port.dtype == "object" and array.dtype.kind in "US":
+            array = array.astype(object)
+        if port.dtype is not None and array.dtype != np.dtype(port.dtype):
+            raise InvalidFileError(f"{where}: input {port.name!r}: expected {port.dtype}, got {array.dtype}")
+        if port.has_shape and not _fits(array.shape, port):
+            raise InvalidFileError(
+                f"{where}: input {port.name!r}: expected shape {list(port.shape)}, got {list(array.shape)}"
+            )
+        chosen[port.name] = array
+    return chosen
+
+
+def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
+    """Raises InvalidOptionError for a size below 1 or a dimension that the model does not have."""
+    for name, size in dims.items():
+        if size < 1:
+            raise InvalidOptionError(f"dimension {name}: expected a size of at least 1, got {size}")
+        if name not in known:
+            raise InvalidOptionError(
+                f"the model has no dimension {name!r}; it has: {', '.join(known) or 'none'}"
+            )
+
+
+def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: str) -> None:
+    """Raises InvalidOptionError where a dimension is asked for at another size than the given inputs have."""
+    for name, size in dims.items():
+        own = sizes.get(name, size)
+        if own != size:
+            raise InvalidOptionError(
+                f"dimension {name}: expected one size, got {size} as an option and {own} in {where}"
+            )
+
+
+def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | None) -> frozenset[str]:
+    """Names of dimensions that do not mean equality, though several axes of the inputs may have them.
+
+    The sizes of such axes are asked for one by one (``x.2``), or differ in the given inputs.
+    """
+    places: dict[str, list[tuple[str, int]]] = {}
+    for value in source.proto.graph.input:
+        for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
+            if dimension.dim_param:
+                places.setdefault(dimension.dim_param, []).append((value.name, axis))
+    shapes = {} if inputs is None else _shapes(inputs)
+    found: list[str] = []
+    for name, axes in places.items():
+        sizes = {shapes[port][axis] for port, axis in axes if axis < len(shapes.get(port, ()))}
+        asked = {f"{port}.{axis}" for port, axis in axes} - {name, *places}
+        if len(sizes) > 1 or not asked.isdisjoint(dims):
+            found.append(name)
+    return frozenset(found)
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays in an archive; none where it cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name].shape for name in archive.files}
+    except (OSError, ValueError, BadZipFile):
+        return {}
+
+
+def _fits(shape: Sequence[int], port: Port) -> bool:
+    return len(shape) == len(port.shape) and all(
+        not isinstance(size, int) or size < 0 or size == own
+        for size, own in zip(port.shape, shape, strict=True)
+    )

@@ -1,0 +1,232 @@
+"""Sizes for the open dimensions of a model's inputs: which dimensions there are, and what to try for each."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.check.reading import image_axes
+from optimizer.cost.runtime import Port
+
+_VARIATIONS = 2
+"""Sets of sizes beside the first, at which guessed dimensions differ from it."""
+
+
+class Kind(enum.Enum):
+    """What a dimension counts."""
+
+    BATCH = enum.auto()
+    HEIGHT = enum.auto()
+    WIDTH = enum.auto()
+    LENGTH = enum.auto()
+    PAST = enum.auto()
+    SAMPLES = enum.auto()
+    VOLUME = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDimension:
+    """A dimension whose size the model leaves open: its name, and the inputs and axes that have it.
+
+    ``demanded`` are sizes that weights or other axes ask for.
+    """
+
+    name: str
+    places: tuple[tuple[str, int], ...]
+    kind: Kind
+    demanded: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        places = ", ".join(f"{name} axis {axis}" for name, axis in self.places)
+        return f"{self.name} ({places})"
+
+
+_CHOICES: Mapping[Kind, tuple[int, ...]] = {
+    Kind.BATCH: (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2),
+    Kind.HEIGHT: (224, 48, 256, 32, 640, 64, 32, 416, 128, 96, 16, 8),
+    Kind.WIDTH: (224, 192, 256, 128, 640, 64, 32, 416, 128, 96, 16, 8),
+    Kind.LENGTH: (128, 64, 32, 256, 16, 77, 512, 8, 10, 100, 1, 4),
+    Kind.PAST: (16, 16, 32, 8, 64, 77, 8, 4, 16, 1, 1, 4),
+    Kind.SAMPLES: (16_000, 32_000, 512, 48_000, 8_000, 1_536, 160_000, 480_000, 1_024, 400, 256, 160),
+    Kind.VOLUME: (16, 32, 64, 96, 48, 8, 112, 128, 4, 24, 20, 12),
+}
+"""By kind the sizes to try, the usual one first: one after the other until the model runs."""
+
+_VARIED: Mapping[Kind, tuple[int, ...]] = {
+    Kind.BATCH: (2, 3),
+    Kind.HEIGHT: (192, 256),
+    Kind.WIDTH: (192, 320),
+    Kind.LENGTH: (48, 33),
+    Kind.PAST: (8, 3),
+    Kind.SAMPLES: (8_000, 12_000),
+    Kind.VOLUME: (32, 8),
+}
+"""Other sizes at which a model that runs at the first ones is checked, too."""
+
+_TEXT_LINE = 96
+"""An image of at most this height is a line of text, four times as wide."""
+
+_WORD = r"(^|[\W_])(%s)($|[\W_\d])"
+_NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        (r"past|cache", Kind.PAST),
+        (r"batch", Kind.BATCH),
+        (r"height|" + _WORD % "h|rows", Kind.HEIGHT),
+        (r"width|" + _WORD % "w|cols|columns", Kind.WIDTH),
+        (r"samples|audio|wav|signal|pcm", Kind.SAMPLES),
+        (r"seq|len|token|time|frame|word|char|step|text|phoneme|" + _WORD % "t|l|s", Kind.LENGTH),
+    )
+)
+_FIRST = re.compile("n|b|bs", re.IGNORECASE)
+"""Short names of a batch, which elsewhere than on the first axis may be anything."""
+
+_SOUND = re.compile(r"audio|wav|signal|pcm|speech|samples", re.IGNORECASE)
+_RATE = re.compile(_WORD % "sr|sample_?rate|sampling_?rate", re.IGNORECASE)
+
+
+def open_dimensions(
+    ports: Sequence[Port], demanded: Mapping[tuple[str, int], int], states: Container[str] = ()
+) -> tuple[OpenDimension, ...]:
+    """The open dimensions of inputs, each once.
+
+    ``demanded`` are sizes that weights ask of an axis, ``states`` the inputs that are states of recurrent
+    layers.
+    """
+    is_sound = any(_RATE.search(port.name) for port in ports)
+    places: dict[str, list[tuple[Port, int]]] = {}
+    for port in ports:
+        for axis, size in enumerate(port.shape):
+            if isinstance(size, str):
+                places.setdefault(size, []).append((port, axis))
+    found: list[OpenDimension] = []
+    for name, at in places.items():
+        is_state = any(port.name in states and axis == 1 for port, axis in at)
+        kind = Kind.BATCH if is_state else _kind(name, at, alone=len(ports) == 1, sounds=is_sound)
+        asked = [demanded.get((port.name, axis)) for port, axis in at]
+        if kind in (Kind.HEIGHT, Kind.WIDTH):
+            asked += [_other_side(port, axis) for port, axis in at]
+        where = tuple((port.name, axis) for port, axis in at)
+        found.append(OpenDimension(name, where, kind, tuple(dict.fromkeys(filter(None, asked)))))
+    return tuple(found)
+
+
+def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sets of sizes for all dimensions, the usual ones first; ``given`` sizes are kept."""
+    seen: list[dict[str, int]] = []
+    for attempt in range(len(_CHOICES[Kind.BATCH])):
+        for demands in (True, False):
+            sizes = {d.name: given.get(d.name) or _guess(d, attempt, demands=demands) for d in dimensions}
+            sizes = _related(sizes, given)
+            if sizes not in seen:
+                seen.append(sizes)
+                yield sizes
+
+
+def varied(
+    dimensions: Sequence[OpenDimension], settled: Mapping[str, int], given: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """Other sets of sizes than those settled on, at which guessed dimensions differ."""
+    for variation in range(_VARIATIONS):
+        yield _related(
+            {d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation] for d in dimensions},
+            given,
+        )
+    for variation in range(_VARIATIONS):
+        yield _related(
+            {
+                d.name: _VARIED[d.kind][variation]
+                if d.kind is Kind.BATCH and d.name not in given
+                else settled[d.name]
+                for d in dimensions
+            },
+            given,
+        )
+
+
+def example(sizes: Mapping[str, int]) -> str:
+    """How to give sizes on the command line."""
+    return " ".join(
+        f"--dim {name}={size}" if re.fullmatch(r"[\w.:/-]+", name) else f"--dim '{name}={size}'"
+        for name, size in sizes.items()
+    )
+
+
+def _kind(name: str, places: Sequence[tuple[Port, int]], *, alone: bool, sounds: bool) -> Kind:
+    port, axis = places[0]
+    rank = len(port.shape)
+    if not name.startswith(f"{port.name}."):
+        if _FIRST.fullmatch(name) and any(place[1] == 0 for place in places):
+            return Kind.BATCH
+        found = next((kind for pattern, kind in _NAMES if pattern.search(name)), None)
+        if found is not None:
+            return found
+    image = image_axes(port)
+    if image is not None and axis in image:
+        return Kind.HEIGHT if axis == image[0] else Kind.WIDTH
+    if axis == 0 and (rank > 1 or not alone):
+        return Kind.BATCH
+    is_float = port.dtype is not None and np.dtype(port.dtype).kind == "f"
+    if is_float and rank <= 3 and (sounds or _SOUND.search(port.name)):
+        return Kind.SAMPLES
+    return Kind.VOLUME if rank == 5 and axis > 1 else Kind.LENGTH
+
+
+def _guess(dimension: OpenDimension, attempt: int, *, demands: bool) -> int:
+    if demands and dimension.demanded:
+        return dimension.demanded[min(attempt, len(dimension.demanded) - 1)]
+    return _CHOICES[dimension.kind][attempt]
+
+
+def _other_side(port: Port, axis: int) -> int | None:
+    """A width that goes with a known height, or the reverse."""
+    image = image_axes(port)
+    if image is None or axis not in image:
+        return None
+    other = port.shape[image[1] if axis == image[0] else image[0]]
+    if not isinstance(other, int):
+        return None
+    return 4 * other if axis == image[1] and other <= _TEXT_LINE else other
+
+
+def _related(sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
+    """Sizes whose name is calculated from others are what it says: ``past + 1``, ``frames / 2``, and
+    ``total_length`` beside ``past_length`` and ``length``."""
+    for name in sizes:
+        if name in given:
+            continue
+        kind = name.removeprefix("total_")
+        text = f"past_{kind} + {kind}" if kind != name and f"past_{kind}" in sizes else name
+        calculated = _calculated(text, sizes)
+        if calculated is not None and calculated > 0:
+            sizes[name] = calculated
+    return sizes
+
+
+def _calculated(text: str, sizes: Mapping[str, int]) -> int | None:
+    """A sum, difference, product or quotient of sizes and numbers, from left to right; None otherwise."""
+    parts = _OPERATION.split(text)
+    numbers = [int(part) if part.isdigit() else sizes.get(part) for part in parts[::2]]
+    if len(numbers) < 2 or any(number is None for number in numbers):
+        return None
+    first, *others = (number for number in numbers if number is not None)
+    for operation, number in zip(parts[1::2], others, strict=True):
+        match operation:
+            case "+":
+                first += number
+            case " - ":
+                first -= number
+            case "*":
+                first *= number
+            case _ if number:
+                first //= number
+            case _:
+                return None
+    return first
+
+
+_OPERATION = re.compile(r"\s*(\+|\*|//|/|\s-\s)\s*")

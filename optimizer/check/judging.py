@@ -1,0 +1,166 @@
+"""Whether outputs of a rewritten model are as good as the original's: judged by the original's own error.
+
+An output passes where it is within the floor of the original's; else where its error against double precision
+is at most a multiple of the original's own plus the floor. The original's own error is that against double
+precision, or what moving its inputs and weights by one unit in the last place makes of it, if that is more.
+Without double precision the latter alone decides, and errors are distances from the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.check.compare import EQUAL, Agreement, Leaf, difference, disagreement, mismatch
+from optimizer.check.distance import NONE, Distance, distance, floor_of
+from optimizer.check.sampling import TELLING, Sample
+from optimizer.check.yardstick import Precise, Yardstick
+from optimizer.cost.runtime import Array
+
+ORIGINAL, DOUBLE, SPREAD = "original", "double precision", "spread of the original"
+"""What outputs were compared with."""
+
+_COARSE = 10
+"""Own errors up to so many times the floor are believed, too: those of half precision."""
+
+Settle = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The comparison that came nearest to a refusal: of which ``output``, by which ``reference``, and the
+    errors of both models against it; None where outputs were compared with the original alone. ``excess`` is
+    in units of what is allowed. ``single``: how many of the ``nodes`` ran in single precision for the
+    reference. ``why``: why there is no double precision."""
+
+    reference: str = ORIGINAL
+    output: str = ""
+    excess: float = -1.0
+    own_error: Distance | None = None
+    error: Distance | None = None
+    nodes: int = 0
+    single: int = 0
+    why: str = ""
+
+
+class Judge:
+    """Judges samples of one rewritten model; ``evidence`` is about all so far."""
+
+    def __init__(self, yardstick: Yardstick, tolerance: float | None) -> None:
+        self._yardstick = yardstick
+        self._tolerance = tolerance
+        self.evidence = Evidence()
+
+    def judged(
+        self,
+        sample: Sample,
+        ours: Sequence[Leaf],
+        theirs: Sequence[Leaf],
+        settled: Mapping[str, Settle] | None = None,
+    ) -> Agreement:
+        """Compares two runs on a sample. Tensors that are ``settled`` before saturate to an output, whose
+        relative error is their absolute one: the floor is absolute, too."""
+        why = mismatch(ours, theirs)
+        if why:
+            return disagreement(why)
+        total = EQUAL
+        for a, b in zip(ours, theirs, strict=True):
+            settle = (settled or {}).get(a.name, _as_it_is)
+            judged = self._real(sample, a, b, settle) if a.is_real else self._exact(sample, a, b)
+            total = total.and_also(judged)
+        return total
+
+    def look(self, sample: Sample, ours: Sequence[Leaf], theirs: Sequence[Leaf], share: float) -> None:
+        """Notes the errors of both against double precision, if that takes little time."""
+        precise = self._yardstick.precise_soon(sample, share)
+        for a, b in zip(ours, theirs, strict=True):
+            if precise is not None and a.is_real:
+                aim = _aim(precise, a, _as_it_is)
+                if aim is not None:
+                    own, error = distance(a.array, aim), distance(b.array, aim)
+                    floor = floor_of(str(a.array.dtype), self._tolerance)
+                    self._note(DOUBLE, a.name, error.excess(own, floor), own, error, precise)
+
+    def _real(self, sample: Sample, ours: Leaf, theirs: Leaf, settle: Settle) -> Agreement:
+        floor = floor_of(str(ours.array.dtype), self._tolerance)
+        a, b = settle(ours.array), settle(theirs.array)
+        if settle is not _as_it_is:
+            floor /= max(1.0, float(np.abs(a[np.isfinite(a)]).max(initial=0.0)))
+        direct = distance(b, a)
+        if direct.excess(NONE, floor) <= 1:
+            return Agreement(True, direct.absolute, direct.largest, direct.excess(NONE, floor))  # noqa: FBT003
+        own, error, aim, kind = NONE, direct, a, SPREAD
+        precise = self._yardstick.precise(sample)
+        exact = None if precise is None else _aim(precise, ours, settle)
+        if exact is not None:
+            found = distance(a, exact)
+            if found.rms <= max(TELLING, _COARSE * floor):
+                own, error, aim, kind = found, distance(b, exact), exact, DOUBLE
+        if error.excess(own, floor) > 1:
+            for tensors in self._yardstick.perturbed(sample):
+                moved = tensors.get(ours.name)
+                if moved is not None and moved.shape == ours.array.shape:
+                    own = own.worst(distance(settle(moved), aim))
+        excess = error.excess(own, floor)
+        self._note(kind, ours.name, excess, own, error, precise)
+        why = "" if excess <= 1 else _explained(ours, excess, error, own, kind)
+        tells = own.rms <= max(TELLING, _COARSE * floor)
+        return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, tells)
+
+    def _exact(self, sample: Sample, ours: Leaf, theirs: Leaf) -> Agreement:
+        """What is no floating point number is equal, or what rounding makes of the original, too."""
+        a, b = ours.array, theirs.array
+        if np.array_equal(a, b):
+            return EQUAL
+        precise = self._yardstick.precise(sample)
+        runs = [*(() if precise is None else (precise.tensors,)), *self._yardstick.perturbed(sample)]
+        known = [run[ours.name] for run in runs if ours.name in run and run[ours.name].shape == a.shape]
+        explained = a == b
+        for other in known:
+            explained = explained | (other == b)
+        if np.all(explained):
+            return EQUAL
+        flips = max((int(np.sum(other != a)) for other in known), default=0)
+        return disagreement(
+            f"{difference(ours, theirs)}, and not where rounding alone changes the original "
+            f"({flips} elements in {len(known)} runs)"
+        )
+
+    def _note(
+        self,
+        kind: str,
+        output: str,
+        excess: float,
+        own: Distance,
+        error: Distance,
+        precise: Precise | None,
+    ) -> None:
+        if excess <= self.evidence.excess:
+            return
+        nodes, single = (0, 0) if precise is None else (precise.nodes, precise.single)
+        self.evidence = Evidence(kind, output, excess, own, error, nodes, single, self._yardstick.why)
+
+
+def _as_it_is(array: Array) -> Array:
+    return array
+
+
+def _aim(precise: Precise, leaf: Leaf, settle: Settle) -> Array | None:
+    """The tensor in double precision, if it is of one shape and finite in the same places."""
+    exact = precise.tensors.get(leaf.name)
+    if exact is None or exact.shape != leaf.array.shape:
+        return None
+    if not np.array_equal(np.isfinite(exact), np.isfinite(leaf.array)):
+        return None
+    return settle(exact)
+
+
+def _explained(leaf: Leaf, excess: float, error: Distance, own: Distance, kind: str) -> str:
+    against = "double precision" if kind == DOUBLE else "the original"
+    return (
+        f"output {leaf.name}: an element differs by {excess:.3g} times what is allowed: the rewritten "
+        f"model is {error.rms:.1e} of the size of the output off {against}, {error.largest:.1e} at most, and "
+        f"rounding makes the original {own.rms:.1e} and {own.largest:.1e} off"
+    )

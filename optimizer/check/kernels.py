@@ -1,0 +1,27 @@
+"""What ONNX Runtime executes of a model, after its own optimisation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from optimizer.cost.runtime import LoadedModel, ModelFile, Provider
+from superopt.errors import InvalidModelError
+from superopt.onnx_io import Executed, executed
+
+
+def load_and_list(
+    model: ModelFile, threads: int, provider: Provider, directory: Path
+) -> tuple[LoadedModel, Executed | None]:
+    """The model opened, and what the runtime executes of it; None where the runtime does not write that down.
+
+    Needs room in ``directory`` for the model while it opens. Raises RuntimeRefusedError when it does not.
+    """
+    path = directory / "executed.onnx"
+    try:
+        loaded = LoadedModel(model, threads, provider=provider, optimized=path)
+        return loaded, executed(path)
+    except InvalidModelError:
+        return LoadedModel(model, threads, provider=provider), None
+    finally:
+        for written in directory.glob(f"{path.name}*"):
+            written.unlink()

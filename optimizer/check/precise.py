@@ -1,0 +1,172 @@
+"""What a model computes in double precision, node by node: the reference that other runs are measured by.
+
+A node is run by the runtime's own kernel of double precision where there is one; else its meaning in the
+algebra is evaluated, if a run of the runtime's kernel of single precision on the same numbers agrees; else
+that kernel's result is taken, whose rounding is that of one node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.domains import FloatDomain
+from superopt.errors import SuperoptError, UnsupportedError
+from superopt.ir.graph import Input, NodeId, Weight
+from superopt.onnx_io import lift, load_model
+from superopt.onnx_io.nodewise import Nodewise, Step, as_real
+from superopt.onnx_io.source import SourceModel
+from superopt.rewriting.evaluation import evaluate_graph
+
+_AGREEMENT = 1e-3
+"""How far the algebra may be from the runtime's kernel on one node, by root mean square: rounding of single
+precision stays far below, and a node that was misunderstood does not."""
+
+_OPERAND_BYTES = 1 << 28
+"""Operands of a node up to which the algebra evaluates it: the windows of a convolution take more."""
+
+
+_WEIGHT_BYTES = 1 << 27
+"""The size of a weight, as stored, up to which a model is run in double precision."""
+
+_SECONDS_PER_NODE = 4e-4
+"""At least: the runtime opens a session for every node. A run that takes longer is not begun."""
+
+_NO_TIME = "there was no time to run it in double precision"
+
+
+@dataclass(frozen=True, slots=True)
+class PreciseRun:
+    """Tensors in double precision, by name. ``single``: how many of all ``nodes`` ran in single precision."""
+
+    tensors: Mapping[str, Array]
+    nodes: int
+    single: int
+
+
+class PreciseModel:
+    """A model that runs in double precision, slowly."""
+
+    def __init__(self, source: SourceModel, threads: int) -> None:
+        self._model = Nodewise(source)
+        self._threads = threads
+        self._without_kernel: set[tuple[str, str]] = set()
+        self._not_understood: set[tuple[str, str]] = set()
+
+    def run(self, feeds: Mapping[str, Array], deadline: float, also: Sequence[str] = ()) -> PreciseRun:
+        """The outputs, and other tensors, for the inputs.
+
+        Raises UnsupportedError for what has no arrays (sequences, texts) and when the deadline (monotonic
+        clock) passes, RuntimeRefusedError where a node does not run.
+        """
+        model = self._model
+        if time.monotonic() + _SECONDS_PER_NODE * len(model.steps) > deadline:
+            raise UnsupportedError(_NO_TIME)
+        values = {name: as_real(array, np.float64) for name, array in feeds.items()}
+        readers = Counter(name for step in model.steps for name in step.operands)
+        wanted = (*model.outputs, *also)
+        readers.update(wanted)
+        single = 0
+        for step in model.steps:
+            if time.monotonic() >= deadline:
+                raise UnsupportedError(_NO_TIME)
+            operands = {name: self._operand(values, name) for name in step.operands}
+            results, is_double = self._run(step, operands)
+            single += not is_double
+            values.update(
+                (name, as_real(result, np.float64))
+                for name, result in zip(step.results, results, strict=True)
+                if readers[name]
+            )
+            for name in step.operands:
+                readers[name] -= 1
+                if not readers[name]:
+                    values.pop(name, None)
+        tensors = {name: self._operand(values, name) for name in wanted}
+        return PreciseRun(tensors, len(model.steps), single)
+
+    def _operand(self, values: Mapping[str, Array], name: str) -> Array:
+        array = values.get(name)
+        if array is None:
+            array = self._model.constant(name)
+            if array is not None and array.nbytes > _WEIGHT_BYTES:
+                raise UnsupportedError(f"the weight {name} is too large to be run in double precision")
+        if array is None:
+            raise UnsupportedError(f"nothing is known of {name}")
+        return as_real(array, np.float64)
+
+    def _run(self, step: Step, operands: Mapping[str, Array]) -> tuple[tuple[Array, ...], bool]:
+        """The results, and whether they are of double precision."""
+        kind = (step.domain, step.op_type)
+        if kind not in self._without_kernel:
+            try:
+                return self._by_kernel(step, operands, np.float64), True
+            except RuntimeRefusedError:
+                self._without_kernel.add(kind)
+        single = self._by_kernel(step, operands, np.float32)
+        if kind in self._not_understood or sum(a.nbytes for a in operands.values()) > _OPERAND_BYTES:
+            return single, False
+        try:
+            double = self._by_algebra(step, operands, single)
+        except (SuperoptError, ValueError, MemoryError):
+            self._not_understood.add(kind)
+            return single, False
+        if _agree(single, double):
+            return double, True
+        return single, False
+
+    def _by_kernel(
+        self, step: Step, operands: Mapping[str, Array], real: type[np.floating]
+    ) -> tuple[Array, ...]:
+        loaded = LoadedModel(self._model.alone(step, operands, real), self._threads)
+        given = {port.name for port in loaded.inputs}
+        with np.errstate(over="ignore"):
+            feeds = {name: as_real(array, real) for name, array in operands.items() if name in given}
+        return _arrays(loaded.run(feeds))
+
+    def _by_algebra(
+        self, step: Step, operands: Mapping[str, Array], single: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        results = dict(zip(step.results, single, strict=True))
+        lifted = lift(load_model(self._model.alone(step, operands, np.float32, results)))
+        graph = lifted.graph
+        arrays: dict[NodeId, Array] = {}
+        for node in graph:
+            operator = node.operator
+            if isinstance(operator, Input | Weight):
+                label = operator.label
+                content = operands[label] if label in operands else lifted.weight(label)
+                arrays[node.id] = as_real(np.asarray(content), np.float64)[np.newaxis]
+        stacked = evaluate_graph(graph, FloatDomain(np.float64), arrays)
+        return tuple(array[0] for array in stacked)
+
+
+def _arrays(results: Iterable[object]) -> tuple[Array, ...]:
+    arrays = tuple(results)
+    for array in arrays:
+        if not isinstance(array, np.ndarray):
+            raise UnsupportedError(f"a value that is no array: {type(array).__name__}")
+    return arrays  # pyright: ignore[reportReturnType]
+
+
+def _agree(single: tuple[Array, ...], double: tuple[Array, ...]) -> bool:
+    if len(single) != len(double):
+        return False
+    for left, right in zip(single, double, strict=True):
+        if left.shape != right.shape:
+            return False
+        finite = np.isfinite(left)
+        if not finite.all():
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart, size = (
+                float(np.sqrt(np.mean(np.square(a)))) if a.size else 0.0 for a in (left - right, right)
+            )
+        if not apart <= _AGREEMENT * size:
+            return False
+    return True

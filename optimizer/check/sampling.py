@@ -1,0 +1,164 @@
+"""Samples of what a model computes: inputs that it accepts and under which its outputs vary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from optimizer.check.distance import distance
+from optimizer.check.inputs import SCALES, InputPlan
+from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.errors import UnsupportedError
+from superopt.onnx_io.probing import nudged
+
+_SIZES = 3
+
+_TRYING_SHARE = 0.1
+"""Of the time left: when scales of inputs are no longer tried once one was found to be good."""
+
+TELLING = 1e-2
+"""Where rounding alone changes an output by this share of its size, a comparison of it tells little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to sample: how often, the seed, the user's tolerance and inputs, when to stop (monotonic clock)."""
+
+    samples: int = 4
+    seed: int = 0
+    tolerance: float | None = None
+    given: tuple[Mapping[str, Array], ...] = ()
+    deadline: float = field(default=np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs and what the original made of them."""
+
+    feeds: Mapping[str, Array]
+    outputs: tuple[object, ...]
+
+
+def draw_samples(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Generator[Sample]:
+    """Given inputs first; then random ones, their sizes and the scale of their numbers changing."""
+    for feeds in sampling.given:
+        yield Sample(feeds, model.run(feeds))
+    random = np.random.default_rng(sampling.seed)
+    tried = _Tried(model, plan, random)
+    sizes = tried.usable_sizes()
+    if not sizes:
+        return
+    scales = tried.live_scales(sizes[0], sampling.deadline)
+    for number in range(sampling.samples):
+        feeds = plan.draw(random, sizes[number % len(sizes)], scales[number % len(scales)])
+        outputs = tried.run(feeds)
+        if outputs is not None:
+            yield Sample(feeds, outputs)
+
+
+def with_nudged_inputs(feeds: Mapping[str, Array], random: np.random.Generator) -> dict[str, Array]:
+    """The inputs with every real number moved by one unit in the last place."""
+    return {
+        name: nudged(array, random) if array.dtype.kind == "f" else array for name, array in feeds.items()
+    }
+
+
+class _Tried:
+    """Finds out by running what a model accepts."""
+
+    def __init__(self, model: LoadedModel, plan: InputPlan, random: np.random.Generator) -> None:
+        self._model = model
+        self._plan = plan
+        self._random = random
+
+    def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...] | None:
+        """The outputs; None when the model does not accept the inputs."""
+        try:
+            return self._model.run(feeds)
+        except RuntimeRefusedError:
+            return None
+
+    def usable_sizes(self) -> list[dict[str, int]]:
+        """Up to three sets of sizes that the model runs at."""
+        found: list[dict[str, int]] = []
+        for sizes in self._plan.size_choices():
+            if sizes not in found and self._drawn(sizes, SCALES[0]) is not None:
+                found.append(sizes)
+            if len(found) == _SIZES:
+                break
+        return found
+
+    def live_scales(self, sizes: Mapping[str, int], deadline: float) -> Sequence[str]:
+        """The distributions of inputs under which outputs vary, by more than rounding makes of them; all
+        where there is none."""
+        live: list[str] = []
+        now = time.monotonic()
+        until = now + _TRYING_SHARE * max(deadline - now, 0.0)
+        for scale in SCALES:
+            first, second = self._drawn(sizes, scale), self._drawn(sizes, scale)
+            if first is not None and second is not None and is_alive(first[1], second[1]):
+                again = self.run(with_nudged_inputs(first[0], self._random))
+                if again is not None and _is_telling(first[1], again):
+                    live.append(scale)
+            if time.monotonic() >= (until if live else deadline):
+                break
+        return live or SCALES
+
+    def _drawn(
+        self, sizes: Mapping[str, int], scale: str
+    ) -> tuple[Mapping[str, Array], tuple[object, ...]] | None:
+        try:
+            feeds = self._plan.draw(self._random, sizes, scale)
+            outputs = self.run(feeds)
+        except (UnsupportedError, MemoryError):
+            return None
+        return None if outputs is None else (feeds, outputs)
+
+
+def is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
+    """Whether every floating point output has finite numbers that vary within it or from sample to sample."""
+    arrays = list(_float_arrays(outputs))
+    if not arrays:
+        return True
+    before = list(_float_arrays(earlier))
+    for index, array in enumerate(arrays):
+        finite = array[np.isfinite(array)].astype(np.float64)
+        if not finite.size or 2 * finite.size < array.size:
+            return False
+        spread = float(np.ptp(finite))
+        previous = before[index] if index < len(before) and before[index].shape == array.shape else None
+        with np.errstate(invalid="ignore", over="ignore"):
+            moved = (
+                0.0
+                if previous is None
+                else float(np.max(np.abs(np.nan_to_num(array - previous)), initial=0.0))
+            )
+        if max(spread, moved) <= 1e-6 * max(float(np.max(np.abs(finite))), 1e-30):
+            return False
+        distinct = len(np.unique(finite[:4096]))
+        if distinct <= 2 and finite.size > 8 and moved == 0.0:
+            return False
+    return True
+
+
+def has_finite(outputs: Sequence[object]) -> bool:
+    """Whether there is an output that is no floating point array, or one with a finite number in it."""
+    arrays = list(_float_arrays(outputs))
+    return len(arrays) < len(outputs) or any(bool(np.isfinite(array).any()) for array in arrays)
+
+
+def _is_telling(outputs: Sequence[object], nudged_outputs: Sequence[object]) -> bool:
+    pairs = zip(_float_arrays(outputs), _float_arrays(nudged_outputs), strict=False)
+    return all(b.shape == a.shape and distance(b, a).rms <= TELLING for a, b in pairs)
+
+
+def _float_arrays(outputs: Sequence[object]) -> Iterator[Array]:
+    for output in outputs:
+        if isinstance(output, np.ndarray):
+            array = cast("Array", output)
+            if array.dtype.kind == "f" and array.size:
+                yield array

@@ -1,0 +1,153 @@
+"""The original's own error: its outputs in double precision, and how far rounding alone moves them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.check.precise import PreciseModel
+from optimizer.check.sampling import Sample, with_nudged_inputs
+from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from superopt.errors import SuperoptError
+from superopt.onnx_io.probing import Saturation, perturbed, saturations, with_outputs
+from superopt.onnx_io.source import SourceModel
+
+PROBED_BYTES = 1 << 26
+"""The size of a model file up to which variants of it are made in memory."""
+
+_SHARE = 0.3
+"""Of the time that is left until the deadline: what is spent on one yardstick at most."""
+
+_PATIENCE = 60.0
+"""Seconds that are spent at most, where there is no deadline."""
+
+_PERTURBED_MODELS = 2
+_PERTURBED_INPUTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Precise:
+    """Tensors in double precision, by name; how many nodes of all ran in single precision."""
+
+    tensors: Mapping[str, Array]
+    nodes: int
+    single: int
+
+
+class Yardstick:
+    """Measures the original on samples, when asked for. Tensors are its outputs and what saturates to one.
+
+    ``model`` is that in memory, None once it was let go. ``why`` says why there is no double precision.
+    """
+
+    def __init__(self, model: LoadedModel, source: SourceModel | None, deadline: float) -> None:
+        self.model: LoadedModel | None = model
+        self.deadline = deadline
+        self.why = "" if source is not None else "its nodes are not known"
+        self._threads = model.threads
+        self._file = _in_memory(model.file)
+        self._names = tuple(port.name for port in model.outputs)
+        self._source = source
+        self._precise_model: PreciseModel | None = None
+        self._precise: dict[int, Precise | None] = {}
+        self._perturbed: dict[int, tuple[Mapping[str, Array], ...]] = {}
+        self._variants: dict[int, LoadedModel | None] = {}
+        self.saturations: Mapping[str, Saturation] = {} if self._file is None else saturations(self._file)
+        self._inside: LoadedModel | None = None
+
+    def precise(self, sample: Sample) -> Precise | None:
+        """The tensors in double precision; None where that is not possible or takes too long."""
+        if id(sample) not in self._precise:
+            self._precise[id(sample)] = self._run_precisely(sample, self.until())
+        return self._precise[id(sample)]
+
+    def precise_soon(self, sample: Sample, share: float) -> Precise | None:
+        """The same, if it takes at most a share of the time that is left; a failure is not remembered."""
+        if id(sample) in self._precise:
+            return self._precise[id(sample)]
+        found = self._run_precisely(sample, self.until(share))
+        if found is not None:
+            self._precise[id(sample)] = found
+        self.why = ""
+        return found
+
+    def perturbed(self, sample: Sample) -> tuple[Mapping[str, Array], ...]:
+        """The tensors of runs of the original with inputs, and weights of a model that is not large, moved by
+        one unit in the last place."""
+        if id(sample) not in self._perturbed:
+            self._perturbed[id(sample)] = tuple(self._run_perturbed(sample, self.until()))
+        return self._perturbed[id(sample)]
+
+    def inside(self) -> LoadedModel | None:
+        """The original with what saturates as further outputs; None where there is nothing such."""
+        if self._inside is None and self._file is not None and self.saturations:
+            self._inside = LoadedModel(with_outputs(self._file, self.operands), self._threads)
+        return self._inside
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The tensors that outputs are saturating functions of."""
+        return tuple(dict.fromkeys(saturation.operand for saturation in self.saturations.values()))
+
+    def until(self, share: float = _SHARE) -> float:
+        """Until when a yardstick may be measured."""
+        now = time.monotonic()
+        return now + min(share * max(self.deadline - now, 0.0), _PATIENCE)
+
+    def _run_precisely(self, sample: Sample, deadline: float) -> Precise | None:
+        if self.why or self._source is None:
+            return None
+        if self._precise_model is None:
+            self._precise_model = PreciseModel(self._source, self._threads)
+        try:
+            run = self._precise_model.run(sample.feeds, deadline, self.operands)
+        except (SuperoptError, MemoryError) as error:
+            self.why = str(error) or "there was not enough memory"
+            return None
+        return Precise(run.tensors, run.nodes, run.single)
+
+    def _run_perturbed(self, sample: Sample, deadline: float) -> list[Mapping[str, Array]]:
+        random = np.random.default_rng(0)
+        found: list[Mapping[str, Array]] = []
+        for number in range(_PERTURBED_MODELS):
+            if found and time.monotonic() >= deadline:
+                break
+            model = self._perturbed_model(number)
+            if model is None:
+                continue
+            for _ in range(_PERTURBED_INPUTS):
+                if found and time.monotonic() >= deadline:
+                    return found
+                try:
+                    outputs = model.run(with_nudged_inputs(sample.feeds, random))
+                except RuntimeRefusedError:
+                    continue
+                names = (port.name for port in model.outputs)
+                pairs = zip(names, outputs, strict=True)
+                found.append({name: np.asarray(output) for name, output in pairs if _is_array(output)})
+        return found
+
+    def _perturbed_model(self, number: int) -> LoadedModel | None:
+        if self._file is None:
+            return self.model
+        if number not in self._variants:
+            variant = perturbed(with_outputs(self._file, self.operands), number)
+            try:
+                self._variants[number] = LoadedModel(variant, self._threads)
+            except RuntimeRefusedError:
+                self._variants[number] = None
+        return self._variants[number]
+
+
+def _is_array(output: object) -> bool:
+    return isinstance(output, np.ndarray | np.generic)
+
+
+def _in_memory(file: ModelFile) -> bytes | None:
+    """The content of a model file that is not large and whole, None for another."""
+    if isinstance(file, bytes) and len(file) <= PROBED_BYTES:
+        return file
+    return None

@@ -1,0 +1,79 @@
+"""Conversions that several kernels need and the runtime does once: images leaving its own layout.
+
+The price of a kernel contains what converts the blocked tensors that it reads. Where several kernels need the
+same tensor converted, all but one of these shares are counted too often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from optimizer.cost.kernel import Kernel, Sizes
+from optimizer.cost.machine import bytes_of
+from optimizer.cost.objective import Price, rounded
+from optimizer.fusion import TRANSPARENT
+from superopt.ir.graph import Graph, NodeId
+from superopt.ir.types import TensorType
+
+
+class Priced(Protocol):
+    """A kernel and its price."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        ...
+
+    @property
+    def price(self) -> Price:
+        """What it costs."""
+        ...
+
+
+def counted_twice(
+    graph: Graph, sources: Iterable[NodeId], priced: Callable[[NodeId], Priced | None], sizes: Sizes
+) -> float:
+    """The cost of conversions that prices contain and that are not done, over all readers of the sources;
+    ``priced`` gives the kernel that a node is in."""
+    total = 0.0
+    for source in sources:
+        readers = {id(reader): reader for reader in _restoring_readers(graph, source, priced)}
+        if len(readers) > 1:
+            shares = [_share(graph, source, reader, sizes) for reader in readers.values()]
+            total += sum(shares) - max(shares)
+    return total
+
+
+def sources_of(graph: Graph, members: Iterable[NodeId]) -> Iterator[NodeId]:
+    """The nodes that nodes read, looked for behind steps that vanish when lowered."""
+    for member in members:
+        for value in graph.nodes[member].inputs:
+            source = graph.nodes[value.node]
+            while source.operator.name in TRANSPARENT:
+                source = graph.nodes[source.inputs[0].node]
+            yield source.id
+
+
+def _restoring_readers(
+    graph: Graph, source: NodeId, priced: Callable[[NodeId], Priced | None]
+) -> Iterator[Priced]:
+    for user in graph.users(source):
+        if graph.nodes[user].operator.name in TRANSPARENT:
+            yield from _restoring_readers(graph, user, priced)
+            continue
+        found = priced(user)
+        if found is not None and found.price.restoring:
+            yield found
+
+
+def _share(graph: Graph, source: NodeId, reader: Priced, sizes: Sizes) -> float:
+    """What of a price converts one of the tensors that are read: they share it by their bytes."""
+    type_ = graph.nodes[source].types[0]
+    if not isinstance(type_, TensorType):
+        return 0.0
+    blocked = sum(bytes_of(s.type) for s in reader.kernel.sources if s.blocked)
+    return rounded(min(1.0, bytes_of(sizes.type(type_)) / blocked) * reader.price.restoring)
+
+
+__all__ = ["counted_twice", "sources_of"]

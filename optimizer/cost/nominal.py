@@ -1,0 +1,49 @@
+"""Latency on an imagined machine: prices of a fixed roofline, the same everywhere, nothing measured."""
+
+from __future__ import annotations
+
+from optimizer.cost.kernel import Kernel
+from optimizer.cost.objective import Price, rounded
+
+FLOPS_PER_MICROSECOND = 60_000
+BYTES_PER_MICROSECOND = 8_000
+LAUNCH_MICROSECONDS = 1.0
+_RENAMING_MICROSECONDS = 0.5
+
+
+class Nominal:
+    """Microseconds of a machine of 60 GFLOP/s and 8 GB/s: one for the launch, and to compute or to move the
+    tensors, whichever takes longer. What strategies and rule sets are compared by."""
+
+    unit = "us"
+    source = "analytic"
+
+    def __init__(self) -> None:
+        self._prices: dict[Kernel, Price] = {}
+
+    def known(self, kernel: Kernel) -> Price:
+        """Always known; a multiple of 1/1024, so that sums are exact."""
+        price = self._prices.get(kernel)
+        if price is None:
+            price = self._prices[kernel] = Price(rounded(_microseconds(kernel)))
+        return price
+
+    def bound(self, kernel: Kernel) -> float:
+        """The price itself."""
+        return self.known(kernel).cost
+
+    def price(self, kernel: Kernel) -> Price:
+        """The price."""
+        return self.known(kernel)
+
+
+def _microseconds(kernel: Kernel) -> float:
+    if {step.operator.name for step in kernel.steps} <= {"reshape"}:
+        return _RENAMING_MICROSECONDS
+    if kernel.opaque:
+        return LAUNCH_MICROSECONDS
+    computing, moving = kernel.flops / FLOPS_PER_MICROSECOND, kernel.moved_bytes / BYTES_PER_MICROSECOND
+    return LAUNCH_MICROSECONDS + max(computing, moving)
+
+
+__all__ = ["Nominal"]

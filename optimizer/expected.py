@@ -1,0 +1,31 @@
+"""What is expected of a model: how long it runs, at which sizes, and how fast another one must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optimizer.cost import GraphCost, Latency
+from optimizer.options import Options
+
+
+def predicted_seconds(start: GraphCost) -> float:
+    """How long a run takes by prediction, 0 where latency is not what is predicted."""
+    return start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
+
+
+def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:
+    """Why the original does not run: at the sizes that were asked for, or at any that was tried for those
+    ``guessed``; and what to do."""
+    sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
+    why = f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
+    wanted = (
+        f"sizes of {', '.join(guessed)} that it runs at (--dim {guessed[0]}=SIZE)" if guessed else "others"
+    )
+    return f"{why}; give {wanted}, or --inputs"
+
+
+def minimal_ratio(start: GraphCost, options: Options) -> float:
+    """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
+    if start.penalty:
+        return 0.0
+    return 1.0 if options.objective in ("latency", "throughput") else 0.99

@@ -1,0 +1,27 @@
+"""What summaries say of the sizes of dimensions that a model leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from optimizer.report import written
+
+
+def size_pairs(section: object) -> dict[str, object]:
+    """Lines of a summary from a report's ``sizes``; none for a model without open dimensions."""
+    sizes = cast("Mapping[str, object]", section or {})
+    priced = cast("Mapping[str, int]", sizes.get("priced") or {})
+    if not priced:
+        return {}
+    guessed = cast("Sequence[str]", sizes.get("guessed") or ())
+    text = written(priced) + (f" (guessed: {', '.join(guessed)})" if guessed else "")
+    timed = cast("Mapping[str, int] | None", sizes.get("timed"))
+    if timed is not None and timed != priced:
+        text += f"; timed at {written(timed)}"
+    checked = cast("Sequence[Mapping[str, int]]", sizes.get("checked") or ())
+    also = [written(others) for others in checked if others != priced]
+    if also:
+        text += f"; also checked at {', '.join(also)}"
+    request = sizes.get("request")
+    return {"sizes": text, **({"": f"give the sizes you run at: {request}"} if request else {})}

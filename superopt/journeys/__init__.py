@@ -1,0 +1,1 @@
+"""Journeys as functions: what joins rules, searches and the database; commands call them."""

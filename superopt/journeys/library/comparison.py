@@ -1,0 +1,93 @@
+"""What differs between two files of rules: rules lost and gained, other proofs, other reasons to ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from substitution_db.exchange import read_shipped
+from substitution_db.records import Proof
+from substitution_db.rows import NewRule
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A rule that both files have, and what of it differs."""
+
+    id: str
+    equation: str
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Equations by id of the rules that only one file has, and the rules that changed."""
+
+    lost: dict[str, str]
+    gained: dict[str, str]
+    changed: tuple[Changed, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs but how long proofs took."""
+        return not (self.lost or self.gained or self.changed)
+
+
+def compare(before: Path, after: Path) -> Comparison:
+    """The differences from one file to the other, times of proofs left aside. Raises InvalidFileError."""
+    old, new = ({rule.id: (rule, proof) for rule, proof in read_shipped(path)} for path in (before, after))
+    return Comparison(
+        lost={rule: old[rule][0].equation for rule in old if rule not in new},
+        gained={rule: new[rule][0].equation for rule in new if rule not in old},
+        changed=tuple(
+            Changed(rule, new[rule][0].equation, what)
+            for rule in new
+            if rule in old and (what := tuple(_differences(*old[rule], *new[rule])))
+        ),
+    )
+
+
+def _differences(old: NewRule, proved: Proof | None, new: NewRule, proof: Proof | None) -> Iterator[str]:
+    if old.provenance != new.provenance:
+        yield f"found by: {old.provenance} -> {new.provenance}"
+    if old.selection != new.selection:
+        yield f"why: {_why(old)} -> {_why(new)}"
+    if proved is None or proof is None:
+        if proved is not proof:
+            yield "proof: only one has any"
+        return
+    if proved.verdict is not proof.verdict:
+        yield f"verdict: {proved.verdict} -> {proof.verdict}"
+    if proved.axioms_used != proof.axioms_used:
+        yield f"axioms: {', '.join(proved.axioms_used)} -> {', '.join(proof.axioms_used)}"
+    if _prover(proved) != _prover(proof):
+        yield f"prover: {_prover(proved)} -> {_prover(proof)}"
+    if proved.hashes != proof.hashes:
+        yield "proved under other axioms, operators or another verifier"
+    if _rest(proved) != _rest(proof):
+        yield "proof: other steps, instances or grade"
+
+
+def _why(rule: NewRule) -> str:
+    return "not selected" if rule.selection is None else rule.selection.why
+
+
+def _prover(proof: Proof) -> str:
+    return f"{proof.prover} {proof.version}, confirmed by {proof.confirmed_by or 'none'}"
+
+
+def _rest(proof: Proof) -> Proof:
+    """The proof without what is compared on its own."""
+    return replace(
+        proof,
+        milliseconds=None,
+        axioms_used=(),
+        hashes=replace(proof.hashes, axioms="", operators="", verifier=""),
+        prover="",
+        version="",
+        confirmed_by="",
+    )
+
+
+__all__ = ["Changed", "Comparison", "compare"]

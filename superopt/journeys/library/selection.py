@@ -1,0 +1,159 @@
+"""Which verified rules ship, and why: by what a search gains with them, and by what derives them.
+
+In this order:
+
+1. Rules that divide tensors ship: they say where a plan may divide.
+2. A rule stays out of which a search applies no direction, or none that could help: each starts from a
+   constant that no model has, or brings one in and saves nothing.
+3. A rule stays out that smaller ones give within a few steps.
+4. Searches over networks and small graphs are run with what is left, and with all rules. Where all of them
+   find a cheaper graph, the rules on the way to it ship too, as far as the search with them needs them.
+
+What is left ships, with the reason: a search used it, or it saves at typical sizes, or it leads to a graph
+that no others lead to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from generator.questions import Theorems
+from substitution_db.gallery.gains import Gain, gains
+from substitution_db.records import Rule, Selection
+from superopt.equations import parse_equation
+from superopt.ir.terms import Equation, Term, applications
+from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
+from superopt.rewriting import Substitution
+from superopt.rewriting.divisions import DIVIDING
+
+Progress = Callable[[str], None]
+
+LEAST_SAVED = 0.01
+"""The share of the cost that a rule has to save at typical sizes to be worth it for that alone."""
+
+_NAMED = 3
+"""Graphs that a reason names."""
+
+NEUTRAL = frozenset(("identity_kernel", "identity_matrix"))
+"""Constants by which an operator computes nothing."""
+
+MADE = NEUTRAL | {"avgpool_kernel"}
+"""Constants that no model has: rules alone bring them in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The choice for each rule by its id; and what searches found with the rules that ship, and with all."""
+
+    choices: Mapping[str, Selection]
+    shipped: Mapping[str, Trial]
+    everything: Mapping[str, Trial]
+
+
+def select(
+    rules: Sequence[Rule],
+    *,
+    names: Sequence[str] | None = None,
+    candidates: int = CANDIDATES,
+    progress: Progress = lambda _: None,
+) -> Selected:
+    """Which of the verified rules ship. ``names`` are the graphs to search, all without; each search looks at
+    so many candidates.
+
+    The answer depends on the rules, this software and these numbers alone, not on any clock.
+    """
+    tried = graphs() if names is None else names
+    ordered = sorted(rules, key=lambda r: (_size(r), r.equation, r.id))
+    equations = {rule.id: rule.equation for rule in ordered}
+    progress("what rules save, and what derives them")
+    choices = _by_themselves(equations)
+    core = {rule: text for rule, text in equations.items() if choices[rule].ships}
+    found: dict[str, Trial] = {}
+    everything: dict[str, Trial] = {}
+    for name in tried:
+        progress(f"searching {name}")
+        found[name] = searched(core, [name], candidates)[name]
+        everything[name] = searched(equations, [name], candidates)[name]
+        missing = everything[name].rules - core.keys()
+        if missing and everything[name].after < found[name].after:
+            more = {rule: text for rule, text in equations.items() if rule in core or rule in missing}
+            again = searched(more, [name], candidates)[name]
+            if again.after < found[name].after:
+                found[name] = again
+                core = {rule: text for rule, text in more.items() if rule in core or rule in again.rules}
+    for rule, where in _uses(found).items():
+        choices[rule] = Selection(ships=True, why=f"a search uses it: {_listed(where)}")
+    return Selected(choices, found, everything)
+
+
+def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
+    """The choice for each rule without a search, smaller rules first."""
+    kept, choices = Theorems(), dict[str, Selection]()
+    for rule, text in equations.items():
+        equation = parse_equation(text)
+        choice = choices[rule] = _by_itself(rule, text, equation, kept)
+        if choice.ships and not _divides(equation) and not equation.conditions:
+            kept.add(equation)
+    return choices
+
+
+def _by_itself(rule: str, text: str, equation: Equation, kept: Theorems) -> Selection:
+    if _divides(equation):
+        return Selection(ships=True, why="says where a plan may divide tensors")
+    directions = applied({rule: text})
+    if not directions:
+        return Selection(ships=False, why="no direction of it keeps finite numbers finite")
+    best = {way.backwards: _saved(equation, backwards=way.backwards) for way in directions}
+    useful = [way for way in directions if not _is_idle(way, best[way.backwards])]
+    if not useful:
+        return Selection(ships=False, why="about constants that no model has")
+    if kept.derives(equation):
+        return Selection(ships=False, why="smaller rules that ship give it in a few steps")
+    saved = max(best[way.backwards] for way in useful)
+    if saved >= LEAST_SAVED:
+        return Selection(ships=True, why=f"saves {saved:.0%} at typical sizes")
+    return Selection(ships=True, why="a step that no smaller rules give")
+
+
+def _is_idle(way: Substitution, saved: float) -> bool:
+    """Whether the direction starts from a constant that no model has, or brings one in and saves nothing."""
+    source, target = _operators(way.source), _operators(way.target)
+    return bool(source & MADE) or (bool(target & NEUTRAL) and saved < LEAST_SAVED)
+
+
+def _operators(terms: Iterable[Term]) -> frozenset[str]:
+    return frozenset(term.operator for term in applications(*terms))
+
+
+def _saved(equation: Equation, *, backwards: bool) -> float:
+    """The share of the cost that a direction saves where it saves most."""
+    return max((gain.saved for gain in _gains(equation) if gain.backwards == backwards), default=0.0)
+
+
+@cache
+def _gains(equation: Equation) -> tuple[Gain, ...]:
+    return gains(equation)
+
+
+def _divides(equation: Equation) -> bool:
+    return any(term.operator in DIVIDING for term in applications(*equation.left, *equation.right))
+
+
+def _uses(found: Mapping[str, Trial]) -> Mapping[str, Sequence[str]]:
+    """The graphs whose search used each rule."""
+    uses: dict[str, list[str]] = {}
+    for name, trial in found.items():
+        for rule in sorted(trial.rules):
+            uses.setdefault(rule, []).append(name)
+    return uses
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _size(rule: Rule) -> int:
+    return len(rule.operators_source) + len(rule.operators_target)

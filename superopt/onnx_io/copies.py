@@ -1,0 +1,139 @@
+"""Models around a small model: copies of it side by side, and inputs in the runtime's layout for images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+import numpy as np
+import onnx
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+from onnx import TensorProto, helper, numpy_helper
+
+from superopt.onnx_io.protos import names_within, renamed
+
+TICK = "tick"
+"""The input of one number that copies side by side have besides their own."""
+
+BLOCKED = "blocked."
+"""What the names of tensors in the runtime's own layout for images begin with."""
+
+_TOCK = "tock"
+_SPREAD = "spread."
+_UNREAD = "unread."
+_CHANNELS = 1
+_COUNTING = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL))
+"""Elements that may be indices."""
+
+
+def copy_name(name: str, copy: int) -> str:
+    """What a copy calls its own input or weight; each copy has another name for it."""
+    return f"{name}.{copy}"
+
+
+def with_blocked_inputs(model: bytes, names: Collection[str]) -> bytes:
+    """The model with some float inputs [n, c, h, w] replaced by ones of one channel, which a convolution
+    spreads over all: the runtime keeps what that makes in its own layout for images. A second
+    reader, of which nothing is read, keeps the runtime from fusing the convolution with the first."""
+    if not names:
+        return model
+    proto = onnx.ModelProto.FromString(model)
+    graph = proto.graph
+    inputs = {value.name: value for value in graph.input}
+    nodes = list(graph.node)
+    graph.ClearField("node")
+    for name in names:
+        _add_spread(graph, inputs[name])
+    places = {name: BLOCKED + name for name in names}
+    graph.node.extend(
+        renamed(node, [places.get(name, name) for name in node.input], list(node.output)) for node in nodes
+    )
+    return proto.SerializeToString()
+
+
+def side_by_side(
+    model: bytes, count: int, *, shared: Collection[str] = (), blocked: Collection[str] = ()
+) -> bytes:
+    """A model that runs ``count`` copies of a model, and nothing reads what they make.
+
+    Its output is the positive part of its input ``TICK``, a tensor of one number. All copies read the same
+    inputs and weights in ``shared``, and the same inputs in ``blocked``, which are as
+    ``with_blocked_inputs`` says; every copy has its own of the others. An output that the model reads itself
+    stays an output, so that nothing is fused across it.
+    """
+    proto = onnx.ModelProto.FromString(model)
+    graph = proto.graph
+    parts = _Parts(graph)
+    common = {name: name for name in shared} | {name: BLOCKED + name for name in blocked}
+    graph.input.append(helper.make_tensor_value_info(TICK, TensorProto.FLOAT, [1]))
+    graph.output.append(helper.make_tensor_value_info(_TOCK, TensorProto.FLOAT, [1]))
+    graph.node.append(helper.make_node("Relu", [TICK], [_TOCK]))
+    graph.input.extend(value for name, value in parts.inputs.items() if name in common)
+    graph.initializer.extend(tensor for name, tensor in parts.weights.items() if name in common)
+    declared = {value.name: value for value in graph.input}
+    for name in blocked:
+        _add_spread(graph, declared[name])
+    for copy in range(count):
+        parts.add_copy(graph, copy, common)
+    return proto.SerializeToString()
+
+
+def _add_spread(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
+    channels = value.type.tensor_type.shape.dim[_CHANNELS]
+    ones = np.ones((channels.dim_value, 1, 1, 1), np.float32)
+    graph.initializer.append(numpy_helper.from_array(ones, _SPREAD + value.name))
+    inputs, blocked, unread = [value.name, _SPREAD + value.name], BLOCKED + value.name, BLOCKED + _UNREAD
+    graph.node.append(helper.make_node("Conv", inputs, [blocked], blocked, kernel_shape=[1, 1]))
+    graph.node.append(helper.make_node("Relu", [blocked], [unread + value.name], unread + value.name))
+    channels.dim_value = 1
+
+
+class _Parts:
+    """The inputs, weights, nodes and outputs of a graph, taken out of it."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.inputs = {value.name: value for value in graph.input}
+        self.weights = {tensor.name: tensor for tensor in graph.initializer}
+        self._inner = [name for name in names_within(graph) if name]
+        self._nodes = list(graph.node)
+        read = {name for node in self._nodes for name in node.input}
+        self._outputs = [value for value in graph.output if value.name in read]
+        for field in ("input", "output", "initializer", "node", "value_info"):
+            graph.ClearField(field)
+
+    def add_copy(self, graph: onnx.GraphProto, copy: int, common: Mapping[str, str]) -> None:
+        """Adds a copy; ``common`` says what it calls the tensors that it has no own of."""
+        names = {name: copy_name(name, copy) for name in self._inner}
+        names.update(common)
+        names[""] = ""
+        for name, value in self.inputs.items():
+            if name not in common:
+                _add_named(graph.input, value, names[name])
+        for name, tensor in self.weights.items():
+            if name not in common:
+                _tell_apart(_add_named(graph.initializer, tensor, names[name]), copy)
+        for value in self._outputs:
+            _add_named(graph.output, value, names[value.name])
+        for node in self._nodes:
+            written = renamed(node, [names[name] for name in node.input], [names[n] for n in node.output])
+            written.name = names[node.name]
+            graph.node.append(written)
+
+
+_Named = TypeVar("_Named", onnx.ValueInfoProto, TensorProto)
+
+
+def _add_named(field: RepeatedCompositeFieldContainer[_Named], part: _Named, name: str) -> _Named:
+    added = field.add()
+    added.CopyFrom(part)
+    added.name = name
+    return added
+
+
+def _tell_apart(tensor: TensorProto, copy: int) -> None:
+    """Changes one bit or a few of the first number: the runtime keeps equal packed weights once."""
+    if tensor.raw_data and tensor.data_type not in _COUNTING:
+        tensor.raw_data = bytes((tensor.raw_data[0] ^ copy % 256,)) + tensor.raw_data[1:]
+
+
+__all__ = ["BLOCKED", "TICK", "copy_name", "side_by_side", "with_blocked_inputs"]

@@ -1,0 +1,162 @@
+"""Types that ONNX does not infer although they are certain: of ``ai.onnx.ml`` and of ONNX Runtime's domain.
+
+Only what the documentation of an operator says for every input is here; what one run would show is no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import onnx
+from onnx import TensorProto, TensorShapeProto, TypeProto
+
+from superopt.onnx_io.protos import STANDARD_DOMAINS
+
+Operands: TypeAlias = "Sequence[TypeProto | None]"
+Rule: TypeAlias = "Callable[[onnx.NodeProto, Operands], Sequence[TypeProto | None]]"
+
+ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
+
+
+def foreign_types(node: onnx.NodeProto, known: Mapping[str, TypeProto]) -> dict[str, TypeProto]:
+    """The types of outputs that a rule gives, by name; ``known`` are tensors of known type and shape."""
+    rule = RULES.get((node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type))
+    if rule is None or all(name in known for name in node.output if name):
+        return {}
+    found = rule(node, [known.get(name) for name in node.input])
+    named = zip(node.output, found, strict=False)
+    return {name: type_ for name, type_ in named if name and type_ is not None and name not in known}
+
+
+def has_rule(node: onnx.NodeProto) -> bool:
+    """Whether ``foreign_types`` may know something about the node."""
+    return (node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type) in RULES
+
+
+def _tensor(element: int, shape: Sequence[TensorShapeProto.Dimension]) -> TypeProto:
+    type_ = TypeProto()
+    type_.tensor_type.elem_type = element
+    type_.tensor_type.shape.dim.extend(shape)
+    return type_
+
+
+def _dims(type_: TypeProto) -> Sequence[TensorShapeProto.Dimension]:
+    return type_.tensor_type.shape.dim
+
+
+def _size(number: int) -> TensorShapeProto.Dimension:
+    return TensorShapeProto.Dimension(dim_value=number)
+
+
+def _operand(operands: Operands, slot: int) -> TypeProto | None:
+    return operands[slot] if slot < len(operands) else None
+
+
+def _integer(node: onnx.NodeProto, name: str, default: int) -> int:
+    return next((attribute.i for attribute in node.attribute if attribute.name == name), default)
+
+
+def _like(*slots: int, element: int | None = None, element_of: int | None = None) -> Rule:
+    """Each output has the shape of an operand, and its element type unless another one is named."""
+
+    def rule(_: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
+        found: list[TypeProto | None] = []
+        for slot in slots:
+            like = _operand(operands, slot)
+            source = like if element_of is None else _operand(operands, element_of)
+            if like is None or source is None:
+                found.append(None)
+            else:
+                found.append(_tensor(element or source.tensor_type.elem_type, _dims(like)))
+        return found
+
+    return rule
+
+
+def _per_row(node: onnx.NodeProto, operands: Operands, *columns: int | None) -> Sequence[TypeProto | None]:
+    """Numbers for each row of a matrix: a vector where ``columns`` is None; -1 is as many as are not told."""
+    first = _operand(operands, 0)
+    if first is None or len(_dims(first)) != 2:
+        return [None] * len(columns)
+    rows = _dims(first)[0]
+    found: list[TypeProto | None] = []
+    for count in columns:
+        if count is None:
+            texts = any(a.name.startswith("classlabels_s") and a.strings for a in node.attribute)
+            found.append(_tensor(TensorProto.STRING if texts else TensorProto.INT64, [rows]))
+        else:
+            column = _size(count) if count > 0 else TensorShapeProto.Dimension()
+            found.append(_tensor(TensorProto.FLOAT, [rows, column]))
+    return found
+
+
+def _regressor(attribute: str) -> Rule:
+    return lambda node, operands: _per_row(node, operands, _integer(node, attribute, 1))
+
+
+def _broadcast(_: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
+    """Two quantised tensors of the same shape, or one whose shape is that of the other's last axes."""
+    first, second = _operand(operands, 0), _operand(operands, 3)
+    if first is None or second is None:
+        return [None]
+    for larger, smaller in ((first, second), (second, first)):
+        own, other = _dims(larger), _dims(smaller)
+        pairs = zip(list(own)[len(own) - len(other) :], other, strict=False)
+        if len(own) >= len(other) and all(b.dim_value == 1 or _is_same(a, b) for a, b in pairs):
+            return [larger]
+    return [None]
+
+
+def _is_same(first: TensorShapeProto.Dimension, second: TensorShapeProto.Dimension) -> bool:
+    return first.WhichOneof("value") is not None and first == second
+
+
+def _matmul(slot: int, element_of: int) -> Rule:
+    """A product with a matrix in that slot."""
+
+    def rule(_: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
+        left, right, source = (_operand(operands, place) for place in (0, slot, element_of))
+        if left is None or right is None or source is None or len(_dims(right)) != 2 or len(_dims(left)) < 2:
+            return [None]
+        return [_tensor(source.tensor_type.elem_type, [*list(_dims(left))[:-1], _dims(right)[1]])]
+
+    return rule
+
+
+def _matmul_of_blocks(node: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
+    left, columns = _operand(operands, 0), _integer(node, "N", 0)
+    if left is None or columns <= 0 or not _dims(left):
+        return [None]
+    return [_tensor(left.tensor_type.elem_type, [*list(_dims(left))[:-1], _size(columns)])]
+
+
+_SAME = _like(0)
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    (ML, "Imputer"): _SAME,
+    (ML, "LinearRegressor"): _regressor("targets"),
+    (ML, "Normalizer"): _like(0, element=TensorProto.FLOAT),
+    (ML, "Scaler"): _like(0, element=TensorProto.FLOAT),
+    (ML, "TreeEnsembleClassifier"): lambda node, operands: _per_row(node, operands, None, -1),
+    (ML, "TreeEnsembleRegressor"): _regressor("n_targets"),
+    (MICROSOFT, "BiasGelu"): _SAME,
+    (MICROSOFT, "DequantizeLinear"): _like(0, element_of=1),
+    (MICROSOFT, "DynamicQuantizeMatMul"): _matmul(1, element_of=0),
+    (MICROSOFT, "FastGelu"): _SAME,
+    (MICROSOFT, "Gelu"): _SAME,
+    (MICROSOFT, "MatMulIntegerToFloat"): _matmul(1, element_of=2),
+    (MICROSOFT, "MatMulNBits"): _matmul_of_blocks,
+    (MICROSOFT, "QLinearAdd"): _broadcast,
+    (MICROSOFT, "QLinearLeakyRelu"): _SAME,
+    (MICROSOFT, "QLinearMul"): _broadcast,
+    (MICROSOFT, "QLinearSigmoid"): _SAME,
+    (MICROSOFT, "QLinearSoftmax"): _SAME,
+    (MICROSOFT, "QuantizeLinear"): _like(0, element_of=2),
+    (MICROSOFT, "QuickGelu"): _SAME,
+    (MICROSOFT, "RotaryEmbedding"): _SAME,
+    (MICROSOFT, "SkipLayerNormalization"): _SAME,
+    (MICROSOFT, "SkipSimplifiedLayerNormalization"): _SAME,
+    ("", "SimplifiedLayerNormalization"): _SAME,
+}
+"""By domain and operator, where the output's type is certain from those of the operands."""

@@ -1,0 +1,60 @@
+"""Who reads each tensor of a model, those in subgraphs included, as plain values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from superopt.ir.types import ElementType
+from superopt.onnx_io.protos import STANDARD_DOMAINS, element_type, subgraphs
+from superopt.onnx_io.source import SourceModel
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """An operand of a node: the tensor in the slot is what it reads. The standard domain is ``""``.
+
+    ``integers`` and ``texts`` are the attributes that are numbers or texts, a single one as a list.
+    """
+
+    op_type: str
+    domain: str
+    slot: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    integers: Mapping[str, tuple[int, ...]]
+    texts: Mapping[str, tuple[str, ...]]
+
+    def integer(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        return next(iter(self.integers.get(name, ())), default)
+
+    @property
+    def casts_to(self) -> ElementType | None:
+        """The element type that a Cast gives; None for any other operator."""
+        return element_type(self.integer("to", 0)) if self.op_type == "Cast" else None
+
+
+def readers_by_tensor(source: SourceModel) -> Mapping[str, Sequence[Reader]]:
+    """The readers of every tensor by its name, in the order of the model."""
+    found: dict[str, list[Reader]] = defaultdict(list)
+    for node in _nodes(source.proto.graph.node):
+        integers = {a.name: tuple(a.ints) or (a.i,) for a in node.attribute}
+        texts = {a.name: tuple(text.decode(errors="replace") for text in a.strings) for a in node.attribute}
+        domain = "" if node.domain in STANDARD_DOMAINS else node.domain
+        for slot, name in enumerate(node.input):
+            if name:
+                found[name].append(
+                    Reader(node.op_type, domain, slot, tuple(node.input), tuple(node.output), integers, texts)
+                )
+    return found
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from _nodes(graph.node)

@@ -1,0 +1,38 @@
+"""What summaries say of sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from superopt.cli.size_views import size_pairs
+
+PRICED = {"batch": 1, "seq": 128}
+
+
+@pytest.mark.parametrize(
+    ("section", "lines"),
+    [
+        (None, {}),
+        ({"priced": {}, "checked": [], "timed": None, "guessed": [], "request": ""}, {}),
+        (
+            {"priced": PRICED, "checked": [PRICED], "timed": PRICED, "guessed": [], "request": ""},
+            {"sizes": "batch=1 seq=128"},
+        ),
+        (
+            {
+                "priced": PRICED,
+                "checked": [PRICED, {"batch": 2, "seq": 48}],
+                "timed": {"batch": 1, "seq": 64},
+                "guessed": ["seq"],
+                "request": "--dim seq=128",
+            },
+            {
+                "sizes": "batch=1 seq=128 (guessed: seq); timed at batch=1 seq=64; also checked at "
+                "batch=2 seq=48",
+                "": "give the sizes you run at: --dim seq=128",
+            },
+        ),
+    ],
+)
+def test_sizes_in_a_summary(section: object, lines: dict[str, object]) -> None:
+    assert size_pairs(section) == lines

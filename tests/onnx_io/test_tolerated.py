@@ -1,0 +1,86 @@
+"""What ONNX Runtime runs is taken, whatever the checker or the model itself says; what is odd is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx_ir
+import pytest
+
+from superopt.errors import InvalidModelError
+from superopt.ir import Plan
+from superopt.onnx_io import LiftedModel, ModelSource, lift, load_model, lower
+from superopt.ops import Opaque
+from tests.onnx_io import forcing
+from tests.onnx_io.kit import assert_same_results, session
+from tests.onnx_io.tolerated import CHECKER, TOLERATED, nodes_in_any_order, output_without_shape, plain
+
+every_tolerated_model = pytest.mark.parametrize("name", TOLERATED)
+
+
+def loads(given: bytes | Path) -> bool:
+    """ONNX Runtime's verdict."""
+    session(given if isinstance(given, bytes) else given.read_bytes())
+    return True
+
+
+def lifted(source: ModelSource) -> LiftedModel:
+    return lift(load_model(source, loads))
+
+
+@every_tolerated_model
+def test_it_runs_and_is_taken_with_a_warning(name: str) -> None:
+    make, warning = TOLERATED[name]
+    (said,) = lifted(make().SerializeToString()).source.warnings
+    assert said.startswith(warning)
+
+
+@every_tolerated_model
+def test_without_a_runtime_the_checker_decides(name: str) -> None:
+    make, warning = TOLERATED[name]
+    if "declared" in warning:
+        assert load_model(make()).warnings == (), "what the checker accepts"
+    else:
+        with pytest.raises(InvalidModelError, match="is no valid ONNX model"):
+            load_model(make())
+
+
+@every_tolerated_model
+def test_it_is_written_as_it_was_and_computes_the_same_anew(name: str) -> None:
+    content = TOLERATED[name][0]().SerializeToString()
+    given = lifted(content)
+    assert lower(given, given.graph, Plan()).to_bytes() == content
+    written = lower(given, forcing.touched(given.graph), Plan()).to_bytes()
+    assert_same_results(content, written)
+    before, after = (onnx.ModelProto.FromString(model).graph.output for model in (content, written))
+    assert before == after, "what is declared of outputs stays"
+
+
+@pytest.mark.parametrize(
+    "name", ["output of another rank", "inner tensor of another rank", "initialiser twice"]
+)
+def test_false_declarations_hide_nothing(name: str) -> None:
+    assert not any(isinstance(node.operator, Opaque) for node in lifted(TOLERATED[name][0]()).graph)
+
+
+def test_all_kinds_of_sources_are_judged_by_the_runtime(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(output_without_shape().SerializeToString())
+    sources = (path, path.read_bytes(), output_without_shape(), onnx_ir.from_proto(output_without_shape()))
+    assert {
+        source.warnings[0][: len(CHECKER)] for source in (load_model(given, loads) for given in sources)
+    } == {CHECKER}
+
+
+def test_what_does_not_load_is_refused_in_the_words_of_the_checker() -> None:
+    broken = plain()
+    broken.graph.node[1].input[1] = "nowhere"
+    with pytest.raises(InvalidModelError, match="is no valid ONNX model: Nodes in a graph must be topolog"):
+        load_model(broken, lambda _: False)
+
+
+def test_a_large_weight_of_a_model_in_any_order_is_stored_once() -> None:
+    given = lifted(nodes_in_any_order())
+    assert [tensor.name for tensor in given.source.proto.graph.initializer] == ["w", "b"]
+    assert given.source.as_given.proto.graph.node[0].op_type == "Relu"
