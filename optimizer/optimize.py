@@ -12,7 +12,6 @@ from pathlib import Path
 
 from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
-    InputPlan,
     Reference,
     Sampling,
     Sizing,
@@ -189,7 +188,7 @@ class Journey:
         sizing = record.sizing = self._settled(directory)
         if sizing.runs is False:
             return self.original(refusal_of(self._options, sizing.guessed))
-        self._measure(directory, sizing.plan)
+        self._measure(sizing, directory)
         if not self._schedule.is_enough():
             return self._too_short()
         canonical = record.canonical = canonicalise(lifted, record.protected)
@@ -254,11 +253,12 @@ class Journey:
         search = search_named(options.search)
         return search.run(start, rules, Watch(limits, self._cancel, self._forward))
 
-    def _measure(self, directory: Path, plan: InputPlan) -> None:
+    def _measure(self, sizing: Sizing, directory: Path) -> None:
         """Finds out how long the original takes to be opened and to be run, for the schedule."""
-        loaded = self._loaded or self._opened(directory)
-        self._schedule.running = first_run(loaded, plan, self._given)
-        self._loaded = None if self._weight_bytes >= _LARGE else loaded
+        loaded, self._loaded = self._loaded or self._opened(directory), None
+        self._schedule.running = first_run(loaded, sizing.plan, self._given)
+        if self._weight_bytes < _LARGE:
+            self._loaded = loaded
 
     def _opened(self, directory: Path) -> LoadedModel:
         """The original, opened now; remembers how long that took."""

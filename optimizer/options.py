@@ -8,7 +8,7 @@ from pathlib import Path
 
 from optimizer.search import searches
 from optimizer.search.protocol import DEFAULT_ALPHA
-from superopt.choices import OBJECTIVES
+from superopt.choices import OBJECTIVES, require_budget
 from superopt.errors import InvalidOptionError
 from superopt.threads import MOST_THREADS, THREADS_PER_CORE
 
@@ -66,7 +66,7 @@ class Options:
             )
         _require("objective", self.objective, self.objective in objectives, f"one of {', '.join(objectives)}")
         _require("search", self.search, self.search in strategies, f"one of {', '.join(strategies)}")
-        _require("budget", self.budget, self.budget > 0, "seconds above 0")
+        require_budget(self.budget)
         _require("alpha", self.alpha, self.alpha >= 1, "at least 1")
         sound = self.threads is None or 1 <= self.threads <= MOST_THREADS
         expected = f"at least 1 and at most {MOST_THREADS}, {THREADS_PER_CORE} for each core here"

@@ -22,6 +22,7 @@ from optimizer.report import (
     RuleCounts,
     SearchSummary,
 )
+from optimizer.runnable import loads
 from substitution_db.versions import PublishedRules
 from superopt.api import Result
 from superopt.onnx_io import LoweredModel, ModelSource, load_model
@@ -46,10 +47,9 @@ def optimize(
     """An equal model that is measurably better, or the original.
 
     ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all, from
-    the call to the written file; ``dims`` are sizes of open dimensions, at which the model is
-    priced, checked and timed (others are guessed); ``database`` is the URL of rules and
-    costs. ``cluster`` is a description's file or the name of a known machine: then a plan for all its devices
-    is made, and predicted to be best.
+    the call to the written file; ``dims`` are sizes of open dimensions, at which the model is priced, checked
+    and timed (others are guessed); ``database`` is the URL of rules and costs. ``cluster`` is a description's
+    file or the name of a known machine: then a plan for all its devices is made, and predicted to be best.
 
     The work is done in a process of its own, which is ended when it is not over in time or when ``progress``,
     which is called in this one, raises: then the original comes back, and the report says why. Raises
@@ -79,7 +79,7 @@ def optimize(
             function=OPTIMIZE,
         )
         outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))
-        lowered = LoweredModel.of_source(load_model(written), {})
+        lowered = LoweredModel.of_source(load_model(written, loads), {})
         is_needed = lowered.source.has_external_data
         if is_needed:  # as long as somebody has the model that lies there
             weakref.finalize(lowered.source, remove)
@@ -100,7 +100,7 @@ def _as_file(model: ModelSource, directory: Path) -> Path:
     if isinstance(model, bytes):
         path.write_bytes(model)
     else:
-        LoweredModel.of_source(load_model(model), {}).save(path)
+        LoweredModel.of_source(load_model(model, loads), {}).save(path)
     return path
 
 
@@ -120,7 +120,7 @@ def _stand_in(outcome: Outcome, nodes: int) -> Report:
     }
     model = values["model"]
     opaque = tuple(OpaqueNode(**node) for node in cast("list[dict[str, str]]", model["opaque"]))
-    known = {**model, "nodes_before": nodes, "nodes_after": nodes, "opaque": opaque}
+    known = {**model, "nodes_before": nodes, "nodes_after": nodes, "opaque": opaque, "warnings": ()}
     search = {**values["search"], "curve": ()}
     return Report(
         model=ModelSummary(**known),  # pyright: ignore[reportArgumentType]

@@ -27,3 +27,9 @@ def require_report_path(path: Path) -> None:
     if path.suffix.lower() not in REPORT_SUFFIXES:
         raise InvalidOptionError(f"report: expected a file ending in .json or .html, got {path}")
     require_writable(path)
+
+
+def require_budget(seconds: float) -> None:
+    """Raises InvalidOptionError for a budget in which nothing can be done."""
+    if not seconds > 0:
+        raise InvalidOptionError(f"budget: expected seconds above 0, got {seconds!r}")

@@ -15,6 +15,7 @@ from typing import cast
 from optimizer import Progress, Report
 from optimizer.record import BYTE_FOR_BYTE
 from optimizer.report import EquivalenceSummary
+from optimizer.runnable import loads
 from superopt import api
 from superopt.child import JsonObject
 from superopt.collecting import seldom_collecting
@@ -134,7 +135,9 @@ def optimize(arguments: JsonObject, progress: Tell) -> JsonObject:
 def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
     """Writes a model as it is, its external data beside it."""
     del progress
-    LoweredModel.of_source(load_model(Path(str(arguments["model"]))), {}).save(str(arguments["output"]))
+    LoweredModel.of_source(load_model(Path(str(arguments["model"])), loads), {}).save(
+        str(arguments["output"])
+    )
     return {}
 
 

@@ -36,10 +36,12 @@ def stand_in_report(
             "nodes_after": nodes,
             "opaque": state.get("opaque", []),
             "overridable": state.get("overridable", 0),
+            "warnings": [],
         },
         "options": state.get("options", dict(options)),
         "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
+        "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},
         "measured": None,
         "equivalence": {
             "passed": True,
@@ -49,6 +51,10 @@ def stand_in_report(
             "tolerance": options.get("tolerance"),
             "weak": False,
             "why": "nothing was compared: the original is returned",
+            "reference": None,
+            "error": None,
+            "own_error": None,
+            "multiple": None,
         },
         "search": {
             "strategy": options.get("search", "auto"),

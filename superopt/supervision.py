@@ -22,6 +22,7 @@ from typing import cast
 
 from superopt import child
 from superopt.child import JsonObject, Limits, run_in_child
+from superopt.choices import require_budget
 from superopt.errors import INTERNAL_ERROR, InvalidFileError, InvalidModelError
 from superopt.files import atomic_path, write_atomically
 from superopt.stand_in import stand_in_report
@@ -49,6 +50,9 @@ _SECONDS_PER_BYTE = 5e-9
 
 _LEAST_GRACE = 0.25
 _COPY_SECONDS = 600.0
+_LONGEST_SECONDS = 1e8
+"""More than the system's alarms can be set to is no limit."""
+
 _PAGE_SECONDS = 60.0
 
 
@@ -95,7 +99,8 @@ class Job:
         """How long the function may take from now on, so that there is time for writing the original."""
         size = self.model.stat().st_size if self.model.is_file() else 0
         limit = promised(self.budget) - _FINISHING - _SECONDS_PER_BYTE * size
-        return max(limit, self.budget + _LEAST_GRACE) - (time.monotonic() - self.started)
+        ends = min(max(limit, self.budget + _LEAST_GRACE), _LONGEST_SECONDS)
+        return ends - (time.monotonic() - self.started)
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
     Raises the error of the job where what was given is wrong. Whatever else goes wrong: the original is
     written, and what would be its report.
     """
+    require_budget(job.budget)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         job = _with_file(job, Path(directory))
         ending, state = _ended(job, Path(directory), progress)

@@ -108,7 +108,7 @@ def test_the_report_has_the_fields_of_any_other(model: Path, monkeypatch: pytest
     assert run([*arguments, "--dry-run", "-o", str(model.with_name("out.onnx"))]) == 0
     usual, stand_in = json.loads(path.read_text()), run_job(_job(model, "crash")).report
     assert list(stand_in) == list(usual)
-    for section in ("model", "rules", "cost", "equivalence", "search"):
+    for section in ("model", "rules", "cost", "sizes", "equivalence", "search"):
         assert set(stand_in[section]) == set(usual[section])  # type: ignore[arg-type]
     assert stand_in["model"]["sha256"] == usual["model"]["sha256"]  # type: ignore[index]
 

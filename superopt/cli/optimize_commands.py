@@ -158,7 +158,7 @@ def optimize(
             "machine": cluster,
             "plan": None if plan is None else str(plan),
             "json": as_json,
-            "terminal": sys.stdout.isatty(),
+            "terminal": output.file.isatty(),
         },
         function=FUNCTION,
         stdout=1,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import cast
 
@@ -34,23 +33,27 @@ class _Text(io.StringIO):
 
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     """Writes model and reports; returns the report, and the ``text`` that is to be printed."""
-    out = cast("str | None", arguments["output"])
+    out = None if arguments["output"] is None else Path(str(arguments["output"]))
     reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
     if out is not None:
-        require_destination(Path(out), Path(str(arguments["model"])))
+        require_destination(out, Path(str(arguments["model"])))
     result = optimized(arguments, progress)
     if out is not None:
         result.save(out)
     document = result.to_json()
     for path in reports:
         api.write_report(document, path)
-    output = Output(bool(arguments["json"]))
-    with redirect_stdout(_Text(is_terminal=bool(arguments["terminal"]))) as text:
-        output.document(document)
-        _print_summary(result.report, output)
-        if out is not None:
-            output.line(written(Path(out), reports))
+    text = _Text(is_terminal=bool(arguments["terminal"]))
+    output = Output(bool(arguments["json"]), text)
+    output.document(document)
+    _print_summary(result.report, output)
+    if out is not None:
+        output.line(written(out, reports))
     return {"text": text.getvalue(), "report": document}
+
+
+def _kept(seconds: float) -> str:
+    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
 
 
 def _equivalence(equivalence: EquivalenceSummary) -> str:
@@ -63,10 +66,6 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
         f"{verdict}: {equivalence.samples} samples, largest relative error {error}"
         f"{errors_against(equivalence)}{weak}"
     )
-
-
-def _kept(seconds: float) -> str:
-    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
 
 
 def _print_summary(report: Report, output: Output) -> None:

@@ -89,7 +89,7 @@ def test_bad_model_is_one_sentence_and_exit_2(
     model, out = place / "model.onnx", place / "out.onnx"
     spoil(model)
     before = sorted(place.iterdir())
-    done = superopt("optimize", model, "-o", out, "--budget", "5")
+    done = superopt("optimize", model, "-o", out, "--budget", "60")
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
