@@ -114,6 +114,11 @@ class Rule:
     proof: Proof | None
     created_at: datetime
 
+    @property
+    def operators(self) -> frozenset[str]:
+        """The operators of both sides."""
+        return frozenset((*self.operators_source, *self.operators_target))
+
 
 @dataclass(frozen=True, slots=True)
 class Added:

@@ -33,6 +33,11 @@ class NewRule:
     generalizations: tuple[str, ...]
     provenance: str
 
+    @property
+    def operators(self) -> frozenset[str]:
+        """The operators of both sides."""
+        return frozenset((*self.operators_source, *self.operators_target))
+
 
 def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equation] = ()) -> NewRule:
     """The equation as a rule; ``=`` is read as ``<=>``. Generalizations that are the equation itself are
