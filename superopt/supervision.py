@@ -248,7 +248,7 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     except OSError as error:
         raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
     if job.output is not None:
-        _write_original(job.model, job.output)
+        _write_original(job, job.output)
     taken = time.monotonic() - job.started
     report = stand_in_report(job.model, job.options, state, why, taken, crashed=is_broken)
     for path in job.reports:
@@ -256,10 +256,17 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     return Outcome(None, report, is_broken)
 
 
-def _write_original(model: Path, output: Path) -> None:
+def _write_original(job: Job, output: Path) -> None:
     """The same bytes; where the model may have external data, that goes along."""
+    model = job.model
     if may_have_external_data(model):
-        ending = run_in_child(_COPY, {"model": str(model), "output": str(output)}, Limits(_COPY_SECONDS))
+        ending = run_in_child(
+            _COPY,
+            {"model": str(model), "output": str(output)},
+            Limits(_COPY_SECONDS),
+            stdout=job.stdout,
+            descriptors=_descriptors(job),
+        )
         if not isinstance(ending, child.Returned):
             raise (
                 ending.error()

@@ -173,6 +173,19 @@ def test_an_open_descriptor_is_written_into(model: Path) -> None:
     os.close(writing)
 
 
+def test_the_original_with_external_data_goes_into_an_open_descriptor_as_one_file(tmp_path: Path) -> None:
+    model = tmp_path / "net.onnx"
+    network = _network(np.full((4, 4), 2, np.float32))
+    onnx.save(network, model, save_as_external_data=True, location="data", size_threshold=0)
+    reading, writing = os.pipe()
+    job = replace(_job(model, "have_a_bug"), output=Path(f"/dev/fd/{writing}"))
+    assert run_job(job).is_broken
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        (weight,) = onnx.load_from_string(pipe.read()).graph.initializer
+    assert (numpy_helper.to_array(weight) == 2).all()
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
