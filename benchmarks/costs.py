@@ -13,6 +13,7 @@ time of one thread, of runs that little disturbed. The table goes to ``costs.md`
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -69,7 +70,12 @@ def _write(rows: Sequence[Row], out: Path) -> None:
         "kernels, each measured apart as the runtime fuses it; measured is the whole model in the runtime at",
         "its highest optimisation. One thread, its processor time, nothing recorded before.",
         "",
-        f"{device_name()}, {runtime_version()}.",
+        "Short kernels run in copies side by side in one model, so that a price has in it what the",
+        "runtime spends on a kernel and not what it spends on a run. Their weights come from where those of the",
+        "model lie: the core's own cache, that of all cores, or memory. What brings a tensor out of the runtime's",
+        "layout for images is counted once for all kernels that need it.",
+        "",
+        f"{device_name()}, {runtime_version()}, load {os.getloadavg()[2]:.0f} on {os.cpu_count()} cores.",
         "",
         summary,
         "",

@@ -16,6 +16,9 @@ from optimizer.cost.runtime import Array, BoundRun
 _LOOKS = 3
 _MIN_RUNS = 3
 _MOST_RUNS = {Residence.CORE: 60, Residence.SHARED: 10, Residence.MEMORY: 6}
+_SLOW = 50_000.0
+"""Microseconds of a run that is not repeated often."""
+
 _RECENT = 512 * 2**10
 
 
@@ -47,15 +50,20 @@ class Caches:
 
 
 def look(run: BoundRun) -> list[Timed]:
-    """A few runs, which tell roughly how long one takes."""
-    return [Timed(*run.microseconds_and_share()) for _ in range(_LOOKS)]
+    """A few runs, one of a slow model, which tell roughly how long one takes."""
+    times = [Timed(*run.microseconds_and_share())]
+    more = 0 if fastest(times) > _SLOW else _LOOKS - 1
+    return times + [Timed(*run.microseconds_and_share()) for _ in range(more)]
 
 
 def timed(run: BoundRun, caches: Caches, budget_microseconds: float) -> list[Timed]:
     """Many runs, fewer of a slow model."""
-    times = [_once(run, caches) for _ in range(2)]
+    times = [_once(run, caches)]
+    if fastest(times) <= _SLOW:
+        times.append(_once(run, caches))
     usual = max(fastest(times), 1.0)
-    count = int(min(caches.most_runs, max(_MIN_RUNS, budget_microseconds / usual)))
+    least = _MIN_RUNS if usual <= _SLOW else 1
+    count = int(min(caches.most_runs, max(least, budget_microseconds / usual)))
     return times + [_once(run, caches) for _ in range(count)]
 
 
