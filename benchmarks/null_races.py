@@ -138,7 +138,7 @@ def busy(count: int) -> Generator[None]:
 
 
 def race(setting: Setting) -> Outcome:
-    """A race of two models, as that of the first variant; what is undecided takes half as long again."""
+    """A race as the first rewritten model has it; what is undecided takes half as long again."""
     first, second = content(setting.model), content(setting.after)
     given = feeds(setting.model)
     began = time.monotonic()

@@ -29,7 +29,11 @@ DOUBT = 0.01
 
 _SESSION_DEVIATION = 0.03
 """Standard deviation of the ratio between fresh sessions of one model, without the noise of single runs; seen
-are 0.003 to 0.02. Where fewer rounds are too few to prove anything, it is supposed to be large."""
+are 0.003 to 0.02. Where rounds are too few to prove anything, it is supposed to be large."""
+
+_LONE_DEVIATION = 0.06
+_FEW_ROUNDS = 3
+"""The same for fewer rounds than these: what one session suffers on a loaded machine, another does not show."""
 
 _PAIR_DEVIATION = 0.1
 """Standard deviation of the ratio of two runs, where few pairs say little of it."""
@@ -125,8 +129,9 @@ def _expected_error(pairs: Array, ratios: Array) -> float:
     noise = (_PRIOR_PAIRS * _PAIR_DEVIATION**2 + pairs.size * pair_deviation(pairs) ** 2) / (
         _PRIOR_PAIRS + pairs.size
     )
-    expected = _SESSION_DEVIATION**2 + of_median * noise / pairs.shape[1]
     count = len(ratios)
+    sessions = _LONE_DEVIATION if count < _FEW_ROUNDS else _SESSION_DEVIATION
+    expected = sessions**2 + of_median * noise / pairs.shape[1]
     squares = float(np.sum((ratios - ratios.mean()) ** 2))
     return math.sqrt((_PRIOR_ROUNDS * expected + squares) / (_PRIOR_ROUNDS + count - 1) / count)
 
