@@ -96,7 +96,7 @@ class Race(Protocol):
 class Court:
     """Judges variants of one model. ``minimal_ratio`` must be excluded from below by the interval.
 
-    However many variants come before it, one that is not faster is accepted with probability 2 * ``DOUBT`` at
+    However many variants come before it, one that is not faster is accepted with probability ``DOUBT`` at
     most: each is asked for twice the certainty of the one before. ``loading`` and ``running`` are the seconds
     that a session of the original and its first run take, ``writing`` those of writing a rewritten model:
     nothing is begun that will not end in time.
@@ -177,7 +177,7 @@ class Court:
             )
         self._judgements += 1
         try:
-            comparison = self._compare(model, share, _WHOLE_SHARE, DOUBT / 2 ** (self._judgements - 1))
+            comparison = self._compare(model, share, _WHOLE_SHARE, DOUBT / 2**self._judgements)
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence, nodes)
         accepted = comparison.low > self.minimal_ratio

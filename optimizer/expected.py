@@ -1,16 +1,11 @@
-"""What is expected of a model: how long it runs, at which sizes, and how fast another one must be."""
+"""What is expected of a model: at which sizes it runs, and how fast another one must be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.cost import GraphCost, Latency
+from optimizer.cost import GraphCost
 from optimizer.options import Options
-
-
-def predicted_seconds(start: GraphCost) -> float:
-    """How long a run takes by prediction, 0 where latency is not what is predicted."""
-    return start.total / 1e6 if isinstance(start.objective, Latency) else 0.0
 
 
 def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:

@@ -213,6 +213,12 @@ class Journey:
             )
         return self._judged(start, result, directory)
 
+    def _too_short(self) -> Result:
+        left = max(self._schedule.left, 0.0)
+        return self.original(
+            f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
+        )
+
     def _settled(self, directory: Path) -> Sizing:
         """The sizes of open dimensions at which the model is priced, checked and timed."""
 
@@ -253,12 +259,6 @@ class Journey:
         self._schedule.running = first_run(loaded, sizing.plan, self._given)
         if self._weight_bytes < _LARGE:
             self._loaded = loaded
-
-    def _too_short(self) -> Result:
-        left = max(self._schedule.left, 0.0)
-        return self.original(
-            f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
-        )
 
     def _opened(self, directory: Path) -> LoadedModel:
         """The original, opened now; remembers how long that took."""

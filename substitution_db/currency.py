@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from axioms import load_axioms
 from substitution_db.records import Hashes, Outcome, Proof
-from verifier import Status, Verdict
+from verifier import Status, Verdict, content_hashes
 from verifier.gate import CurrentState, StoredVerdict, current_state, judge
 
 
@@ -15,15 +16,18 @@ class Currency:
 
     def __init__(self, state: CurrentState) -> None:
         self.state = state
-        self.hashes = Hashes(state.axioms.hash, state.operators_hash, state.verifier_hash)
+        everything = content_hashes(state.axioms)
+        self.hashes = Hashes(everything.axioms, everything.operators, everything.verifier)
         self._reason = functools.cache(self._judged)
 
-    def stands(self, verdict: Outcome, axioms_used: tuple[str, ...], hashes: Hashes) -> bool:
+    def stands(
+        self, verdict: Outcome, operators: frozenset[str], axioms_used: tuple[str, ...], hashes: Hashes
+    ) -> bool:
         """Whether the verdict would be the same today: a proof while what it used is unchanged, a
-        refutation or a vain attempt while everything is.
+        refutation or a vain attempt while everything is. ``operators`` are those of the rule.
         """
         if verdict is Outcome.VERIFIED:
-            return not self._reason(axioms_used, hashes)
+            return not self._reason(operators, axioms_used, hashes)
         return hashes == self.hashes
 
     def hashes_of(self, verdict: Verdict) -> Hashes:
@@ -32,16 +36,18 @@ class Currency:
             return Hashes(verdict.axioms_hash, verdict.operators_hash, verdict.verifier_hash)
         return self.hashes
 
-    def reason(self, verdict: str, proof: Proof | None) -> str:
+    def reason(self, verdict: str, operators: Iterable[str], proof: Proof | None) -> str:
         """Why a rule with that status and proof may not be used; empty when it may."""
         if verdict != Outcome.VERIFIED:
             return f"status is {verdict}, not verified"
         if proof is None:
             return "it has no proof"
-        return self._reason(proof.axioms_used, proof.hashes)
+        return self._reason(frozenset(operators), proof.axioms_used, proof.hashes)
 
-    def _judged(self, axioms_used: tuple[str, ...], hashes: Hashes) -> str:
-        stored = StoredVerdict("", "verified", axioms_used, hashes.axioms, hashes.operators, hashes.verifier)
+    def _judged(self, operators: frozenset[str], axioms_used: tuple[str, ...], hashes: Hashes) -> str:
+        stored = StoredVerdict(
+            "", "verified", operators, axioms_used, hashes.axioms, hashes.operators, hashes.verifier
+        )
         return judge(stored, self.state).reason
 
 

@@ -60,7 +60,7 @@ def gate_database(database: Database, currency: Currency) -> GateResult:
     claimed = (database.rules.list(RuleFilter(status=s)) for s in (RuleStatus.VERIFIED, RuleStatus.STALE))
     rules = [rule for group in claimed for rule in group]
     offenders = (
-        Offender(rule.id, rule.equation, currency.reason(Outcome.VERIFIED, rule.proof))
+        Offender(rule.id, rule.equation, currency.reason(Outcome.VERIFIED, rule.operators, rule.proof))
         for rule in rules
         if rule.id not in passing
     )
@@ -176,4 +176,4 @@ def _claim(line: LibraryLine, currency: Currency) -> str:
         return f"the id of the equation is {line.rule.id}"
     if line.proof is not None and line.proof.verdict != line.status:
         return f"status is {line.status}, the verdict of its proof is {line.proof.verdict}"
-    return currency.reason(line.status, line.proof)
+    return currency.reason(line.status, line.rule.operators, line.proof)

@@ -124,6 +124,11 @@ class Rule:
     created_at: datetime
     selection: Selection | None = None
 
+    @property
+    def operators(self) -> frozenset[str]:
+        """The operators of both sides."""
+        return frozenset((*self.operators_source, *self.operators_target))
+
 
 @dataclass(frozen=True, slots=True)
 class Added:

@@ -36,6 +36,11 @@ class NewRule:
     provenance: str
     selection: Selection | None = None
 
+    @property
+    def operators(self) -> frozenset[str]:
+        """The operators of both sides."""
+        return frozenset((*self.operators_source, *self.operators_target))
+
 
 def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equation] = ()) -> NewRule:
     """The equation as a rule; ``=`` is read as ``<=>``. Generalizations that are the equation itself are

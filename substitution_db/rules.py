@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, delete, func, insert, select, update
@@ -267,9 +269,19 @@ def _verdicts(session: Session, currency: Currency, through: int | None = None) 
     statement = select(ProofRow.rule_id, ProofRow.id, ProofRow.verdict, ProofRow.axioms_used, *hashes)
     if through is not None:
         statement = statement.where(ProofRow.id <= through)
+    operators = _operators(session)
     for rule, proof, verdict, axioms, *given in session.execute(statement.order_by(ProofRow.id)):
-        stands = currency.stands(Outcome(verdict), tuple(axioms), Hashes(*given))
+        stands = currency.stands(Outcome(verdict), operators[rule], tuple(axioms), Hashes(*given))
         yield _GivenVerdict(rule, proof, Outcome(verdict), stands)
+
+
+def _operators(session: Session) -> Mapping[str, frozenset[str]]:
+    """The operators of each rule; a rule without any, ``x => x``, has none."""
+    found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    statement = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator).order_by(RuleOperatorRow.rule_id)
+    for rule, rows in groupby(session.execute(statement), key=lambda row: row[0]):
+        found[rule] = frozenset(operator for _, operator in rows)
+    return found
 
 
 def verified_proofs(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
@@ -279,8 +291,7 @@ def verified_proofs(session: Session, currency: Currency, through: int | None = 
 
 
 def _current(currency: Currency) -> ColumnElement[bool]:
-    hashes = currency.hashes
-    return and_(ProofRow.operators_hash == hashes.operators, ProofRow.verifier_hash == hashes.verifier)
+    return ProofRow.verifier_hash == currency.hashes.verifier
 
 
 def _states(session: Session, currency: Currency) -> dict[str, RuleStatus]:

@@ -30,7 +30,7 @@ from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
-from optimizer.runnable import loads, runnable_original
+from optimizer.runnable import loads, runnable_original, weight_bytes
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
@@ -205,7 +205,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         name=lifted.source.name,
         nodes=len(lifted.source.as_given.proto.graph.node),
         opset=lifted.source.opset,
-        weight_bytes=_weight_bytes(graph),
+        weight_bytes=weight_bytes(lifted),
         inputs=tuple(
             (node.operator.label, str(node.types[0]))
             for node in (graph[node_id] for node_id in graph.inputs)
@@ -289,17 +289,6 @@ def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
         for substitution in substitutions_of(parse_equation(equation), rule)
         if is_safe_with_infinities(substitution)
     )
-
-
-def _weight_bytes(graph: Graph) -> int:
-    total = 0
-    for node in graph:
-        if isinstance(node.operator, Weight):
-            elements = node.operator.type.elements
-            total += (
-                elements if isinstance(elements, int) else 0
-            ) * node.operator.type.element.bytes_per_element
-    return total
 
 
 def _operators(graph: Graph) -> tuple[tuple[str, int], ...]:

@@ -28,7 +28,7 @@ from verifier.content_cache import ContentCache, content_key
 from verifier.exhaustive.identity import IdentityTest
 from verifier.exhaustive.parameters import Bound
 from verifier.exhaustive.representatives import Representatives
-from verifier.hashes import code_lines, operators_hash, verifier_hash
+from verifier.hashes import code_lines, operators_hash, operators_in, verifier_hash
 from verifier.pool import Allowance, judge_all
 from verifier.refute import Effort, refute
 from verifier.validate import DIFFERENT, check_symbolically
@@ -267,7 +267,7 @@ def _executed(
 
 def _depends(axiom: Equation) -> tuple[str, ...]:
     """What every answer about the axiom depends on."""
-    return (format_equation(axiom), operators_hash(), _code())
+    return (format_equation(axiom), operators_hash(operators_in(axiom)), _code())
 
 
 @cache

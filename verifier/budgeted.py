@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Generic, TypeVar
 
 from superopt.ir.terms import Equation
+from superopt.ops import OPERATORS
 from verifier.content_cache import ContentCache, content_key
 from verifier.hashes import code_lines, operators_hash, verifier_hash
 from verifier.pool import judge_all
@@ -77,7 +78,7 @@ def answers(
 def hashes_of_code(*sources: tuple[str, str]) -> tuple[str, ...]:
     """What the meaning of operators, the verifier, and these modules (package, file) say now."""
     texts = (resources.files(package).joinpath(file).read_text("utf-8") for package, file in sources)
-    return (operators_hash(), verifier_hash(), *map(code_lines, texts))
+    return (operators_hash(OPERATORS), verifier_hash(), *map(code_lines, texts))
 
 
 __all__ = ["Progress", "Task", "answers", "hashes_of_code"]

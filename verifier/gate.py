@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from axioms import AxiomSet
-from verifier.hashes import operators_hash, verifier_hash
+from verifier.hashes import operators_hash, operators_of_proof, verifier_hash
 
 
 @dataclass(frozen=True)
 class StoredVerdict:
-    """What the database keeps of a rule's verdict."""
+    """What the database keeps of a rule's verdict; ``operators`` are those of the rule itself."""
 
     rule_id: str
     status: str
+    operators: frozenset[str]
     axioms_used: tuple[str, ...]
     axioms_hash: str
     operators_hash: str
@@ -26,7 +27,6 @@ class CurrentState:
     """What a proof made now would rest on."""
 
     axioms: AxiomSet
-    operators_hash: str
     verifier_hash: str
 
 
@@ -45,11 +45,12 @@ class Judgement:
 
 def current_state(axioms: AxiomSet) -> CurrentState:
     """The state of this installation with these axioms."""
-    return CurrentState(axioms, operators_hash(), verifier_hash())
+    return CurrentState(axioms, verifier_hash())
 
 
 def judge(rule: StoredVerdict, state: CurrentState) -> Judgement:
-    """Whether one rule passes, and if not why: only a change of axioms that its proof used makes it stale."""
+    """Whether one rule passes, and if not why: only a change of the axioms and operators that its proof used,
+    or of the checker, makes it stale."""
     return Judgement(rule.rule_id, "; ".join(_reasons(rule, state)))
 
 
@@ -63,11 +64,12 @@ def _reasons(rule: StoredVerdict, state: CurrentState) -> Iterable[str]:
         yield f"status is {rule.status}, not verified"
         return
     missing = [name for name in rule.axioms_used if name not in state.axioms.by_name]
+    used = operators_of_proof(rule.operators, rule.axioms_used, state.axioms)
     if missing:
         yield f"stale: axioms are gone: {', '.join(missing)}"
     elif rule.axioms_hash != state.axioms.hash_of(rule.axioms_used):
         yield f"stale: an axiom of its proof has changed ({', '.join(rule.axioms_used) or 'none'})"
-    if rule.operators_hash != state.operators_hash:
-        yield "stale: the meaning of operators has changed"
+    elif rule.operators_hash != operators_hash(used):
+        yield f"stale: the meaning of an operator has changed ({', '.join(sorted(used))})"
     if rule.verifier_hash != state.verifier_hash:
-        yield "stale: the verifier has changed"
+        yield "stale: the checker has changed"

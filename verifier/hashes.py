@@ -1,82 +1,101 @@
-"""Content hashes of what a proof depends on: the meaning of operators, and the verifier itself."""
+"""Content hashes of what a proof depends on: the meaning of the operators in it, and the checker.
+
+A hash is over definitions (``verifier.definitions``), not over files: it changes when what they compute
+changes. A proof depends on the operators in its rule and in its axioms, and on what these refer to; not on
+other operators, nor on how an operator is written in ONNX or what it costs. The provers are no part of it:
+what they find is checked.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import cast
 
 from axioms import AxiomSet
+from superopt.ir.terms import Equation, applications
+from superopt.ops.base import OPERATORS
+from verifier.content_cache import content_key, user_cache
+from verifier.definitions import Closure, Place
 
-ALL = frozenset[str]()
-_MEANING: Mapping[str, frozenset[str]] = {
-    "superopt.ops": ALL,
-    "superopt.domains": ALL,
-    "superopt.ir": frozenset(("dimensions.py", "types.py")),
-}
-JUDGING = frozenset(
-    (
-        "attributes.py",
-        "certificate.py",
-        "chain.py",
-        "concrete.py",
-        "congruence.py",
-        "cvc5_prover.py",
-        "divided.py",
-        "enumeration.py",
-        "explanation.py",
-        "instances.py",
-        "positivity.py",
-        "prove.py",
-        "ranks.py",
-        "refute.py",
-        "replay.py",
-        "requirements.py",
-        "schemes.py",
-        "seeds.py",
-        "small_shapes.py",
-        "smtlib.py",
-        "solver.py",
-        "stated.py",
-        "validate.py",
-        "verify.py",
-    )
+PACKAGES = (
+    "superopt.domains",
+    "superopt.ir",
+    "superopt.ops",
+    "superopt.rewriting",
+    "verifier",
 )
-"""The modules of this room that a verdict comes from."""
+"""Where definitions that a proof depends on can be."""
 
-_VERIFIER: Mapping[str, frozenset[str]] = {
-    "verifier": JUDGING,
-    "superopt.ir": frozenset(("terms.py",)),
-    "superopt.rewriting": frozenset(("conditions.py", "divisions.py", "evaluation.py", "typing.py")),
-}
+CHECKER: tuple[Place, ...] = (
+    ("superopt.ir.terms", "Equation"),
+    ("verifier.certificate", "Certificate"),
+    ("verifier.instances", "InstanceSampler"),
+    ("verifier.refute", "Effort"),
+    ("verifier.refute", "refute_on"),
+    ("verifier.replay", "replay"),
+    ("verifier.stated", "why_too_vague"),
+    ("verifier.validate", "validate_on"),
+    ("verifier.verify", "Options"),
+    ("verifier.verify", "_instances"),
+)
+"""What judges a rule and its chain, with the instances that it draws."""
+
+MEANING = ("infer", "evaluate", "evaluate_typed")
+"""The members of an operator that say what it is."""
 
 
 @dataclass(frozen=True)
 class ContentHashes:
-    """16 hex digits each: ``axioms`` of the whole set, ``operators`` and ``verifier`` of their sources."""
+    """16 hex digits each: ``axioms`` of the whole set, ``operators`` of all of them, ``verifier`` of the
+    checker."""
 
     axioms: str
     operators: str
     verifier: str
 
 
+@dataclass(frozen=True)
+class _Meanings:
+    """The hash of the checker, and that of each operator."""
+
+    checker: str
+    operators: Mapping[str, str]
+
+
 def content_hashes(axioms: AxiomSet) -> ContentHashes:
-    """The hashes under which a proof made now is current."""
-    return ContentHashes(axioms.hash, operators_hash(), verifier_hash())
+    """The hashes of everything; a proof that was made now depends on parts of it."""
+    return ContentHashes(axioms.hash, operators_hash(OPERATORS), verifier_hash())
 
 
-@functools.cache
-def operators_hash() -> str:
-    """Changes when the code that gives operators, numbers and types their meaning changes."""
-    return _hash_of_sources(_MEANING)
+def operators_hash(operators: Iterable[str]) -> str:
+    """Changes when the definitions that give one of these operators its meaning change."""
+    known = _meanings().operators
+    lines = (f"{known.get(name, 'missing')}\n" for name in sorted(set(operators)))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
-@functools.cache
 def verifier_hash() -> str:
-    """Changes when the code that types, refutes, proves or validates changes."""
-    return _hash_of_sources(_VERIFIER)
+    """Changes when the code that types, refutes, replays or validates changes."""
+    return _meanings().checker
+
+
+@functools.lru_cache(maxsize=8192)
+def operators_in(equation: Equation) -> frozenset[str]:
+    """The operators of both sides."""
+    return frozenset(term.operator for term in applications(*equation.left, *equation.right))
+
+
+def operators_of_proof(own: Iterable[str], axioms_used: Iterable[str], axioms: AxiomSet) -> frozenset[str]:
+    """The operators of a rule, which are given, and those of the axioms that its proof uses.
+
+    Every term of a chain is made of these. Axioms that are gone have none.
+    """
+    used = (axioms.by_name[name] for name in axioms_used if name in axioms.by_name)
+    return frozenset(own).union(*map(operators_in, used))
 
 
 def code_lines(source: str) -> str:
@@ -85,16 +104,41 @@ def code_lines(source: str) -> str:
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
 
 
-def _hash_of_sources(packages: Mapping[str, frozenset[str]]) -> str:
-    digest = hashlib.sha256()
-    for name, source in _sources(packages):
-        digest.update(f"{name}\n{code_lines(source)}\n".encode())
-    return digest.hexdigest()[:16]
+@functools.cache
+def _meanings() -> _Meanings:
+    """The hashes, remembered in the user's cache directory by the content of all sources: parsing them takes
+    longer than the start of a command."""
+    cache, key = user_cache("meanings"), content_key(_sources())
+    known = cache.get(key)
+    if isinstance(known, dict):
+        checker, operators = cast("Mapping[str, object]", known).get("checker"), known.get("operators")  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+        if isinstance(checker, str) and isinstance(operators, dict):
+            return _Meanings(checker, cast("Mapping[str, str]", operators))
+    meanings = meanings_now()
+    cache.put(key, {"checker": meanings.checker, "operators": dict(meanings.operators)})
+    return meanings
 
 
-def _sources(packages: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    for package, wanted in packages.items():
+def meanings_now() -> _Meanings:
+    """The hashes, computed from the sources."""
+    places = {name: (cls.__module__, cls.__qualname__) for name, cls in OPERATORS.items()}
+    checker = Closure(PACKAGES, frozenset(places.values()))
+    checker.extend(CHECKER, MEANING)
+    hashes: dict[str, str] = {}
+    for name, place in places.items():
+        own = checker.copy()
+        own.extend((place,))
+        hashes[name] = _hash(own.texts - checker.texts)
+    return _Meanings(_hash(checker.texts), hashes)
+
+
+def _hash(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def _sources() -> Iterable[str]:
+    """The text of every module in which a definition can be, with where it is."""
+    for package in PACKAGES:
         for entry in sorted(resources.files(package).iterdir(), key=lambda entry: entry.name):
-            name = f"{package}/{entry.name}"
-            if entry.name.endswith(".py") and (wanted is ALL or entry.name in wanted):
-                yield name, entry.read_text("utf-8")
+            if entry.name.endswith(".py"):
+                yield f"{package} {entry.name}\n{entry.read_text('utf-8')}"

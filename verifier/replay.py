@@ -23,6 +23,7 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
+    applications,
     attribute_variables,
     subterms,
     variables,
@@ -57,6 +58,7 @@ def replay(
     if len(certificate.chains) != len(goal.left):
         return f"expected {len(goal.left)} chains, got {len(certificate.chains)}"
     try:
+        _require_known_operators(goal, axioms, certificate)
         for output, chain in enumerate(certificate.chains):
             _require_written(goal, output, chain, axioms)
     except (SuperoptError, RecursionError) as error:
@@ -77,6 +79,18 @@ def replay(
         except (SuperoptError, ArithmeticError, RecursionError) as error:
             return f"{place}: {error} (under {instance})"
     return ""
+
+
+def _require_known_operators(
+    goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate
+) -> None:
+    """Raises IllTypedError for a chain with an operator that neither the rule nor an axiom of it has: the
+    hashes of a proof are those of the others."""
+    used = [axioms[name] for name in certificate.axioms_used if name in axioms]
+    known = {term.operator for each in (goal, *used) for term in applications(*each.left, *each.right)}
+    links = (link for chain in certificate.chains for link in chain)
+    met = {term.operator for link in links for term in applications(link.term)}
+    _require(met <= known, f"neither the rule nor its axioms have {', '.join(sorted(met - known))}")
 
 
 def _require_written(

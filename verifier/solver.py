@@ -29,11 +29,11 @@ class Strategy(enum.StrEnum):
 @dataclass(frozen=True)
 class Limits:
     """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second; the
-    time is a hundred times what these take, so that no answer hangs on how busy the machine is. Matching can
-    go on for minutes without asking for either, so the instances of axioms are limited as well.
+    time is for when the machine is far too slow. Matching can go on for minutes without asking for either,
+    so the instances of axioms are limited as well.
     """
 
-    milliseconds: int = 600_000
+    milliseconds: int = 20_000
     resources: int = 12_000_000
     megabytes: int = 1500
     instances: int = 3_000

@@ -17,7 +17,7 @@ from verifier.certificate import Certificate, Grade
 from verifier.chain import ChainChecker
 from verifier.explanation import explain
 from verifier.generality import is_instance
-from verifier.hashes import operators_hash, verifier_hash
+from verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
 from verifier.instances import Instance, InstanceSampler
 from verifier.pool import Progress, judge_all
 from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
@@ -238,7 +238,7 @@ def _verified(
         certificate=certificate,
         axioms_used=used,
         axioms_hash=axioms.hash_of(used),
-        operators_hash=operators_hash(),
+        operators_hash=operators_hash(operators_of_proof(operators_in(equation), used, axioms)),
         verifier_hash=verifier_hash(),
         milliseconds=round(proof.milliseconds, 1),
         validated_shapes=validated,

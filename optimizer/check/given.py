@@ -12,6 +12,9 @@ from optimizer.cost.runtime import Array, Port
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io.source import SourceModel
 
+_SHOWN = 12
+"""The names of dimensions that a message lists; those of inputs come first."""
+
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
     """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
@@ -58,8 +61,9 @@ def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
         if size < 1:
             raise InvalidOptionError(f"dimension {name}: expected a size of at least 1, got {size}")
         if name not in known:
+            shown = [*known[:_SHOWN], *(["…"] if len(known) > _SHOWN else [])]
             raise InvalidOptionError(
-                f"the model has no dimension {name!r}; it has: {', '.join(known) or 'none'}"
+                f"the model has no dimension {name!r}; it has: {', '.join(shown) or 'none'}"
             )
 
 

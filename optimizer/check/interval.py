@@ -32,10 +32,11 @@ _SESSION_DEVIATION = 0.03
 are 0.003 to 0.02. Where fewer rounds are too few to prove anything, it is supposed to be large."""
 
 _PAIR_DEVIATION = 0.1
-"""Standard deviation of the ratio of two runs, where a round has one pair, which says nothing of others."""
+"""Standard deviation of the ratio of two runs, where few pairs say little of it."""
 
 _PRIOR_ROUNDS = 6
-"""As many rounds what is expected counts."""
+_PRIOR_PAIRS = 2
+"""As many rounds, and as many pairs, what is expected counts."""
 
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 """Standard deviation of a median over that of a mean; and standard deviation over mean deviation."""
@@ -121,7 +122,10 @@ def pair_deviation(pairs: Array) -> float:
 def _expected_error(pairs: Array, ratios: Array) -> float:
     """Standard error of the mean of few rounds."""
     of_median = _OF_MEDIAN**2 if pairs.shape[1] > 2 else 1.0
-    expected = _SESSION_DEVIATION**2 + of_median * pair_deviation(pairs) ** 2 / pairs.shape[1]
+    noise = (_PRIOR_PAIRS * _PAIR_DEVIATION**2 + pairs.size * pair_deviation(pairs) ** 2) / (
+        _PRIOR_PAIRS + pairs.size
+    )
+    expected = _SESSION_DEVIATION**2 + of_median * noise / pairs.shape[1]
     count = len(ratios)
     squares = float(np.sum((ratios - ratios.mean()) ** 2))
     return math.sqrt((_PRIOR_ROUNDS * expected + squares) / (_PRIOR_ROUNDS + count - 1) / count)

@@ -18,8 +18,7 @@ _LOOKS = (3, 6, 12, 24)
 """After so many rounds timing ends where the answer is clear."""
 
 _MOST_LOOKS = len(_LOOKS) + 2
-"""Also when the time is over, and when the time for what is undecided is: each look is asked for so many
-times the certainty, so that looking often errs no more often."""
+"""Also when the time is over, and when the time for what is undecided is."""
 
 _MIN_ROUNDS = _LOOKS[0]
 _USUAL_ROUNDS = _LOOKS[-1]
@@ -134,11 +133,12 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
     """Rounds until the answer is clear or the time is over.
 
     What stops the rounds early is how clear the answer is, not which, and the answer is looked at a few times
-    only: a test that goes on until it likes the answer would find one.
+    only: a test that goes on until it likes the answer would find one. Each look takes of the doubt what no
+    other may take, the last one all that is left.
     """
     start = time.monotonic()
     rounds: list[Pairs] = []
-    is_prolonged = False
+    is_prolonged, left = False, doubt
     for order in _orders(contest.random):
         began = time.monotonic()
         pairs = len(rounds[0]) if rounds else None
@@ -150,7 +150,9 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
         is_over = next_ends > seconds + grace or count >= _USUAL_ROUNDS
         if not (is_last or count in _LOOKS or (is_over and not is_prolonged)):
             continue
-        found = _found(rounds, doubt / _MOST_LOOKS, contest.threads)
+        taken = left if is_last else left / 2 if is_over else doubt / _MOST_LOOKS
+        left -= taken
+        found = _found(rounds, taken, contest.threads)
         if is_last or found.is_clear or (is_over and not found.is_undecided):
             return replace(found, confidence=1 - 2 * doubt)
         is_prolonged = is_over

@@ -67,7 +67,8 @@ class PreciseModel:
         model = self._model
         if time.monotonic() + _SECONDS_PER_NODE * len(model.steps) > deadline:
             raise UnsupportedError(_NO_TIME)
-        values = {name: as_real(array, np.float64) for name, array in feeds.items()}
+        given = zip(feeds, _arrays(feeds.values()), strict=True)
+        values = {name: as_real(array, np.float64) for name, array in given}
         readers = Counter(name for step in model.steps for name in step.operands)
         wanted = (*model.outputs, *also)
         readers.update(wanted)

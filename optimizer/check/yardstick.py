@@ -53,6 +53,7 @@ class Yardstick:
         self._source = source
         self._precise_model: PreciseModel | None = None
         self._precise: dict[int, Precise | None] = {}
+        self._was_too_slow = False
         self._perturbed: dict[int, tuple[Mapping[str, Array], ...]] = {}
         self._variants: dict[int, LoadedModel | None] = {}
         self.saturations: Mapping[str, Saturation] = {} if self._file is None else saturations(self._file)
@@ -65,13 +66,16 @@ class Yardstick:
         return self._precise[id(sample)]
 
     def precise_soon(self, sample: Sample, share: float) -> Precise | None:
-        """The same, if it takes at most a share of the time that is left; a failure is not remembered."""
-        if id(sample) in self._precise:
-            return self._precise[id(sample)]
+        """The same, if it takes at most a share of the time that is left; tried once, and without
+        consequences for what is asked for later."""
+        if id(sample) in self._precise or self._was_too_slow:
+            return self._precise.get(id(sample))
+        before = self.why
         found = self._run_precisely(sample, self.until(share))
         if found is not None:
             self._precise[id(sample)] = found
-        self.why = ""
+        self._was_too_slow = found is None
+        self.why = before
         return found
 
     def perturbed(self, sample: Sample) -> tuple[Mapping[str, Array], ...]:
@@ -104,7 +108,7 @@ class Yardstick:
             self._precise_model = PreciseModel(self._source, self._threads)
         try:
             run = self._precise_model.run(sample.feeds, deadline, self.operands)
-        except (SuperoptError, MemoryError) as error:
+        except (SuperoptError, MemoryError, ValueError) as error:
             self.why = str(error) or "there was not enough memory"
             return None
         return Precise(run.tensors, run.nodes, run.single)

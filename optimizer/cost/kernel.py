@@ -20,7 +20,7 @@ from optimizer.fusion import TRANSPARENT
 from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
-from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
+from superopt.ir.types import ElementType, TensorType, UnknownType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 
@@ -329,16 +329,22 @@ class _Extraction:
             self._opaque = True
             operator = self._opaque_spelling(operator)
         operands = tuple(self._place(value) for value in node.inputs)
-        types = tuple(map(self._type, node.types))
+        types = tuple(map(self._type, node.values))
         index = len(self._steps)
         self._steps.append(Step(self._spelled(operator, operands), operands, types))
         for port, value in enumerate(node.values):
             self._places[value] = (index, port)
 
-    def _type(self, type_: ValueType) -> TensorType:
+    def _type(self, value: Value) -> TensorType:
         """The type with numbers for symbols; for what is no tensor of known rank one that is not measured."""
+        type_ = self._graph.type_of(value)
         if isinstance(type_, TensorType):
             return self._sizes.type(type_)
+        operator, origin = self._graph[value.node].operator, self._sizes.origin
+        if origin is not None and isinstance(operator, Opaque):
+            observed = origin.observed(operator, value.port, self._sizes.type)
+            if observed is not None:
+                return observed
         self._opaque = True
         return TensorType(ElementType.OTHER, ())
 
@@ -370,7 +376,7 @@ class _Extraction:
         if node.operator.name == "identity" and value.node not in self._free:
             place = self._place(node.inputs[0])
         else:
-            type_ = self._type(node.types[value.port])
+            type_ = self._type(value)
             is_weight = value.node in self._free
             content = (
                 self._origin.content(self._graph, value, self._free)

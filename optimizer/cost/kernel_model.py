@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from optimizer.cost.kernel import Kernel
 from optimizer.cost.machine import bytes_of
+from optimizer.cost.made_up import DTYPES, array_of, shape_of
 from optimizer.cost.runtime import Array
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
+from superopt.ops.opaque import Opaque
 
 _OPSET = 17
+_INDEXED = ("Gather", "GatherElements", "GatherND")
+_SHAPED = ("Reshape", "Expand")
 _MAX_BYTES = 96 * 2**20
-_DISTINCT = 10_007
-
-_DTYPES = {
-    ElementType.FLOAT: np.float32,
-    ElementType.DOUBLE: np.float64,
-    ElementType.FLOAT16: np.float16,
-    ElementType.INT8: np.int8,
-    ElementType.INT16: np.int16,
-    ElementType.INT32: np.int32,
-    ElementType.INT64: np.int64,
-    ElementType.UINT8: np.uint8,
-    ElementType.BOOL: np.bool_,
-}
 
 
 def can_be_built(kernel: Kernel) -> bool:
@@ -34,7 +23,7 @@ def can_be_built(kernel: Kernel) -> bool:
     if kernel.opaque and kernel.origin is None:
         return False
     types = [*(source.type for source in kernel.sources), *kernel.output_types]
-    return all(t.element in _DTYPES for t in types) and sum(map(bytes_of, types)) <= _MAX_BYTES
+    return all(t.element in DTYPES for t in types) and sum(map(bytes_of, types)) <= _MAX_BYTES
 
 
 def kernel_model(kernel: Kernel) -> bytes:
@@ -54,26 +43,24 @@ def kernel_model(kernel: Kernel) -> bytes:
     return build_model(graph, weights, max((_OPSET, *(form.since for form in forms if form is not None))))
 
 
-def array_of(type_: TensorType) -> Array:
-    """Positive numbers of order one: neither denormal nor infinite after any operator."""
-    shape = _shape(type_)
-    dtype = _DTYPES[type_.element]
-    if not type_.element.is_float:
-        return np.ones(shape, dtype)
-    return np.resize(_some().astype(dtype), shape)
-
-
-@cache
-def _some() -> Array:
-    return np.random.default_rng(0).uniform(0.05, 1.0, _DISTINCT)
+def input_of(kernel: Kernel, index: int) -> Array:
+    """Content for a source that is computed. Of the numbers that opaque nodes take for a shape or for indices
+    the run depends: those are the shape of what comes out, and 0."""
+    type_ = kernel.sources[index].type
+    if not kernel.opaque or type_.element is not ElementType.INT64:
+        return array_of(type_)
+    for step in kernel.steps:
+        places = [place for place, operand in enumerate(step.operands) if operand == (-index - 1, 0)]
+        if isinstance(step.operator, Opaque) and places and places[0] > 0:
+            if step.operator.op_type in _INDEXED:
+                return np.zeros_like(array_of(type_))
+            if step.operator.op_type in _SHAPED and type_.shape == (step.types[0].rank,):
+                return np.array(shape_of(step.types[0]), np.int64)
+    return array_of(type_)
 
 
 def _constant(type_: TensorType, content: bytes) -> Array:
-    return np.frombuffer(content, _DTYPES[type_.element]).reshape(_shape(type_))
+    return np.frombuffer(content, DTYPES[type_.element]).reshape(shape_of(type_))
 
 
-def _shape(type_: TensorType) -> tuple[int, ...]:
-    return tuple(size if isinstance(size, int) else 1 for size in type_.shape)
-
-
-__all__ = ["array_of", "can_be_built", "kernel_model"]
+__all__ = ["can_be_built", "input_of", "kernel_model"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.cost.kernel import Kernel, Source, Step, can_be_blocked
-from optimizer.cost.kernel_model import array_of, can_be_built, kernel_model
+from optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
 from optimizer.cost.machine import Residence, bytes_of
 from optimizer.cost.runtime import (
     Array,
@@ -252,7 +252,7 @@ def _feeds(kernel: Kernel, blocked: Sequence[str]) -> dict[str, Array]:
     feeds: dict[str, Array] = {}
     for index, source in enumerate(kernel.sources):
         if not source.is_weight:
-            array = array_of(source.type)
+            array = input_of(kernel, index)
             feeds[f"x{index}"] = np.ascontiguousarray(array[:, :1]) if f"x{index}" in blocked else array
     return feeds
 

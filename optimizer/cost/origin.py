@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from optimizer.cost.machine import Residence, bytes_of, residence_of
+from optimizer.cost.observed import Port, observed_types
 from optimizer.cost.runtime import Array
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
@@ -37,6 +38,7 @@ class Origin:
         self.lifted: Final = lifted
         self._spelled: dict[int, Opaque | None] = {}
         self._labels: dict[str, bytes] = {}
+        self._observed: Mapping[Port, TensorType] | None = None
 
     @cached_property
     def residence(self) -> Residence:
@@ -51,6 +53,14 @@ class Origin:
         if self.residence is not Residence.MEMORY:
             return False
         return not isinstance(operator, Weight) or operator.label not in self._returning
+
+    def observed(
+        self, operator: Opaque, port: int, sized: Callable[[TensorType], TensorType]
+    ) -> TensorType | None:
+        """The type of an output of unknown rank, found by running; None where that is not possible."""
+        if self._observed is None:
+            self._observed = observed_types(self.lifted, sized)
+        return self._observed.get((operator.index, port))
 
     def content(self, graph: Graph, value: Value, free: Container[NodeId]) -> bytes | None:
         """The bytes of a constant of few elements; None for a larger one, and for what is no constant."""

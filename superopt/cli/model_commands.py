@@ -11,7 +11,7 @@ import typer
 
 from optimizer.report import EquivalenceSummary
 from superopt import api
-from superopt.cli.optimizing import errors_against
+from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 
 NOT_EQUIVALENT = 1

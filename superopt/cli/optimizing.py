@@ -11,6 +11,7 @@ from typing import cast
 from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.child import JsonObject
+from superopt.cli.equivalence_views import errors_against
 from superopt.cli.optimize_commands import written
 from superopt.cli.output import Output
 from superopt.cli.plan_views import print_plan
@@ -53,16 +54,6 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
 
 def _kept(seconds: float) -> str:
     return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
-
-
-def errors_against(equivalence: EquivalenceSummary) -> str:
-    """The errors of both models against the reference, as a part of a sentence; empty where none is known."""
-    error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
-    if error is None or own is None or reference is None or error.rms is None or own.rms is None:
-        return ""
-    if reference.kind == "double precision":
-        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
-    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
 
 
 def _equivalence(equivalence: EquivalenceSummary) -> str:

@@ -132,8 +132,11 @@ def _add_named(field: RepeatedCompositeFieldContainer[_Named], part: _Named, nam
 
 def _tell_apart(tensor: TensorProto, copy: int) -> None:
     """Changes one bit or a few of the first number: the runtime keeps equal packed weights once."""
-    if tensor.raw_data and tensor.data_type not in _COUNTING:
-        tensor.raw_data = bytes((tensor.raw_data[0] ^ copy % 256,)) + tensor.raw_data[1:]
+    if tensor.data_type in _COUNTING or not all(tensor.dims):
+        return
+    if not tensor.raw_data:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    tensor.raw_data = bytes((tensor.raw_data[0] ^ copy % 256,)) + tensor.raw_data[1:]
 
 
 __all__ = ["BLOCKED", "TICK", "copy_name", "side_by_side", "with_blocked_inputs"]

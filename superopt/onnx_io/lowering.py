@@ -12,7 +12,7 @@ from superopt.domains import Array
 from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir.graph import Graph, Value, Weight
 from superopt.ir.plan import Plan
-from superopt.ir.types import TensorType
+from superopt.ir.types import TensorType, UnknownType
 from superopt.onnx_io.kept import kept_nodes
 from superopt.onnx_io.lifting import LiftedModel
 from superopt.onnx_io.protos import (
@@ -165,7 +165,8 @@ def build_model(
 
     Inputs have the names of the graph's inputs, outputs are ``output_0``, ``output_1``, ... ``weights`` gives
     the content of weights by label. Opaque nodes are copied from ``source``, whose functions and operator
-    sets then apply. Raises UnsupportedError for an operator that the operator set has no form for.
+    sets then apply. Of an output of unknown rank only the name is declared. Raises UnsupportedError for an
+    operator that the operator set has no form for.
     """
     content = weights if callable(weights) else weights.__getitem__
     labels: dict[str, TensorType] = {
@@ -190,7 +191,10 @@ def build_model(
     model.graph.node.extend(written.nodes)
     model.graph.input.extend(inputs)
     model.graph.output.extend(
-        _declaration(graph, value, name) for name, value in zip(outputs, graph.outputs, strict=True)
+        onnx.ValueInfoProto(name=name)
+        if isinstance(graph.type_of(value), UnknownType)
+        else _declaration(graph, value, name)
+        for name, value in zip(outputs, graph.outputs, strict=True)
     )
     model.graph.initializer.extend(written.initializers)
     for label in sorted(written.constants):

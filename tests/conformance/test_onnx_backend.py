@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from optimizer.cost import MemoryCostStore
 from substitution_db import open_database
 from superopt.api import verified_substitutions
 from superopt.rewriting import Substitution
 from tests.conformance.backend import Level, Suite, Transform
 from tests.conformance.rewriting import Optimised, Rewritten
+from tests.conformance.whole import Whole
 from tests.onnx_io import forcing
 
 TRANSFORMS: dict[str, Transform] = {
@@ -65,6 +67,15 @@ def test_every_case_passes_when_optimised(
     suite: Suite, baseline: tuple[str, ...], rules: tuple[Substitution, ...]
 ) -> None:
     require_all(suite, baseline, "optimised", Optimised(rules))
+
+
+def test_some_cases_pass_after_the_whole_main_job(
+    suite: Suite, baseline: tuple[str, ...], rules: tuple[Substitution, ...]
+) -> None:
+    """All of them: ``python -m tests.conformance``."""
+    whole = Whole(rules, MemoryCostStore(), budget=1.0)
+    require_all(suite, baseline[::97], "after the main job", whole)
+    assert not whole.failures
 
 
 def test_every_case_passes_with_rules_applied_at_random(

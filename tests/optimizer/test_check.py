@@ -180,6 +180,8 @@ def test_dimensions_must_exist() -> None:
         check_dims({"bach": 8}, ["batch"])
     with pytest.raises(InvalidOptionError, match="at least 1, got 0"):
         check_dims({"batch": 0}, ["batch"])
+    with pytest.raises(InvalidOptionError, match=r"it has: batch, unk__0, .*unk__10, …$"):
+        check_dims({"bach": 8}, ["batch", *(f"unk__{number}" for number in range(90))])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from optimizer.cost import (
     Flops,
     GraphCost,
+    Kernel,
     Latency,
     Launches,
     Memory,
@@ -19,16 +20,19 @@ from optimizer.cost import (
     MemoryLimit,
     Origin,
     PeakMemory,
+    Price,
     Sizes,
     Traffic,
     objective_of,
 )
 from optimizer.cost.kernel_model import kernel_model
+from optimizer.cost.machine import Residence
 from optimizer.cost.measure import LEAST_MICROSECONDS
 from optimizer.cost.objective import Objective
-from optimizer.cost.runtime import profiled_model
+from optimizer.cost.runtime import LoadedModel, profiled_model
 from superopt.errors import InvalidOptionError
 from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
+from superopt.ir.types import UnknownType
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.ops.activation import Relu, Softmax
 from superopt.ops.affine import BiasAdd
@@ -108,6 +112,88 @@ def test_an_opaque_node_is_measured_where_its_model_is_known() -> None:
     assert cost.groups[0].kernel.sources[1].content == np.array([3, 1], np.int64).tobytes()
 
 
+def test_shapes_and_indices_that_are_computed_are_made_up_to_fit() -> None:
+    lifted = lifted_text(
+        "(float[2,6] x, int64[2] s, int64[3] i) => (float[3,4] y, float[3,6] z)"
+        "{ y = Reshape(x, s) z = Gather(x, i) }"
+    )
+    objective = Latency(MemoryCostStore(), threads=1)
+    GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert objective.measured == 2
+
+
+def test_what_nobody_infers_a_shape_of_is_measured_at_the_one_that_a_run_shows() -> None:
+    lifted = lifted_text(
+        f"(float[N,8] x) => (float[N,6] y) <float[8,6] w = {{{', '.join('1' * 48)}}}>"
+        "{ a = com.microsoft.FusedMatMul(x, w) b = com.microsoft.FusedMatMul <alpha = 0.5> (x, w)"
+        "  c = Add(a, b) y = Softsign(c) }"
+    )
+    assert any(isinstance(type_, UnknownType) for node in lifted.graph for type_ in node.types)
+    objective = Latency(MemoryCostStore(), threads=1)
+    cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {"N": 5}, Origin(lifted)))
+    assert objective.measured == len(cost.groups) == 4
+    assert {kernel.output_types for kernel in objective.recorded} == {(f32(5, 6),)}
+
+
+def test_a_tiny_kernel_costs_less_than_a_run(latency: Latency) -> None:
+    b = Builder()
+    (group,) = cost_of(b.graph(b.add(Softmax(), b.input("x", 4, 4))), latency).groups
+    run = LoadedModel(kernel_model(group.kernel), 1).bind({"x0": np.ones((4, 4), np.float32)})
+    assert 0 < 2 * group.price.cost < min(run.microseconds() for _ in range(200))
+
+
+def test_a_conversion_that_two_kernels_need_is_counted_once() -> None:
+    b = Builder()
+    x = b.add(Conv(padding="same"), b.input("x", 1, 32, 28, 28), b.weight(32, 32, 3, 3))
+    gate = b.add(Broadcast((1, 32, 28, 28)), b.input("gate", 28))
+    cost = cost_of(b.graph(b.add(Multiply(), x, gate), b.add(Add(), x, gate)), Converting())
+    assert [group.price.restoring for group in cost.groups] == [0.0, 4.0, 6.0]
+    assert cost.total == sum(group.price.cost for group in cost.groups) - 4.0
+
+
+class Converting:
+    """Prices in which images leave the runtime's layout for every sum and product."""
+
+    unit = "us"
+    source = "analytic"
+
+    def known(self, kernel: Kernel) -> Price:
+        restoring = {"mul": 4.0, "add": 6.0}.get(kernel.steps[-1].operator.name, 0.0)
+        return Price(1.0 + restoring, "conv" in kernel.operators, restoring)
+
+    def bound(self, kernel: Kernel) -> float:
+        return 0.0
+
+    def price(self, kernel: Kernel) -> Price:
+        return self.known(kernel)
+
+
+def test_weights_lie_where_what_is_read_between_leaves_them() -> None:
+    sides = {"float[8, 8]": Residence.CORE, "float[2000, 2000]": Residence.SHARED}
+    for type_, expected in sides.items():
+        assert residences(f"({type_} x, {type_} w) => ({type_} y) {{ y = MatMul(x, w) }}", "w") == [expected]
+    three = "(float[2, 2000] x, {0} u, {0} v, {0} w) => (float[2, 2000] y)".replace(
+        "{0}", "float[2000, 2000]"
+    )
+    steps = "{ a = MatMul(x, u) b = MatMul(a, u) c = MatMul(b, u) d = MatMul(c, v) y = MatMul(d, w) }"
+    near, far = Residence.SHARED, Residence.MEMORY
+    assert residences(f"{three} {steps}", "uvw") == [near, near, near, far, far]
+
+
+def residences(text: str, weights: str) -> list[Residence]:
+    """Where the weights of each kernel lie, in order; ``weights`` are inputs that get a content."""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}')
+    for value in [value for value in model.graph.input if value.name in weights]:
+        shape = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(shape, np.float32), value.name))
+        model.graph.input.remove(value)
+    lifted = lift(load_model(model))
+    cost = GraphCost.of(lifted.graph, Flops(), Sizes(lifted.graph, {}, Origin(lifted)))
+    kernels = [group.kernel for group in cost.groups]
+    assert len({kernel.fingerprint for kernel in kernels}) == len({kernel.residence for kernel in kernels})
+    return [kernel.residence for kernel in kernels]
+
+
 def test_what_is_no_tensor_has_an_analytic_price(latency: Latency) -> None:
     lifted = lifted_text(
         "(float[4] x) => (float[8] y) { q = SequenceConstruct(x, x) y = ConcatFromSequence<axis = 0>(q) }"
@@ -147,7 +233,7 @@ def test_numbers_that_decide_a_fusion_are_kept() -> None:
 
 
 def lifted_text(graph: str) -> LiftedModel:
-    text = f'<ir_version: 8, opset_import: ["": 17]> g {graph}'
+    text = f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g {graph}'
     return lift(load_model(onnx.parser.parse_model(text)))
 
 

@@ -153,8 +153,8 @@ def test_the_gate_passes_what_is_proved_now(library: Path, tmp_path: Path) -> No
         ({"status": "verified", "proof.verdict": "refuted"}, "the verdict of its proof is refuted"),
         ({"proof.axioms_hash": "0" * 16}, "an axiom of its proof has changed"),
         ({"proof.axioms_used": ["gone"]}, "axioms are gone: gone"),
-        ({"proof.operators_hash": "0" * 16}, "the meaning of operators has changed"),
-        ({"proof.verifier_hash": "0" * 16}, "the verifier has changed"),
+        ({"proof.operators_hash": "0" * 16}, "the meaning of an operator has changed"),
+        ({"proof.verifier_hash": "0" * 16}, "the checker has changed"),
     ],
 )
 def test_the_gate_stops_what_is_not(

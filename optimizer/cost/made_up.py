@@ -1,0 +1,47 @@
+"""Made-up content of tensors, to run a kernel on."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from optimizer.cost.runtime import Array
+from superopt.ir.types import ElementType, TensorType
+
+DTYPES = {
+    ElementType.FLOAT: np.float32,
+    ElementType.DOUBLE: np.float64,
+    ElementType.FLOAT16: np.float16,
+    ElementType.INT8: np.int8,
+    ElementType.INT16: np.int16,
+    ElementType.INT32: np.int32,
+    ElementType.INT64: np.int64,
+    ElementType.UINT8: np.uint8,
+    ElementType.BOOL: np.bool_,
+}
+"""The elements that content can be made up of."""
+
+_DISTINCT = 10_007
+
+
+def array_of(type_: TensorType) -> Array:
+    """Positive numbers of order one: neither denormal nor infinite after any operator."""
+    shape = shape_of(type_)
+    dtype = DTYPES[type_.element]
+    if not type_.element.is_float:
+        return np.ones(shape, dtype)
+    return np.resize(_some().astype(dtype), shape)
+
+
+@cache
+def _some() -> Array:
+    return np.random.default_rng(0).uniform(0.05, 1.0, _DISTINCT)
+
+
+def shape_of(type_: TensorType) -> tuple[int, ...]:
+    """The shape in numbers, 1 for what is none."""
+    return tuple(size if isinstance(size, int) else 1 for size in type_.shape)
+
+
+__all__ = ["DTYPES", "array_of", "shape_of"]

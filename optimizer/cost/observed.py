@@ -1,0 +1,126 @@
+"""Types that only a run tells: of what opaque nodes make whose shapes nobody infers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from optimizer.cost.machine import bytes_of
+from optimizer.cost.made_up import DTYPES, array_of
+from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.errors import UnsupportedError
+from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
+from superopt.ir.types import ElementType, TensorType, UnknownType
+from superopt.onnx_io import LiftedModel, build_model
+from superopt.ops.opaque import Opaque
+
+Port: TypeAlias = "tuple[int, int]"
+"""The index of an opaque node in its model, and one of its outputs."""
+
+_FEW = 64
+_MAX_BYTES = 96 * 2**20
+
+
+def observed_types(
+    lifted: LiftedModel, sized: Callable[[TensorType], TensorType]
+) -> Mapping[Port, TensorType]:
+    """The types of outputs of unknown rank, from one run of the nodes that make them and of those that
+    compute shapes for them, on made-up inputs; none where the runtime refuses. ``sized`` gives types numbers.
+    """
+    graph = lifted.graph
+    unknown = [value for node in graph for value in node.values if _is_unknown(graph, value)]
+    try:
+        part = _Part(graph, sized, unknown)
+        if part.bytes > _MAX_BYTES:
+            return {}
+        weights = {label: _content(lifted, label, type_) for label, type_ in part.weights.items()}
+        model = LoadedModel(build_model(part.graph, weights, source=lifted.source), 1)
+        results = model.run({label: array_of(type_) for label, type_ in part.inputs.items()})
+    except (RuntimeRefusedError, UnsupportedError, KeyError):
+        return {}
+    found: dict[Port, TensorType] = {}
+    for value, result in zip(unknown, results, strict=True):
+        operator = graph[value.node].operator
+        if isinstance(operator, Opaque) and isinstance(result, np.ndarray):
+            found[operator.index, value.port] = _type_of(cast("Array", result))
+    return found
+
+
+def _type_of(array: Array) -> TensorType:
+    element = next((e for e, dtype in DTYPES.items() if np.dtype(dtype) == array.dtype), ElementType.OTHER)
+    return TensorType(element, tuple(array.shape))
+
+
+def _content(lifted: LiftedModel, label: str, type_: TensorType) -> Array:
+    """The content of a weight: its own where it may be a shape, else made up."""
+    few = isinstance(type_.elements, int) and type_.elements <= _FEW
+    return np.asarray(lifted.weight(label)) if few else array_of(type_)
+
+
+def _is_unknown(graph: Graph, value: Value) -> bool:
+    return isinstance(graph.type_of(value), UnknownType)
+
+
+class _Part:
+    """The nodes that make values of unknown rank, cut out of their graph, and what they are given."""
+
+    def __init__(
+        self, graph: Graph, sized: Callable[[TensorType], TensorType], unknown: Sequence[Value]
+    ) -> None:
+        self.inputs: dict[str, TensorType] = {}
+        self.weights: dict[str, TensorType] = {}
+        self._graph = graph
+        self._sized = sized
+        self._editor = Graph.empty().edit()
+        self._places: dict[Value, Value] = {}
+        made = self._made(unknown)
+        for node in map(graph.nodes.__getitem__, graph.order):
+            if node.id in made:
+                inputs = tuple(map(self._place, node.inputs))
+                added = self._editor.add(node.operator, inputs, types=node.types)
+                self._places.update(zip(node.values, added.values, strict=True))
+        self._editor.set_outputs(self._places[value] for value in unknown)
+        self.graph = self._editor.build()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all that is given."""
+        return sum(map(bytes_of, (*self.inputs.values(), *self.weights.values())))
+
+    def _made(self, unknown: Sequence[Value]) -> set[NodeId]:
+        """The nodes of unknown values, and those of the shapes that they need."""
+        made = {value.node for value in unknown}
+        waiting = list(made)
+        while waiting:
+            for value in self._graph[waiting.pop()].inputs:
+                if value.node not in made and self._is_shape(value):
+                    made.add(value.node)
+                    waiting.append(value.node)
+        return made
+
+    def _is_shape(self, value: Value) -> bool:
+        node, type_ = self._graph[value.node], self._graph.type_of(value)
+        if isinstance(node.operator, Input | Weight) or not isinstance(type_, TensorType):
+            return False
+        elements = self._sized(type_).elements
+        return type_.element is ElementType.INT64 and isinstance(elements, int) and elements <= _FEW
+
+    def _place(self, value: Value) -> Value:
+        if value not in self._places:
+            node, type_ = self._graph[value.node], self._graph.type_of(value)
+            if not isinstance(type_, TensorType) or type_.element not in DTYPES:
+                raise UnsupportedError(f"no content of type {type_} can be made up")
+            sized = self._sized(type_)
+            operator = node.operator
+            if isinstance(operator, Weight):
+                self.weights[operator.label] = sized
+            else:
+                operator = Input(f"x{len(self.inputs)}", sized)
+                self.inputs[operator.label] = sized
+            self._places[value] = self._editor.add(operator).value
+        return self._places[value]
+
+
+__all__ = ["Port", "observed_types"]

@@ -1,0 +1,15 @@
+"""What an equivalence check found, for people."""
+
+from __future__ import annotations
+
+from optimizer.report import EquivalenceSummary
+
+
+def errors_against(equivalence: EquivalenceSummary) -> str:
+    """The errors of both models against the reference, as a part of a sentence; empty where none is known."""
+    error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
+    if error is None or own is None or reference is None or error.rms is None or own.rms is None:
+        return ""
+    if reference.kind == "double precision":
+        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
+    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
