@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -13,6 +12,7 @@ _SCHEMA = 1
 
 def stand_in_report(
     model: Path,
+    sha256: str | None,
     options: Mapping[str, object],
     state: Mapping[str, object],
     why: str,
@@ -31,7 +31,7 @@ def stand_in_report(
         "schema": _SCHEMA,
         "model": {
             "name": model.name,
-            "sha256": _sha256(model),
+            "sha256": sha256,
             "nodes_before": nodes,
             "nodes_after": nodes,
             "opaque": state.get("opaque", []),
@@ -79,8 +79,3 @@ def stand_in_report(
 
 def _number(value: object) -> float:
     return value if isinstance(value, float) else 0.0
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

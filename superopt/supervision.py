@@ -8,6 +8,7 @@ time that ``promised`` leaves, ends it and writes the original with the reason.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -67,7 +68,7 @@ class Job:
 
     ``options`` has the names that HTTP uses; ``extras`` are further arguments of the ``function``, whose
     answer has the ``report``. The budget counts from ``started`` (monotonic clock). What the function prints
-    goes to the descriptor ``stdout``.
+    goes to the descriptor ``stdout``. Where nobody ``is_reading`` the report, it may lack the model's hash.
     """
 
     model: Path
@@ -80,6 +81,7 @@ class Job:
     extras: Mapping[str, object] = field(default_factory=dict[str, object])
     function: str = OPTIMIZE
     stdout: int | None = None
+    is_reading: bool = True
 
     @property
     def arguments(self) -> JsonObject:
@@ -250,10 +252,16 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     if job.output is not None:
         _write_original(job, job.output)
     taken = time.monotonic() - job.started
-    report = stand_in_report(job.model, job.options, state, why, taken, crashed=is_broken)
+    sha256 = _sha256(job.model) if job.is_reading else None
+    report = stand_in_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
     for path in job.reports:
         _write_report(report, path)
     return Outcome(None, report, is_broken)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_original(job: Job, output: Path) -> None:

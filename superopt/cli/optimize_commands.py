@@ -162,6 +162,7 @@ def optimize(
         },
         function=FUNCTION,
         stdout=1,
+        is_reading=as_json or bool(reports),
     )
     with _ended_when_told(), described() as show:
         outcome = run_job(job, lambda state: show(_phase(state)))
