@@ -33,7 +33,7 @@ are 0.003 to 0.02. Where rounds are too few to prove anything, it is supposed to
 
 _LONE_DEVIATION = 0.06
 _FEW_ROUNDS = 3
-"""The same for fewer rounds than these: what one session suffers on a loaded machine, another does not show."""
+"""The same for fewer rounds than these, on a loaded machine: no other session shows what one suffers."""
 
 _PAIR_DEVIATION = 0.1
 """Standard deviation of the ratio of two runs, where few pairs say little of it."""
