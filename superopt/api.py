@@ -178,8 +178,9 @@ def check(
     seed: int = 0,
     tolerance: float | None = None,
     inputs: Path | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Equivalence:
-    """Whether two models give the same outputs on random inputs."""
+    """Whether two models give the same outputs on random inputs; ``dims`` are sizes of open dimensions."""
     lifted, other = (lift(load_model(model, loads)) for model in (first, second))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:
@@ -187,7 +188,7 @@ def check(
             compared = LoadedModel(runnable_original(other, Path(directory)), physical_cores())
         except RuntimeRefusedError as error:
             raise InvalidModelError(f"a model does not run: {error}") from None
-        plan = plan_inputs(lifted, loaded.inputs, {})
+        plan = plan_inputs(lifted, loaded.inputs, dims or {})
         given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
         plan = plan.at(plan.sizes_of(given[0])) if given else plan
         reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given), lifted.source)

@@ -11,6 +11,7 @@ SuperoptError
 │   └── RankMismatchError        a tensor has the wrong number of dimensions
 ├── UnsupportedError             a domain or operator that cannot do what was asked
 ├── UnprovedRuleError            exit 1: a rule without a current proof was about to be applied
+├── NotEquivalentError           exit 1: a model was about to be written that does not compute the same
 └── MissingServiceError          exit 4: a device, database or runtime that is needed is absent
 """
 
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidModelError",
     "InvalidOptionError",
     "MissingServiceError",
+    "NotEquivalentError",
     "RankMismatchError",
     "SuperoptError",
     "UnprovedRuleError",
@@ -97,6 +99,10 @@ class UnsupportedError(SuperoptError):
 
 class UnprovedRuleError(SuperoptError):
     """A rule without a current proof was about to be applied."""
+
+
+class NotEquivalentError(SuperoptError):
+    """A model that was about to be written does not compute what the original does."""
 
 
 class MissingServiceError(SuperoptError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +21,8 @@ from optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from optimizer.parallel.topology import Cluster
 from optimizer.runnable import loads
 from substitution_db import open_database
-from superopt.api import verified_substitutions
-from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.api import check, verified_substitutions
+from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
 from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
@@ -51,6 +52,21 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
         return lower(lifted, graph, plan_of(graph))
     recorded = _plan(graph, report)
     return for_devices(lifted, graph, recorded.plan, recorded.cluster, recorded.devices)
+
+
+def require_equal(model: ModelSource, lowered: LoweredModel, report: Mapping[str, object]) -> None:
+    """Runs what a trace gave beside the model, at the sizes of the report: that is data of a stranger.
+
+    Raises NotEquivalentError where the outputs differ.
+    """
+    if _returned(report) == "original":
+        return
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        path = Path(directory) / "model.onnx"
+        lowered.save(path)
+        equivalence = check(model, path, dims=_recorded_sizes(report))
+    if not equivalence.passed:
+        raise NotEquivalentError(f"the model that the trace gives is not equal: {equivalence.why}")
 
 
 def write_shards(
@@ -145,6 +161,17 @@ def _names_apart(report: Mapping[str, object]) -> frozenset[str]:
         if isinstance(names, list)
         else frozenset()
     )
+
+
+def _recorded_sizes(report: Mapping[str, object]) -> Mapping[str, int]:
+    """The sizes of open dimensions that were asked for; raises InvalidFileError for what is none."""
+    options = report.get("options")
+    dims = cast("Mapping[str, object]", options).get("dims") if isinstance(options, dict) else None
+    sizes = cast("Mapping[str, object]", dims) if isinstance(dims, dict) else {}
+    wrong = {name: size for name, size in sizes.items() if not isinstance(size, int) or size < 1}
+    if wrong:
+        raise InvalidFileError(f"report: expected sizes of at least 1 as options.dims, got {wrong}")
+    return cast("Mapping[str, int]", sizes)
 
 
 def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:

@@ -33,7 +33,7 @@ class Limits:
     so the instances of axioms are limited as well.
     """
 
-    milliseconds: int = 600_000
+    milliseconds: int = 20_000
     resources: int = 12_000_000
     megabytes: int = 1500
     instances: int = 3_000

@@ -213,10 +213,13 @@ def replay(
     model: Annotated[Path, typer.Argument(help="The model that was optimised.")],
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of the optimization.")],
     out: OutputOption,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare outputs with those of the model first.")
+    ] = True,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply a recorded trace again, refusing any rule that is not verified."""
+    """Apply a recorded trace again, refusing any rule that is not verified and a model that is not equal."""
     from superopt import api
     from superopt import recorded as recording
     from superopt.onnx_io import require_destination
@@ -225,6 +228,8 @@ def replay(
     require_destination(out, model)
     recorded = api.read_report(report)
     lowered = recording.replay(model, recorded, database=database)
+    if check:
+        recording.require_equal(model, lowered, recorded)
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{out}: {lowered.node_count} nodes")

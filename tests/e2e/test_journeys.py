@@ -17,6 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import superopt as superopt_package
 from superopt.cli.main import run
+from superopt.errors import NotEquivalentError
+from superopt.onnx_io import LoweredModel, load_model
+from superopt.recorded import require_equal
 from tests.e2e.conftest import CommandLine
 
 CHANNELS = 64
@@ -268,3 +271,14 @@ def test_an_interrupted_run_leaves_nothing_behind(
     assert "Traceback" not in errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx"]
     assert superopt("library", "stats").returncode == 0
+
+
+def test_replay_writes_only_what_is_equal(model: Path, optimised: tuple[Path, Path]) -> None:
+    report = json.loads(optimised[1].read_text())
+    other = onnx.load(model)
+    weight = next(tensor for tensor in other.graph.initializer if tensor.data_type == TensorProto.FLOAT)
+    weight.CopyFrom(numpy_helper.from_array(1.01 * numpy_helper.to_array(weight), weight.name))
+    wrong = LoweredModel.of_source(load_model(other), {})
+    with pytest.raises(NotEquivalentError, match="not equal: "):
+        require_equal(model, wrong, report | {"returned": "optimized"})
+    require_equal(model, LoweredModel.of_source(load_model(model), {}), report)
