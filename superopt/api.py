@@ -17,6 +17,7 @@ from optimizer.check import (
     Equivalence,
     Reference,
     Sampling,
+    Sizing,
     check_equivalence,
     declared_ports,
     guess_sizes,
@@ -24,6 +25,7 @@ from optimizer.check import (
     names_apart,
     plan_inputs,
     require_archive,
+    settle_sizes,
 )
 from optimizer.check.guesses import example
 from optimizer.cost import physical_cores
@@ -42,12 +44,15 @@ from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionEr
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Weight
 from superopt.machines import for_devices
-from superopt.onnx_io import LoweredModel, ModelSource, lift, load_model, lower
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.targets import find_target
 
 ProgressCallback = Callable[[Progress], None]
+
+_SETTLING_SECONDS = 10.0
+"""So long an inspection may look for sizes that the model runs at."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Inspection:
     """What was understood of a model.
 
     ``opaque`` holds (node, ONNX operator, why), ``dimensions`` the open dimensions of inputs: the name, the
-    inputs and axes that have it, and a size that is usual.
+    inputs and axes that have it, and a usual size; with those the model runs, if any were found.
     """
 
     name: str
@@ -201,7 +206,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph
-    sizing = guess_sizes(lifted, {})
+    sizing = _usual_sizes(lifted)
     return Inspection(
         name=lifted.source.name,
         nodes=len(lifted.source.as_given.proto.graph.node),
@@ -223,6 +228,20 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         rules=len({rule.rule_id for rule in rules}),
         matches=_matches(graph, rules),
     )
+
+
+def _usual_sizes(lifted: LiftedModel) -> Sizing:
+    """Usual sizes of the open dimensions that the model runs at, or just usual ones where none is found."""
+    plan = plan_inputs(lifted, declared_ports(lifted), {})
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+
+        def opened() -> LoadedModel:
+            return LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
+
+        try:
+            return settle_sizes(lifted, plan, (), opened, time.monotonic() + _SETTLING_SECONDS)
+        except RuntimeRefusedError:
+            return guess_sizes(lifted, {})
 
 
 def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:

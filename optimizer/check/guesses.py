@@ -80,6 +80,7 @@ _NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
         (r"width|" + _WORD % "w|cols|columns", Kind.WIDTH),
         (r"samples|audio|wav|signal|pcm", Kind.SAMPLES),
         (r"seq|len|token|time|frame|word|char|step|text|phoneme|" + _WORD % "t|l|s", Kind.LENGTH),
+        (r"node|edge|vertex|vertices|atom|residue|" + _WORD % "points?", Kind.LENGTH),
     )
 )
 _FIRST = re.compile("n|b|bs", re.IGNORECASE)

@@ -14,6 +14,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType
 from superopt.onnx_io import LiftedModel, build_model
+from superopt.onnx_io.protos import contains_loop
 from superopt.ops.opaque import Opaque
 
 Port: TypeAlias = "tuple[int, int]"
@@ -27,12 +28,16 @@ def observed_types(
     lifted: LiftedModel, sized: Callable[[TensorType], TensorType]
 ) -> Mapping[Port, TensorType]:
     """The types of outputs of unknown rank, from one run of the nodes that make them and of those that
-    compute shapes for them, on made-up inputs; none where the runtime refuses. ``sized`` gives types numbers.
+    compute shapes for them, on made-up inputs; none where the runtime refuses, or where
+    such numbers would decide how often a loop runs. ``sized`` gives types numbers.
     """
     graph = lifted.graph
     unknown = [value for node in graph for value in node.values if _is_unknown(graph, value)]
     try:
         part = _Part(graph, sized, unknown)
+        nodes = lifted.source.proto.graph.node
+        if any(contains_loop(nodes[index]) for index in part.copied):
+            return {}
         if part.bytes > _MAX_BYTES:
             return {}
         weights = {label: _content(lifted, label, type_) for label, type_ in part.weights.items()}
@@ -71,6 +76,7 @@ class _Part:
     ) -> None:
         self.inputs: dict[str, TensorType] = {}
         self.weights: dict[str, TensorType] = {}
+        self.copied: list[int] = []
         self._graph = graph
         self._sized = sized
         self._editor = Graph.empty().edit()
@@ -78,6 +84,8 @@ class _Part:
         made = self._made(unknown)
         for node in map(graph.nodes.__getitem__, graph.order):
             if node.id in made:
+                if isinstance(node.operator, Opaque):
+                    self.copied.append(node.operator.index)
                 inputs = tuple(map(self._place, node.inputs))
                 added = self._editor.add(node.operator, inputs, types=node.types)
                 self._places.update(zip(node.values, added.values, strict=True))

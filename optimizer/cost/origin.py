@@ -22,7 +22,7 @@ from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.folding import Folder
-from superopt.onnx_io.protos import captured_names
+from superopt.onnx_io.protos import contains_loop
 from superopt.ops.opaque import Opaque
 
 _FEW = 64
@@ -73,7 +73,7 @@ class Origin:
 
     def spelled(self, operator: Opaque) -> Opaque | None:
         """The operator that stands for all nodes equal to this one, with their hash as its reason; None when
-        the node cannot run apart from its model."""
+        the node cannot run apart from its model, or made-up numbers would decide how long it runs."""
         if operator.index not in self._spelled:
             self._spelled[operator.index] = self._spell(operator)
         return self._spelled[operator.index]
@@ -129,7 +129,7 @@ class Origin:
         node = self.lifted.source.proto.graph.node[operator.index]
         if (
             node.domain not in _STANDARD
-            or captured_names(node)
+            or contains_loop(node)
             or self._functions.intersection({node.op_type})
         ):
             return None

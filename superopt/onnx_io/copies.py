@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.onnx_io.protos import names_within, renamed
+from superopt.onnx_io.protos import names_within, rename_captured, renamed
 
 TICK = "tick"
 """The input of one number that copies side by side have besides their own."""
@@ -45,9 +45,10 @@ def with_blocked_inputs(model: bytes, names: Collection[str]) -> bytes:
     for name in names:
         _add_spread(graph, inputs[name])
     places = {name: BLOCKED + name for name in names}
-    graph.node.extend(
-        renamed(node, [places.get(name, name) for name in node.input], list(node.output)) for node in nodes
-    )
+    for node in nodes:
+        read = renamed(node, [places.get(name, name) for name in node.input], list(node.output))
+        rename_captured(read, places)
+        graph.node.append(read)
     return proto.SerializeToString()
 
 
@@ -117,6 +118,7 @@ class _Parts:
         for node in self._nodes:
             written = renamed(node, [names[name] for name in node.input], [names[n] for n in node.output])
             written.name = names[node.name]
+            rename_captured(written, names)
             graph.node.append(written)
 
 

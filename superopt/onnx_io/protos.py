@@ -67,12 +67,29 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
             yield from attribute.graphs
 
 
+def contains_loop(node: onnx.NodeProto) -> bool:
+    """Whether the node is a loop or has one inside, so that numbers decide how long it runs."""
+    inner = (nested for graph in subgraphs(node) for nested in graph.node)
+    return node.op_type == "Loop" or any(map(contains_loop, inner))
+
+
 def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
     """The names that the subgraphs of a node read from outside, in order of first use."""
     found: dict[str, None] = {}
     for graph in subgraphs(node):
         _collect_free_names(graph, frozenset(), found)
     return tuple(found)
+
+
+def rename_captured(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Calls what the subgraphs of the node read from outside by other names."""
+    places = {name: names[name] for name in captured_names(node) if name in names}
+    for graph in subgraphs(node) if places else ():
+        for inner in graph.node:
+            inner.input[:] = [places.get(name, name) for name in inner.input]
+            rename_captured(inner, places)
+        for value in graph.output:
+            value.name = places.get(value.name, value.name)
 
 
 def _collect_free_names(graph: onnx.GraphProto, bound: frozenset[str], found: dict[str, None]) -> None:

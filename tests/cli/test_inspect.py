@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import onnx
+import numpy as np
 import pytest
 
 from superopt.cli.main import run
-from tests.onnx_io.kit import model, node, value, weight
+from tests.onnx_io.kit import model, node, tensor, value, weight
 
 
 def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,7 +20,7 @@ def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
         [value("y", ["batch", 4, "?", "?"])],
         [weight("w", 4, 3, 1, 1)],
     )
-    onnx.save(made, path)
+    path.write_bytes(made.SerializeToString())
     database = ["--database", f"sqlite:///{tmp_path / 'rules.db'}"]
     assert run(["inspect", str(path), *database]) == 0
     shown = capsys.readouterr().out
@@ -33,3 +33,18 @@ def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
         {"name": "x.2", "inputs": [{"name": "x", "axis": 2}], "guess": 224},
         {"name": "x.3", "inputs": [{"name": "x", "axis": 3}], "guess": 224},
     ]
+
+
+def test_proposed_sizes_are_ones_that_the_model_runs_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sound.onnx"
+    made = model(
+        [node("Reshape", "sound shape", "frames"), node("MatMul", "frames w", "y")],
+        [value("sound", ["batch", "samples"])],
+        [value("y", ["frames", 3])],
+        [weight("w", 512, 3), tensor("shape", [-1, 512], np.int64)],
+    )
+    path.write_bytes(made.SerializeToString())
+    assert run(["inspect", str(path), "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
+    assert "--dim batch=1 --dim samples=512\n" in capsys.readouterr().out

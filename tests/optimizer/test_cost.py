@@ -112,6 +112,28 @@ def test_an_opaque_node_is_measured_where_its_model_is_known() -> None:
     assert cost.groups[0].kernel.sources[1].content == np.array([3, 1], np.int64).tobytes()
 
 
+def test_a_branch_is_measured_with_what_it_reads_from_outside() -> None:
+    lifted = lifted_text(
+        f"(bool c, float[64,64] x) => (float[64,64] y) <float[64,64] w = {{{', '.join(['1'] * 4096)}}}>"
+        "{ y = If (c) <then_branch = a () => (float[64,64] p) { q = MatMul(x, w) p = MatMul(q, w) },"
+        "  else_branch = b () => (float[64,64] r) { r = Identity(x) }> }"
+    )
+    objective = Latency(MemoryCostStore(), threads=1)
+    cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert objective.measured == len(cost.groups) == 1
+
+
+def test_a_loop_is_not_run_on_made_up_numbers() -> None:
+    lifted = lifted_text(
+        "(bool c, float[4] x) => (float[N] y) {"
+        "  y = Loop (, c, x) <body = b (int64 i, bool on, float[M] v) => (bool still, float[M] u)"
+        "  { still = Identity(on) u = Add(v, x) }> }"
+    )
+    objective = Latency(MemoryCostStore(), threads=1)
+    GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert objective.measured == 0
+
+
 def test_shapes_and_indices_that_are_computed_are_made_up_to_fit() -> None:
     lifted = lifted_text(
         "(float[2,6] x, int64[2] s, int64[3] i) => (float[3,4] y, float[3,6] z)"

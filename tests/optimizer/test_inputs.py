@@ -278,6 +278,11 @@ GUESSES = (
         ),
         {"b": 1, "seq_length": 128, "past_seq_length": 16, "total_seq_length": 144, "seq_length / 2": 64},
     ),
+    (
+        "a graph",
+        inputs(kind=["num_atoms"], ends=[2, "num_edges"]),
+        {"num_atoms": 128, "num_edges": 128},
+    ),
     ("features that a layer asks for", layer(), {"x.0": 1, "x.1": 11}),
 )
 
