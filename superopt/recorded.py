@@ -167,7 +167,7 @@ def _recorded_sizes(report: Mapping[str, object]) -> Mapping[str, int]:
     """The sizes of open dimensions that were asked for; raises InvalidFileError for what is none."""
     options = report.get("options")
     dims = cast("Mapping[str, object]", options).get("dims") if isinstance(options, dict) else None
-    sizes = cast("Mapping[str, object]", dims) if isinstance(dims, dict) else {}
+    sizes: Mapping[str, object] = cast("Mapping[str, object]", dims) if isinstance(dims, dict) else {}
     wrong = {name: size for name, size in sizes.items() if not isinstance(size, int) or size < 1}
     if wrong:
         raise InvalidFileError(f"report: expected sizes of at least 1 as options.dims, got {wrong}")
