@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import pickle
+import pickle  # nosec B403: only what a child of this process wrote into its own directory is read
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
