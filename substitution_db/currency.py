@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from axioms import load_axioms
 from substitution_db.records import Hashes, Outcome, Proof
-from verifier import Status, Verdict, content_hashes
+from superopt.ops import OPERATORS
+from verifier import Status, Verdict
 from verifier.gate import CurrentState, StoredVerdict, current_state, judge
 
 
@@ -16,8 +17,7 @@ class Currency:
 
     def __init__(self, state: CurrentState) -> None:
         self.state = state
-        everything = content_hashes(state.axioms)
-        self.hashes = Hashes(everything.axioms, everything.operators, everything.verifier)
+        self.hashes = Hashes(state.axioms.hash, state.operators_hash(OPERATORS), state.verifier_hash)
         self._reason = functools.cache(self._judged)
 
     def stands(

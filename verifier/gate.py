@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from axioms import AxiomSet
@@ -24,10 +24,11 @@ class StoredVerdict:
 
 @dataclass(frozen=True)
 class CurrentState:
-    """What a proof made now would rest on."""
+    """What a proof made now would rest on; ``operators_hash`` gives the hash of some operators."""
 
     axioms: AxiomSet
     verifier_hash: str
+    operators_hash: Callable[[Iterable[str]], str] = operators_hash
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _reasons(rule: StoredVerdict, state: CurrentState) -> Iterable[str]:
         yield f"stale: axioms are gone: {', '.join(missing)}"
     elif rule.axioms_hash != state.axioms.hash_of(rule.axioms_used):
         yield f"stale: an axiom of its proof has changed ({', '.join(rule.axioms_used) or 'none'})"
-    elif rule.operators_hash != operators_hash(used):
+    elif rule.operators_hash != state.operators_hash(used):
         yield f"stale: the meaning of an operator has changed ({', '.join(sorted(used))})"
     if rule.verifier_hash != state.verifier_hash:
         yield "stale: the checker has changed"

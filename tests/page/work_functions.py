@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from superopt.api import optimize_file
 from superopt.errors import InvalidModelError
+from superopt.supervision import optimize_file
 
 Json = Mapping[str, object]
 Progress = Callable[[Json], None]
@@ -35,7 +35,7 @@ def refuse(model_path: Path, output_path: Path, options: Json, database_url: str
 
 def large(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
     """The real work, with a report as of 5,000 nodes and of a plan for 16 devices."""
-    return optimize_file(model_path, output_path, options, database_url, progress) | _many()
+    return {**optimize_file(model_path, output_path, options, database_url, progress), **_many()}
 
 
 def _many() -> dict[str, object]:

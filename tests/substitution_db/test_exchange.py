@@ -18,8 +18,8 @@ from verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text({"activation": "idempotent: relu(relu(x)) = relu(x)"})
 HASHES = Hashes(AXIOMS.hash, "o1", "v1")
-NOW = Currency(CurrentState(AXIOMS, "o1", "v1"))
-LATER = Currency(CurrentState(AXIOMS, "o1", "v2"))
+NOW = Currency(CurrentState(AXIOMS, "v1", lambda _: "o1"))
+LATER = Currency(CurrentState(AXIOMS, "v2", lambda _: "o1"))
 PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("idempotent",), HASHES, 12.34, ("f32[2, 3]",), None, "proved")
 
 

@@ -16,8 +16,8 @@ from verifier.gate import CurrentState
 AXIOMS = axioms_from_text(
     {"activation": "idempotent: relu(relu(x)) = relu(x)", "elementwise": "commutes: add(x, y) = add(y, x)"}
 )
-NOW = Currency(CurrentState(AXIOMS, "operators-1", "verifier-1"))
-LATER = Currency(CurrentState(AXIOMS, "operators-1", "verifier-2"))
+NOW = Currency(CurrentState(AXIOMS, "verifier-1", lambda _: "operators-1"))
+LATER = Currency(CurrentState(AXIOMS, "verifier-2", lambda _: "operators-1"))
 HASHES = Hashes(AXIOMS.hash_of(["idempotent"]), "operators-1", "verifier-1")
 PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("idempotent",), HASHES, 12.5, ("f32[2, 3]",), None, "proved")
 UNPROVED = replace(PROOF, verdict=Outcome.UNPROVED, hashes=NOW.hashes, axioms_used=())
@@ -187,12 +187,12 @@ def test_a_proof_counts_while_the_axioms_that_it_used_are_unchanged(
         "activation": "idempotent: relu(relu(x)) = relu(x)",
         "elementwise": "commutes: mul(x, y) = mul(y, x)",
     }
-    another = Currency(CurrentState(axioms_from_text(texts), "operators-1", "verifier-1"))
+    another = Currency(CurrentState(axioms_from_text(texts), "verifier-1", lambda _: "operators-1"))
     database.rules.refresh(another)
     assert [rule.id for rule in database.rules.verified_rules(another)] == [proved]
     assert unproved in {rule.id for rule in database.rules.undecided(another)}
     texts["activation"] = "idempotent: relu(relu(y)) = relu(relu(relu(y)))"
-    changed = Currency(CurrentState(axioms_from_text(texts), "operators-1", "verifier-1"))
+    changed = Currency(CurrentState(axioms_from_text(texts), "verifier-1", lambda _: "operators-1"))
     assert database.rules.verified_rules(changed) == ()
     assert database.rules.refresh(changed) == 1
 

@@ -18,8 +18,8 @@ from superopt.ir.terms import Equation
 from verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text({"activation": "idempotent: relu(relu(x)) = relu(x)"})
-NOW = Currency(CurrentState(AXIOMS, "operators-1", "verifier-1"))
-LATER = Currency(CurrentState(AXIOMS, "operators-1", "verifier-2"))
+NOW = Currency(CurrentState(AXIOMS, "verifier-1", lambda _: "operators-1"))
+LATER = Currency(CurrentState(AXIOMS, "verifier-2", lambda _: "operators-1"))
 HASHES = Hashes(AXIOMS.hash_of(["idempotent"]), "operators-1", "verifier-1")
 PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("idempotent",), HASHES, 12.5, (), None, "proved")
 REFUTED = replace(PROOF, verdict=Outcome.REFUTED, axioms_used=(), hashes=NOW.hashes)

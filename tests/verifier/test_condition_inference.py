@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -311,7 +310,7 @@ def test_it_is_the_same_every_time() -> None:
     assert (first.equation, first.exact, first.checked) == (second.equation, second.exact, second.checked)
 
 
-def test_it_ends_in_time() -> None:
-    start = time.process_time()
-    infer_condition(parse_equation(TASO[98].text), load_axioms(), options=InferenceOptions(seconds=0.2))
-    assert time.process_time() - start < 5
+def test_it_evaluates_no_more_than_it_may() -> None:
+    options = InferenceOptions(few=10, first=30, further=10, most=40)
+    found = infer_condition(parse_equation(TASO[98].text), load_axioms(), options=options)
+    assert found is None or found.checked <= 40
