@@ -71,6 +71,14 @@ def test_a_job_of_the_service_leaves_nothing_of_the_runtime(home: Path, tmp_path
     assert left_by_the_runtime(home) == []
 
 
-def test_the_user_can_turn_it_on(home: Path) -> None:
-    subprocess.run([sys.executable, "-c", LOADS], env=environment_of(home, **{SWITCH: "0"}), check=True)
-    assert left_by_the_runtime(home)
+@pytest.mark.parametrize(("given", "kept"), [({}, "1"), ({SWITCH: "0"}, "0"), ({SWITCH: "1"}, "1")])
+def test_what_the_user_set_stands(home: Path, given: dict[str, str], kept: str) -> None:
+    # Whether the runtime then writes anything depends on when it gets to it, so what it is told is looked at.
+    done = subprocess.run(
+        [sys.executable, "-c", f"{LOADS}; import os; print(os.environ['{SWITCH}'])"],
+        env=environment_of(home, **given),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [kept]
