@@ -17,10 +17,11 @@ from typing import cast
 from axioms import AxiomSet
 from superopt.ir.terms import Equation
 from verifier.budgeted import Progress, Task, answers, hashes_of_code
+from verifier.cases import Instance
 from verifier.certificate import format_certificate
 from verifier.content_cache import ContentCache
 from verifier.explanation import explain
-from verifier.instances import Instance, InstanceSampler
+from verifier.instances import InstanceSampler
 from verifier.prove import Proof, prove
 from verifier.replay import replay
 from verifier.seeds import seed_of

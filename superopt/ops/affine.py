@@ -26,6 +26,7 @@ A = TypeVar("A")
 class ChannelOperator(Operator):
     """A tensor combined with vectors that hold one number for each position along ``axis``."""
 
+    positions: ClassVar[int | None] = 1
     axis: int
     vectors: ClassVar[int] = 1
 
@@ -102,6 +103,7 @@ class BiasAdd(ChannelOperator):
 class BatchNormVector(Operator):
     """A vector computed from the statistics of a batch normalisation; exists only to be folded."""
 
+    positions: ClassVar[int | None] = 1
     inputs: ClassVar[int]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:

@@ -49,7 +49,9 @@ class Operator(ABC):
 
     ``implicit`` names fields that equations leave out because unification determines them: dimensions of
     constants, the size of the first half of a split, the target of a broadcast. ``overflows`` says that
-    results leave the range of floating point numbers where arguments are of moderate size.
+    results leave the range of floating point numbers where arguments are of moderate size. ``positions`` is
+    how many axes at either end of a tensor, or of a tensor of fixed rank, an operator tells from others
+    without naming them in an attribute; None where every axis may matter.
     """
 
     name: ClassVar[str]
@@ -59,6 +61,7 @@ class Operator(ABC):
     element_wise: ClassVar[bool] = False
     commutative: ClassVar[bool] = False
     overflows: ClassVar[bool] = False
+    positions: ClassVar[int | None] = 0
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Output types for input types, divided tensors among them; raises IllTypedError
@@ -92,6 +95,16 @@ class Operator(ABC):
         """The dimensions along which the computation can be divided into tasks: all axes of an element-wise
         operator, none of others unless a subclass knows better."""
         return axis_by_axis(inputs, outputs) if self.element_wise else undivided(inputs, outputs)
+
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """Channels, channels per group and outputs, where types fit whatever number of groups these make."""
+        del inputs
+        return None
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """What ``infer`` takes for granted of sizes that are symbols; empty where it has seen everything."""
+        del inputs
+        return frozenset()
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
         """The operator that makes a part of those types from parts of the inputs: itself, unless attributes

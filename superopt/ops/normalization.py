@@ -36,6 +36,7 @@ class LocalResponseNormalization(UnaryElementwise):
     """x (bias + alpha / size * sum of squares over ``size`` neighbouring channels)^-beta."""
 
     name: ClassVar[str] = "lrn"
+    positions: ClassVar[int | None] = 4
     element_wise: ClassVar[bool] = False
     onnx: ClassVar[OnnxForm | None] = OnnxForm(
         "LRN", attributes=(("size", "size"), ("alpha", "alpha"), ("beta", "beta"), ("bias", "bias"))
@@ -76,6 +77,7 @@ class LocalResponseNormalization(UnaryElementwise):
 class RowNormalization(Operator):
     """Rows along the last axis, normalised, times one number for each position in a row."""
 
+    positions: ClassVar[int | None] = 1
     vectors: ClassVar[int]
     epsilon: Fraction | int
 

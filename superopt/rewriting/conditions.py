@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Set
 from fractions import Fraction
@@ -18,6 +19,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
+_PARITY = symbol("parity")
 Quantity: TypeAlias = "Dimension | str | tuple[Dimension, ...] | TensorType"
 
 
@@ -37,7 +39,46 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     if isinstance(left, int | SymbolicDimension) and isinstance(right, int | SymbolicDimension):
         difference = left - right
         return isinstance(difference, int) and _ORDER[condition.relation](difference, 0)
+    if isinstance(left, str) != isinstance(right, str):
+        return condition.relation == "!="
     return condition.relation == "!=" and left != right and not _is_symbolic(left) and not _is_symbolic(right)
+
+
+class Decision(enum.Enum):
+    """What sizes that are symbols say of a clause. ``ASSUMED`` is one about odd and even: nothing is known of
+    symbols there, and what is not seen is not relied on."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    ASSUMED = "assumed"
+    OPEN = "open"
+
+
+def decide(
+    condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> Decision | tuple[Dimension, Dimension]:
+    """Whether the clause holds for all that its symbols stand for, or two sizes that must be equal for it to.
+
+    Raises InvalidEquationError for an unknown name or function.
+    """
+    if holds(condition, types, attributes):
+        return Decision.HOLDS
+    left = _quantity(condition.left, types, attributes)
+    right = 1 if condition.right is None else _quantity(condition.right, types, attributes)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        pairs = list(zip(left, right, strict=False)) if len(left) == len(right) else []
+    else:
+        pairs = [(left, right)]
+    unequal = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    if unequal is None or not any(map(_is_symbolic, unequal)):
+        return Decision.FAILS
+    if any(isinstance(side, SymbolicDimension) and side == _PARITY for side in unequal):
+        return Decision.ASSUMED
+    one, other = unequal
+    numbers = isinstance(one, int | SymbolicDimension) and isinstance(other, int | SymbolicDimension)
+    if condition.relation in ("", "=") and numbers:
+        return cast("tuple[Dimension, Dimension]", unequal)
+    return Decision.OPEN if numbers else Decision.FAILS
 
 
 def as_declared(declarations: Iterable[tuple[str, VariableType]], types: Mapping[str, TensorType]) -> bool:
@@ -182,7 +223,7 @@ def _all_leave(remainder: int, quantity: Quantity) -> Quantity:
     numbers = _numbers(quantity)
     if all(isinstance(number, int) for number in numbers):
         return int(all(cast("int", number) % 2 == remainder for number in numbers))
-    return symbol("parity")
+    return _PARITY
 
 
 def _numbers(quantity: Quantity) -> tuple[Dimension, ...]:
