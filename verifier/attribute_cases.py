@@ -29,7 +29,6 @@ _WORDS: Mapping[str, tuple[object, ...]] = {
     "includes_padding": (0, 1),
 }
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
-_LARGEST_POWER = 4
 
 
 def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, object]]:
@@ -119,12 +118,31 @@ def _degrees(goal: Equation, names: Sequence[str]) -> Iterator[Mapping[str, int]
         return
     if len(names) > 2 or sizes or degrees:
         raise IllTypedError("how several degrees and other numbers divide each other has too many cases")
-    powers = range(_LARGEST_POWER + 1)
-    vectors = [(a, b) for a in powers for b in powers if gcd(a, b) == 1]
-    for first, second in itertools.combinations([(0, 0), *vectors], 2):
-        chosen = [2**one * 3**other for one, other in zip(first, second, strict=True)]
-        if min(chosen) > 1:
-            yield dict(zip(names, chosen, strict=True))
+    vectors = _directions(max(_occurrences(goal, name) for name in names))
+    alone = [(one, (0, 0)) for one in vectors if min(one) > 0]
+    first = [((1, 0), other) for other in vectors if other[1] > 0]
+    second = [((0, 1), other) for other in vectors if min(other) > 0]
+    for one, other in (*alone, *first, *second):
+        yield {name: 2**a * 3**b for name, a, b in zip(names, one, other, strict=True)}
+
+
+def _directions(highest: int) -> list[tuple[int, int]]:
+    """Powers of one prime in two degrees, one pair for each way in which products of at most so many of them
+    can divide each other: the borders between the ways, and between each two neighbours their sum."""
+    powers = range(highest + 1)
+    borders = sorted(
+        ((a, b) for a in powers for b in powers if gcd(a, b) == 1), key=lambda p: Fraction(p[1], p[0] + p[1])
+    )
+    between = [(a + c, b + d) for (a, b), (c, d) in itertools.pairwise(borders)]
+    return [*borders, *between]
+
+
+def _occurrences(goal: Equation, name: str) -> int:
+    """How often the variable occurs on a side, at most."""
+    return max(
+        sum(value == AttributeVariable(name) for term in applications(side) for _, value in term.attributes)
+        for side in (*goal.left, *goal.right)
+    )
 
 
 def _degrees_of_one(sizes: Sequence[int], degrees: Sequence[int]) -> Iterator[int]:

@@ -18,7 +18,7 @@ from typing import cast
 
 from superopt.equations import format_attribute
 from superopt.errors import DimensionMismatchError, IllTypedError
-from superopt.ir.dimensions import Dimension, is_positive, substitute, surely_below, symbol
+from superopt.ir.dimensions import Dimension, Symbol, substitute, symbol
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -123,6 +123,7 @@ class _Search:
         self._names = variables(*self._terms)
         self._fresh = numbered(_IMPLICIT)
         self._part = numbered("part ")
+        self._divides = any(term.operator in DIVIDING for term in self._order)
         self._leaves_sizes_out = any(map(_leaves_sizes_out, self._order))
 
     def cases(self) -> Iterator[Instance]:
@@ -200,19 +201,35 @@ class _Search:
             yield state
             return
         choices: Iterable[tuple[int, ...]]
-        unknown = any(child in state.waiting for child in term.inputs)
-        if unknown or _shapeless(term) or term.operator in DIVIDING:
+        if _shapeless(term) or any(child in state.waiting for child in term.inputs):
             choices = itertools.product(range(self._largest_rank + 1), repeat=len(open_))
+        elif term.operator in DIVIDING:
+            choices = ((rank,) for rank in self._ranks_above(term, state))
         else:
-            known: dict[Term, int] = {}
-            pattern = tuple(
-                (known.setdefault(c, len(known)), state.types[c].rank if c in state.types else -1)
-                for c in term.inputs
-            )
-            attributes = tuple((n, cast("AttributeTerm", v)) for n, v in self._explicit(term, state).items())
-            choices = _fitting(term.operator, attributes, pattern, self._largest_rank)
+            choices = self._fitting(term, state)
         for ranks in choices:
             yield self._given(state, dict(zip(open_, ranks, strict=True)))
+
+    def _fitting(self, term: Application, state: _State) -> tuple[tuple[int, ...], ...]:
+        """The ranks of the inputs without a type that the operator may take."""
+        known: dict[Term, int] = {}
+        pattern = tuple(
+            (known.setdefault(c, len(known)), state.types[c].rank if c in state.types else -1)
+            for c in term.inputs
+        )
+        attributes = tuple((n, cast("AttributeTerm", v)) for n, v in self._explicit(term, state).items())
+        return _fitting(term.operator, attributes, pattern, self._largest_rank)
+
+    def _ranks_above(self, term: Application, state: _State) -> Iterable[int]:
+        """The ranks that whatever uses a term may take, when that only divides it, and so on."""
+        users = [each for each in self._order if term in each.inputs]
+        if not users or users[0].operator == "reshape" or _shapeless(users[0]):
+            return range(self._largest_rank + 1)
+        if users[0].operator in DIVIDING:
+            return self._ranks_above(users[0], state)
+        untyped = [child for child in dict.fromkeys(users[0].inputs) if child not in state.types]
+        place = untyped.index(term)
+        return dict.fromkeys(ranks[place] for ranks in self._fitting(users[0], state))
 
     def _with_shape(self, term: Application, state: _State) -> Iterator[_State]:
         """States with a shape of each rank for a constant or a broadcast whose shape the text leaves out."""
@@ -263,20 +280,28 @@ class _Search:
         except IllTypedError:
             return
         if grouped is not None:
-            groups = self._part()
-            channels, per_group, outputs = grouped
+            yield from self._grouped(term, state, grouped)
+        elif found is not None and len(found) == 1:
+            yield state.typed(term, found[0])
+
+    def _grouped(
+        self, term: Application, state: _State, sizes: tuple[Dimension, Dimension, Dimension]
+    ) -> Iterator[_State]:
+        """The states in which a convolution has groups, their number a symbol; and one group by itself where
+        tensors are divided, since how they may be is different there."""
+        channels, per_group, outputs = sizes
+        for groups in (1, self._part()) if self._divides else (self._part(),):
             for one in self._solutions(term, state, channels, groups * per_group):
                 if isinstance(one, _State):
                     yield one
                     continue
+                solved = state.solved(one)
                 left, right = substitute(outputs, one), substitute(groups, one) * self._part()
-                for other in self._solutions(term, state.solved(one), left, right):
+                for other in self._solutions(term, solved, left, right):
                     if isinstance(other, _State):
                         yield other
                     else:
-                        yield from self._typed(term, state.solved(one).solved(other))
-        elif found is not None and len(found) == 1:
-            yield state.typed(term, found[0])
+                        yield from self._typed(term, solved.solved(other))
 
     def _alternatives(
         self, term: Application, state: _State, pairs: Sequence[tuple[Dimension, Dimension]]
@@ -387,7 +412,14 @@ def _axis(axis: object, rank: int) -> int:
 
 
 def _never_positive(size: Dimension) -> bool:
-    return surely_below(size, 1) or is_positive(1 - size)
+    """Whether the size is below 1 although every symbol is at least 1."""
+    if isinstance(size, int):
+        return size < 1
+    return (
+        sum(coefficient for _, coefficient in size.terms) < 1
+        and all(coefficient < 0 for monomial, coefficient in size.terms if monomial)
+        and all(isinstance(atom, Symbol) for monomial, _ in size.terms for atom in monomial)
+    )
 
 
 def _is_implicit(name: str) -> bool:

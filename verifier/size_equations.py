@@ -133,8 +133,6 @@ def _equal_products(difference: SymbolicDimension, fresh: Fresh) -> Sequence[Sol
         return None
     if len({*rows, *columns}) != len(rows) + len(columns):
         return None
-    if (not rows and abs(one) == 1) or (not columns and abs(other) == 1):
-        return ()
     found: list[Solution] = []
     for of_columns in _divided(abs(one), len(columns)):
         for of_rows in _divided(abs(other), len(rows)):

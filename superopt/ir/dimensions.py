@@ -310,9 +310,10 @@ def _polynomial(terms: Iterable[tuple[Monomial, int]]) -> Dimension:
     kept = [(monomial, coefficient) for monomial, coefficient in collected.items() if coefficient]
     if not kept:
         return 0
-    if len(kept) == 1 and not kept[0][0]:
+    if len(kept) > 1:
+        kept.sort(key=_term_order)
+    elif not kept[0][0]:
         return kept[0][1]
-    kept.sort(key=_term_order)
     return SymbolicDimension(tuple(kept))
 
 
@@ -322,11 +323,11 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[str, bool]
 
 def _atom_order(atom: Atom) -> tuple[str, bool]:
     """By their text; a symbol whose name is the text of a floor division comes first."""
-    return (str(atom), isinstance(atom, FloorDivision))
+    return (atom.name, False) if isinstance(atom, Symbol) else (str(atom), True)
 
 
 def _sorted_monomial(atoms: Monomial) -> Monomial:
-    return tuple(sorted(atoms, key=_atom_order))
+    return tuple(sorted(atoms, key=_atom_order)) if len(atoms) > 1 else atoms
 
 
 def _symbols(atom: Atom) -> frozenset[str]:

@@ -63,6 +63,15 @@ def decide(
     """
     if holds(condition, types, attributes):
         return Decision.HOLDS
+    match condition:
+        case Condition(
+            ConditionCall("groups", (ConditionName(data), ConditionName(weight))), "=", int(number)
+        ):
+            if types[data].rank > 1 and types[weight].rank > 1:
+                channels, per_group = types[data].shape[1], types[weight].shape[1] * number
+                return Decision.FAILS if isinstance(channels - per_group, int) else (channels, per_group)
+        case _:
+            pass
     left = _quantity(condition.left, types, attributes)
     right = 1 if condition.right is None else _quantity(condition.right, types, attributes)
     if isinstance(left, tuple) and isinstance(right, tuple):
@@ -198,16 +207,24 @@ def _channels(*arguments: Quantity) -> Quantity:
 
 
 def _groups(*arguments: Quantity) -> Quantity:
+    """The channels by those of each group; 0 where that is not whole."""
     data, weight = _tensor("groups", arguments, 0), _tensor("groups", arguments, 1)
     if data.rank < 2 or weight.rank < 2 or weight.shape[1] == 0:
         return 0
-    return floor_divide(data.shape[1], weight.shape[1])
+    return _quotient(data.shape[1], weight.shape[1])
 
 
 def _outputs_per_group(*arguments: Quantity) -> Quantity:
     """The outputs of each group of a convolution; 0 where there are no groups."""
     groups = cast("Dimension", _groups(*arguments))
-    return 0 if groups == 0 else floor_divide(_tensor("outputs_per_group", arguments, 1).shape[0], groups)
+    return 0 if groups == 0 else _quotient(_tensor("outputs_per_group", arguments, 1).shape[0], groups)
+
+
+def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
+    """The quotient; 0 where sizes are numbers and it is not whole."""
+    quotient = floor_divide(numerator, denominator)
+    numbers = isinstance(numerator, int) and isinstance(denominator, int)
+    return 0 if numbers and quotient * denominator != numerator else quotient
 
 
 def _odd(*arguments: Quantity) -> Quantity:
