@@ -33,7 +33,7 @@ from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorTy
 from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.sharding import whole
-from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
+from superopt.rewriting.conditions import Decision, as_declared, decide, names_in, odd_sizes
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing
 from verifier.attribute_cases import attribute_cases
@@ -112,6 +112,15 @@ def cases_of(goal: Equation, largest_rank: int) -> Iterator[Instance]:
         if number == MOST_CASES:
             raise UndecidedCasesError(f"there are more than {MOST_CASES} cases")
         yield case
+
+
+def assumed(goal: Equation, case: Instance) -> frozenset[tuple[object, ...]]:
+    """What may be taken for granted of symbols: what the rule's own terms and conditions need."""
+    types = case.typing.types
+    said = {("odd", size) for size in odd_sizes(goal.conditions, case.types, case.attributes)}
+    return frozenset(said).union(
+        *(op.unseen(*(types[child] for child in term.inputs)) for term, op in case.typing.operators.items())
+    )
 
 
 class _Search:
@@ -500,4 +509,4 @@ def _written(value: object) -> str:
     return format_attribute("", cast("str", value)).removeprefix("=")
 
 
-__all__ = ["Instance", "UndecidedCasesError", "cases_of"]
+__all__ = ["Instance", "UndecidedCasesError", "assumed", "cases_of"]

@@ -35,7 +35,7 @@ from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attribute_cases import represented_variables
-from verifier.cases import Instance
+from verifier.cases import Instance, assumed
 from verifier.congruence import Congruence
 from verifier.seeds import seed_of
 from verifier.solver import Step
@@ -67,10 +67,7 @@ class ChainChecker:
             for size in type_.shape
             if not isinstance(size, int)
         )
-        own = instance.typing
-        self._assumed = frozenset[object]().union(
-            *(op.unseen(*(own.types[child] for child in term.inputs)) for term, op in own.operators.items())
-        )
+        self._assumed = assumed(goal, instance)
         self._pinned = {
             self._with_values(term): instance.typing.types[term]
             for term in subterms(*goal.left, *goal.right)

@@ -17,7 +17,6 @@ from typing import cast
 from axioms import AxiomSet
 from superopt.ir.terms import Equation
 from verifier.budgeted import Progress, Task, answers, hashes_of_code
-from verifier.cases import Instance
 from verifier.certificate import format_certificate
 from verifier.content_cache import ContentCache
 from verifier.explanation import explain
@@ -101,15 +100,13 @@ def redundancy_of(axiom: Equation, base: Sequence[Equation], limits: Limits = LI
     instances = (*concrete, *symbolic)
     proof = prove(axiom, tuple(others.values()), instances, further, limits=limits)
     if proof.proved:
-        return _replayed(axiom, others, proof, (*instances, *further))
+        return _replayed(axiom, others, proof)
     return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=proof.reason)
 
 
-def _replayed(
-    axiom: Equation, others: Mapping[str, Equation], proof: Proof, instances: Sequence[Instance]
-) -> AxiomRedundancy:
+def _replayed(axiom: Equation, others: Mapping[str, Equation], proof: Proof) -> AxiomRedundancy:
     certificate = explain(axiom, others, proof.steps)
-    failure = "no chain" if certificate is None else replay(axiom, others, certificate, instances)
+    failure = "no chain" if certificate is None else replay(axiom, others, certificate)
     if certificate is None or failure:
         reason = f"a proof was found, but its chain does not replay: {failure}"
         return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=reason)

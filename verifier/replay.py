@@ -15,7 +15,7 @@ from typing import cast
 
 from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError, SuperoptError
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -35,7 +35,7 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attribute_cases import represented_variables
-from verifier.cases import Instance, cases_of
+from verifier.cases import Instance, assumed, cases_of
 from verifier.certificate import Certificate, Link
 from verifier.positivity import PositiveSizes
 from verifier.rank_bound import largest_rank
@@ -67,18 +67,14 @@ def replay(goal: Equation, axioms: Mapping[str, Equation], certificate: Certific
 
 def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> Failure | None:
     """None when the certificate proves the goal in all cases, else the first in which it does not."""
-    if len(certificate.chains) != len(goal.left):
-        return Failure(f"expected {len(goal.left)} chains, got {len(certificate.chains)}")
+    number = 0
     try:
-        _require_known_operators(goal, axioms, certificate)
-        for output, chain in enumerate(certificate.chains):
-            _require_written(goal, output, chain, axioms)
+        _require_text(goal, axioms, certificate)
         bound = largest_rank(
             goal,
             [axioms[name] for name in certificate.axioms_used],
             [link.term for chain in certificate.chains for link in chain],
         )
-        number = 0
         for number, case in enumerate(cases_of(goal, bound), 1):  # noqa: B007
             reason = _failing(goal, axioms, certificate, case)
             if reason:
@@ -86,6 +82,26 @@ def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: C
     except (SuperoptError, ArithmeticError, RecursionError) as error:
         return Failure(str(error))
     return None if number else Failure("there is no case in which both sides are well-typed")
+
+
+def replay_in(
+    goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance
+) -> str:
+    """Empty when the certificate proves the goal in that one case, else exactly why it does not."""
+    try:
+        _require_text(goal, axioms, certificate)
+    except (SuperoptError, RecursionError) as error:
+        return str(error)
+    return _failing(goal, axioms, certificate, case)
+
+
+def _require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:
+    """Raises IllTypedError unless the chains are right as they are written."""
+    expected, got = len(goal.left), len(certificate.chains)
+    _require(expected == got, f"expected {expected} chains, got {got}")
+    _require_known_operators(goal, axioms, certificate)
+    for output, chain in enumerate(certificate.chains):
+        _require_written(goal, output, chain, axioms)
 
 
 def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance) -> str:
@@ -165,12 +181,7 @@ class _Replayer:
         self._own = {_filled(term, {}, self._values): instance.typing.types[term] for term in terms}
         self._fixed = frozenset[str]().union(*(type_.symbols for type_ in self._own.values()))
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
-        self._assumed = frozenset[object]().union(
-            *(
-                operator.unseen(*(instance.typing.types[child] for child in term.inputs))
-                for term, operator in instance.typing.operators.items()
-            )
-        )
+        self._assumed = assumed(goal, instance)
         _require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
         for condition in goal.conditions:
             met = decide(condition, instance.types, instance.attributes)
@@ -371,9 +382,10 @@ def _leaves_sizes_out(term: Term) -> bool:
 
 
 def _own_sizes(typing: Typing) -> Iterator[Dimension]:
-    """The sizes of a rule's own terms: where both sides are well-typed they are positive."""
+    """The sizes of a rule's own terms, positive where both sides are well-typed; and the symbols."""
     for type_ in typing.types.values():
         yield from type_.shape
+        yield from map(symbol, type_.symbols)
     for term, operator in typing.operators.items():
         yield from _halves(operator, tuple(typing.types[child] for child in term.inputs))
 
@@ -388,4 +400,4 @@ def _require(fulfilled: object, otherwise: str) -> None:
         raise IllTypedError(otherwise)
 
 
-__all__ = ["replay"]
+__all__ = ["Failure", "first_failure", "replay", "replay_in"]

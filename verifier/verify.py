@@ -191,10 +191,12 @@ def _proved(
     """A proof with a certificate that replays in all cases; where one does not, the search starts again with
     the case in which it fails among the instances."""
     essential, further = instances
+    certificate: Certificate | Failure = Failure("no chain connects the sides")
+    proof = Proof(proved=False, steps=(), reason="nothing was asked", milliseconds=0.0)
     for _ in range(options.searches):
         proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
         if not proof.proved:
-            break
+            return proof, certificate
         certificate = _certificate(equation, axioms, proof.steps, (*essential, *further))
         if isinstance(certificate, Certificate) or certificate.case is None:
             return proof, certificate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from fractions import Fraction
 from typing import TypeAlias, cast
 
@@ -88,6 +88,18 @@ def decide(
     if condition.relation in ("", "=") and numbers:
         return cast("tuple[Dimension, Dimension]", unequal)
     return Decision.OPEN if numbers else Decision.FAILS
+
+
+def odd_sizes(
+    conditions: Iterable[Condition], types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> Iterator[Dimension]:
+    """The sizes that clauses say are odd."""
+    for condition in conditions:
+        match condition:
+            case Condition(ConditionCall("odd", (argument,)), "", None):
+                yield from _numbers(_quantity(argument, types, attributes))
+            case _:
+                pass
 
 
 def as_declared(declarations: Iterable[tuple[str, VariableType]], types: Mapping[str, TensorType]) -> bool:
