@@ -92,7 +92,7 @@ def _values(name: str, kind: str, largest_rank: int) -> Sequence[object]:
             sides = ("top", "left", "bottom", "right")
             return (*PADDING_WORDS, tuple(symbol(f"{name}.{side}") - 1 for side in sides))
         case "size":
-            return (symbol(name),)
+            return (symbol(f"{name}.size"),)
         case _:
             raise IllTypedError(f"what values {kind}={name} takes is not known")
 

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import cast
 
-from superopt.equations import format_attribute
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, Symbol, substitute, symbol
 from superopt.ir.terms import (
@@ -29,14 +26,16 @@ from superopt.ir.terms import (
     applications,
     variables,
 )
-from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
-from superopt.ops.attributes import substituted
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.sharding import whole
-from superopt.rewriting.conditions import Decision, as_declared, decide, names_in, odd_sizes
+from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing
 from verifier.attribute_cases import attribute_cases
+from verifier.instance import Instance
+from verifier.partial_typing import PartialTyping
+from verifier.rank_choices import fitting_ranks
 from verifier.size_equations import Solution, UndecidedSizesError, numbered, solutions
 
 MOST_CASES = 5_000
@@ -46,59 +45,6 @@ _HALVES = ("split0", "split1")
 
 class UndecidedCasesError(IllTypedError):
     """Not all typings of a rule are known."""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """Types, attribute values and resolved operators of every subterm of both sides."""
-
-    types: Mapping[str, TensorType]
-    attributes: Mapping[str, object]
-    typing: Typing
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """The symbols among the sizes; none when they are numbers."""
-        return frozenset[str]().union(*(type_.symbols for type_ in self.typing.types.values()))
-
-    def __str__(self) -> str:
-        named = [f"{name}: {type_}" for name, type_ in sorted(self.types.items())]
-        named += [f"{name}={_written(value)}" for name, value in sorted(self.attributes.items())]
-        return ", ".join(named)
-
-
-@dataclass(frozen=True)
-class _State:
-    """What is known half-way: types of terms, values of attributes, sizes that the text leaves out.
-
-    ``waiting`` are applications that have no type yet, because an equation of theirs needs others first.
-    """
-
-    attributes: Mapping[str, object]
-    types: Mapping[Term, TensorType] = field(default_factory=dict[Term, TensorType])
-    implicit: Mapping[object, object] = field(default_factory=dict[object, object])
-    waiting: tuple[Application, ...] = ()
-
-    def solved(self, solution: Solution) -> _State:
-        if not solution:
-            return self
-        return _State(
-            {name: substituted(value, solution) for name, value in self.attributes.items()},
-            {term: type_.substitute(solution) for term, type_ in self.types.items()},
-            {place: substituted(value, solution) for place, value in self.implicit.items()},
-            self.waiting,
-        )
-
-    def typed(self, term: Term, type_: TensorType) -> _State:
-        waiting = tuple(each for each in self.waiting if each != term)
-        return _State(self.attributes, {**self.types, term: type_}, self.implicit, waiting)
-
-    def postponed(self, term: Application) -> _State:
-        waiting = self.waiting if term in self.waiting else (*self.waiting, term)
-        return _State(self.attributes, self.types, self.implicit, waiting)
-
-    def with_implicit(self, place: object, value: object) -> _State:
-        return _State(self.attributes, self.types, {**self.implicit, place: value}, self.waiting)
 
 
 def cases_of(goal: Equation, largest_rank: int) -> Iterator[Instance]:
@@ -112,15 +58,6 @@ def cases_of(goal: Equation, largest_rank: int) -> Iterator[Instance]:
         if number == MOST_CASES:
             raise UndecidedCasesError(f"there are more than {MOST_CASES} cases")
         yield case
-
-
-def assumed(goal: Equation, case: Instance) -> frozenset[tuple[object, ...]]:
-    """What may be taken for granted of symbols: what the rule's own terms and conditions need."""
-    types = case.typing.types
-    said = {("odd", size) for size in odd_sizes(goal.conditions, case.types, case.attributes)}
-    return frozenset(said).union(
-        *(op.unseen(*(types[child] for child in term.inputs)) for term, op in case.typing.operators.items())
-    )
 
 
 class _Search:
@@ -140,7 +77,7 @@ class _Search:
         equal: set[object] = set()
         declared = self._declared()
         for attributes in attribute_cases(self._goal, self._largest_rank):
-            for state in self._extended(_State(attributes, declared), 0):
+            for state in self._extended(PartialTyping(attributes, declared), 0):
                 ranks = tuple((n, state.types[Variable(n)].rank) for n in self._names), repr(attributes)
                 if all(state.types[a].rank == state.types[b].rank for a, b in self._pairs()):
                     equal.add(ranks)
@@ -163,7 +100,7 @@ class _Search:
             types[Variable(name)] = TensorType(element, sizes)
         return types
 
-    def _extended(self, state: _State, position: int) -> Iterator[_State]:
+    def _extended(self, state: PartialTyping, position: int) -> Iterator[PartialTyping]:
         """All ways to type the applications from that position on."""
         if position == len(self._order):
             yield from self._with_lonely(state)
@@ -175,7 +112,7 @@ class _Search:
                     for fulfilled in self._fulfilled(typed):
                         yield from self._extended(fulfilled, position + 1)
 
-    def _fulfilled(self, state: _State) -> Iterator[_State]:
+    def _fulfilled(self, state: PartialTyping) -> Iterator[PartialTyping]:
         """The states in which the conditions hold that can be decided by now."""
         types = {name: state.types[Variable(name)] for name in self._names if Variable(name) in state.types}
         known = types.keys() | state.attributes.keys()
@@ -195,13 +132,13 @@ class _Search:
                 return
         yield state
 
-    def _with_lonely(self, state: _State) -> Iterator[_State]:
+    def _with_lonely(self, state: PartialTyping) -> Iterator[PartialTyping]:
         """Types for variables that no application uses; then for what waits."""
         open_ = [name for name in self._names if Variable(name) not in state.types]
         for ranks in itertools.product(range(self._largest_rank + 1), repeat=len(open_)):
             yield from self._settled(self._given(state, dict(zip(open_, ranks, strict=True))))
 
-    def _with_ranks(self, term: Application, state: _State) -> Iterator[_State]:
+    def _with_ranks(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
         """States with types for those inputs that are variables without a type."""
         open_ = [
             c.name for c in dict.fromkeys(term.inputs) if isinstance(c, Variable) and c not in state.types
@@ -219,7 +156,7 @@ class _Search:
         for ranks in choices:
             yield self._given(state, dict(zip(open_, ranks, strict=True)))
 
-    def _fitting(self, term: Application, state: _State) -> tuple[tuple[int, ...], ...]:
+    def _fitting(self, term: Application, state: PartialTyping) -> tuple[tuple[int, ...], ...]:
         """The ranks of the inputs without a type that the operator may take."""
         known: dict[Term, int] = {}
         pattern = tuple(
@@ -227,9 +164,9 @@ class _Search:
             for c in term.inputs
         )
         attributes = tuple((n, cast("AttributeTerm", v)) for n, v in self._explicit(term, state).items())
-        return _fitting(term.operator, attributes, pattern, self._largest_rank)
+        return fitting_ranks(term.operator, attributes, pattern, self._largest_rank)
 
-    def _ranks_above(self, term: Application, state: _State) -> Iterable[int]:
+    def _ranks_above(self, term: Application, state: PartialTyping) -> Iterable[int]:
         """The ranks that whatever uses a term may take, when that only divides it, and so on."""
         users = [each for each in self._order if term in each.inputs]
         if not users or users[0].operator == "reshape" or _shapeless(users[0]):
@@ -240,7 +177,7 @@ class _Search:
         place = untyped.index(term)
         return dict.fromkeys(ranks[place] for ranks in self._fitting(users[0], state))
 
-    def _with_shape(self, term: Application, state: _State) -> Iterator[_State]:
+    def _with_shape(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
         """States with a shape of each rank for a constant or a broadcast whose shape the text leaves out."""
         if not _shapeless(term):
             yield state
@@ -248,7 +185,7 @@ class _Search:
         for rank in range(self._largest_rank + 1):
             yield state.with_implicit(term, tuple(self._fresh() for _ in range(rank)))
 
-    def _given(self, state: _State, ranks: Mapping[str, int]) -> _State:
+    def _given(self, state: PartialTyping, ranks: Mapping[str, int]) -> PartialTyping:
         """The state with new types of these ranks for variables."""
         for name, rank in ranks.items():
             needed = divisions_needed(self._goal, {name: rank}, state.attributes)
@@ -256,7 +193,7 @@ class _Search:
             state = state.typed(Variable(name), type_)
         return state
 
-    def _settled(self, state: _State) -> Iterator[_State]:
+    def _settled(self, state: PartialTyping) -> Iterator[PartialTyping]:
         """All ways to type what waits; raises UndecidedCasesError when nothing of it can be."""
         if not state.waiting:
             yield state
@@ -270,7 +207,7 @@ class _Search:
                     return
         raise UndecidedCasesError(f"at which sizes {state.waiting[0].operator} is well-typed is not known")
 
-    def _typed(self, term: Application, state: _State) -> Iterator[_State]:
+    def _typed(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
         """The states in which the term has a type, or waits for one."""
         if any(child not in state.types for child in term.inputs):
             yield state.postponed(term)
@@ -294,50 +231,50 @@ class _Search:
             yield state.typed(term, found[0])
 
     def _grouped(
-        self, term: Application, state: _State, sizes: tuple[Dimension, Dimension, Dimension]
-    ) -> Iterator[_State]:
+        self, term: Application, state: PartialTyping, sizes: tuple[Dimension, Dimension, Dimension]
+    ) -> Iterator[PartialTyping]:
         """The states in which a convolution has groups, their number a symbol; and one group by itself where
         tensors are divided, since how they may be is different there."""
         channels, per_group, outputs = sizes
         for groups in (1, self._part()) if self._divides else (self._part(),):
             for one in self._solutions(term, state, channels, groups * per_group):
-                if isinstance(one, _State):
+                if isinstance(one, PartialTyping):
                     yield one
                     continue
                 solved = state.solved(one)
                 left, right = substitute(outputs, one), substitute(groups, one) * self._part()
                 for other in self._solutions(term, solved, left, right):
-                    if isinstance(other, _State):
+                    if isinstance(other, PartialTyping):
                         yield other
                     else:
                         yield from self._typed(term, solved.solved(other))
 
     def _alternatives(
-        self, term: Application, state: _State, pairs: Sequence[tuple[Dimension, Dimension]]
-    ) -> Iterator[_State]:
+        self, term: Application, state: PartialTyping, pairs: Sequence[tuple[Dimension, Dimension]]
+    ) -> Iterator[PartialTyping]:
         for left, right in pairs:
             for solution in self._solutions(term, state, left, right):
-                if isinstance(solution, _State):
+                if isinstance(solution, PartialTyping):
                     yield solution
                     return
                 yield from self._typed(term, state.solved(solution))
 
     def _solutions(
-        self, term: Application, state: _State, left: Dimension, right: Dimension
-    ) -> Sequence[Solution | _State]:
+        self, term: Application, state: PartialTyping, left: Dimension, right: Dimension
+    ) -> Sequence[Solution | PartialTyping]:
         """All solutions; or the state in which the term waits for others to make the equation simpler."""
         try:
             return self._all(left, right)
         except UndecidedSizesError:
             return (state.postponed(term),)
 
-    def _explicit(self, term: Application, state: _State) -> dict[str, object]:
+    def _explicit(self, term: Application, state: PartialTyping) -> dict[str, object]:
         return {
             name: state.attributes[value.name] if isinstance(value, AttributeVariable) else value
             for name, value in term.attributes
         }
 
-    def _operator(self, term: Application, state: _State) -> tuple[_State, Operator]:
+    def _operator(self, term: Application, state: PartialTyping) -> tuple[PartialTyping, Operator]:
         """The operator with all its attributes, and the state that knows those that the text leaves out."""
         given = self._explicit(term, state)
         for name in OPERATORS[term.operator].implicit:
@@ -351,12 +288,12 @@ class _Search:
             given[name] = value
         return state, operator_from_attributes(term.operator, given)
 
-    def _place(self, term: Application, given: Mapping[str, object], state: _State) -> object:
+    def _place(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> object:
         """What a half is cut from, along which axis: both halves are cut in one place."""
         (cut,) = term.inputs
         return cut, _axis(given["axis"], state.types[cut].rank)
 
-    def _cut(self, term: Application, given: Mapping[str, object], state: _State) -> Dimension | None:
+    def _cut(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> Dimension | None:
         """The halves of a concat along its own axis are its operands."""
         cut = term.inputs[0] if term.operator in _HALVES else None
         if not isinstance(cut, Application) or cut.operator != "concat":
@@ -365,7 +302,7 @@ class _Search:
         axis = _axis(self._explicit(cut, state)["axis"], rank)
         return state.types[cut.inputs[0]].shape[axis] if axis == _axis(given["axis"], rank) else None
 
-    def _finished(self, state: _State) -> Iterator[Instance]:
+    def _finished(self, state: PartialTyping) -> Iterator[Instance]:
         """The cases of a state in which everything has a type, with what the rule's conditions ask."""
         for pair in self._pairs() if self._leaves_sizes_out else ():
             for left, right in zip(*(state.types[term].shape for term in pair), strict=True):
@@ -390,7 +327,7 @@ class _Search:
         """All solutions, sizes that the text leaves out solved for first; raises UndecidedSizesError."""
         return solutions(left, right, self._part, _is_implicit)
 
-    def _checked(self, state: _State, types: Mapping[str, TensorType]) -> Iterator[Instance]:
+    def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
         """The case, typed anew as a whole; cases of it where something new had to be solved; none where a
         size cannot be positive."""
         if not as_declared(self._goal.types, types):
@@ -467,46 +404,4 @@ def _shapeless(term: Application) -> bool:
     return "shape" in OPERATORS[term.operator].implicit and term.attribute("shape") is None
 
 
-@lru_cache(maxsize=65536)
-def _fitting(
-    operator: str,
-    attributes: tuple[tuple[str, AttributeTerm], ...],
-    pattern: tuple[tuple[int, int], ...],
-    largest_rank: int,
-) -> tuple[tuple[int, ...], ...]:
-    """The ranks of the inputs that have none under which the operator is not refused whatever the sizes.
-
-    ``pattern`` gives for each input which input it is (equal ones have equal numbers) and its rank, -1 for
-    none.
-    """
-    missing = list(dict.fromkeys(index for index, rank in pattern if rank < 0))
-    given = dict(attributes)
-    implicit = {name: symbol("size") for name in OPERATORS[operator].implicit if name not in given}
-    if "shape" in implicit:
-        raise IllTypedError(f"{operator} has no rank of its own")
-    try:
-        applied = operator_from_attributes(operator, {**given, **implicit})
-    except IllTypedError:
-        return ()
-    fitting: list[tuple[int, ...]] = []
-    for ranks in itertools.product(range(largest_rank + 1), repeat=len(missing)):
-        known = {index: rank for index, rank in pattern if rank >= 0} | dict(zip(missing, ranks, strict=True))
-        types = (
-            TensorType(ElementType.FLOAT, tuple(symbol(f"i{index}.{axis}") for axis in range(known[index])))
-            for index, _ in pattern
-        )
-        try:
-            applied.infer(*types)
-        except DimensionMismatchError:
-            pass
-        except IllTypedError:
-            continue
-        fitting.append(ranks)
-    return tuple(fitting)
-
-
-def _written(value: object) -> str:
-    return format_attribute("", cast("str", value)).removeprefix("=")
-
-
-__all__ = ["Instance", "UndecidedCasesError", "assumed", "cases_of"]
+__all__ = ["UndecidedCasesError", "cases_of"]

@@ -35,8 +35,8 @@ from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attribute_cases import represented_variables
-from verifier.cases import Instance, assumed
 from verifier.congruence import Congruence
+from verifier.instance import Instance, assumed
 from verifier.seeds import seed_of
 from verifier.solver import Step
 from verifier.stated import is_stated

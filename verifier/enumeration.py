@@ -28,8 +28,8 @@ from superopt.ops.base import OPERATORS, operator_from_attributes
 from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attributes import plausible_values
-from verifier.cases import Instance
 from verifier.concrete import require_sizes
+from verifier.instance import Instance
 from verifier.small_shapes import SmallShapes
 
 MAX_ELEMENTS = 1500

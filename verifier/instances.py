@@ -17,8 +17,8 @@ from superopt.ir.terms import Application, Equation, Variable, applications, var
 from superopt.ops.attributes import substituted
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH
-from verifier.cases import Instance
 from verifier.concrete import operator_symbols, require_sizes, with_numbers
+from verifier.instance import Instance
 from verifier.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000

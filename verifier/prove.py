@@ -19,8 +19,8 @@ import z3
 
 from superopt.ir.terms import Equation
 from verifier import cvc5_prover, solver
-from verifier.cases import Instance
 from verifier.chain import ChainChecker, instances_of
+from verifier.instance import Instance
 from verifier.smtlib import relevant
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
 

@@ -40,9 +40,8 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
     axes = [value for term in terms for value in _axes(term)]
     left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
     right = max([0, *places, *(-axis for axis in axes if axis < 0)])
-    own = applications(*goal.left, *goal.right)
     variables = sum(1 for name in attribute_variables(*goal.left, *goal.right) if _is_axis(goal, name))
-    levels = 1 + sum(1 for term in own if term.operator == "broadcast")
+    levels = 1 + sum(1 for term in terms if term.operator == "broadcast")
     said = [number + 1 for equation in every for number in _ranks(equation)]
     return max([levels * (left + variables) + right + 2, *said])
 

@@ -20,8 +20,8 @@ from superopt.errors import IllTypedError
 from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.cases import Instance
 from verifier.enumeration import enumerated
+from verifier.instance import Instance
 from verifier.instances import InstanceSampler
 from verifier.seeds import seed_of
 

@@ -35,8 +35,9 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attribute_cases import represented_variables
-from verifier.cases import Instance, assumed, cases_of
+from verifier.cases import cases_of
 from verifier.certificate import Certificate, Link
+from verifier.instance import Instance, assumed
 from verifier.positivity import PositiveSizes
 from verifier.rank_bound import largest_rank
 from verifier.stated import is_stated

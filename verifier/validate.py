@@ -20,7 +20,7 @@ from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.cases import Instance
+from verifier.instance import Instance
 from verifier.instances import InstanceSampler
 from verifier.seeds import seed_of
 from verifier.solver import Limits

@@ -14,12 +14,13 @@ import z3
 from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
-from verifier.cases import Instance, cases_of
+from verifier.cases import cases_of
 from verifier.certificate import Certificate, Grade
 from verifier.chain import ChainChecker
 from verifier.explanation import explain
 from verifier.generality import is_instance
 from verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
+from verifier.instance import Instance
 from verifier.instances import InstanceSampler
 from verifier.pool import Progress, judge_all
 from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version

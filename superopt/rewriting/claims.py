@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import cast
 
 from superopt.ir.terms import AttributeVariable, Equation, applications
+from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 
 MOST_RANK = 5
@@ -26,4 +29,16 @@ def most_rank(equation: Equation) -> int | None:
     return None
 
 
-__all__ = ["MOST_RANK", "most_rank"]
+def speaks_of(
+    equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> bool:
+    """Whether the ranks of its variables, and the shapes that it says, are within what the rule claims."""
+    most = most_rank(equation)
+    if most is None:
+        return True
+    shapes = (value for value in attributes.values() if isinstance(value, tuple))
+    lengths = (len(cast("tuple[object, ...]", shape)) for shape in shapes)
+    return max([0, *(type_.rank for type_ in types.values()), *lengths]) <= most
+
+
+__all__ = ["MOST_RANK", "most_rank", "speaks_of"]

@@ -21,7 +21,7 @@ from superopt.ops.base import attributes_of
 from superopt.rewriting.divisions import DIVIDING
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.divided import Shards, applied, sharded
-from verifier.cases import Instance
+from verifier.instance import Instance
 from verifier.instances import InstanceSampler
 
 AXES_ARE_CUT = {"reshape", "broadcast"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import parse_equation
-from verifier.cases import Instance
+from verifier.instance import Instance
 from verifier.instances import InstanceSampler
 
 

@@ -9,9 +9,9 @@ from superopt.equations import format_equation, parse_equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
 from verifier import Status, verify
-from verifier.cases import Instance
 from verifier.chain import ChainChecker, instantiated
 from verifier.congruence import Congruence
+from verifier.instance import Instance
 from verifier.instances import InstanceSampler
 from verifier.prove import Proof, prove
 from verifier.refute import Effort, refute

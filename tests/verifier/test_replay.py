@@ -14,9 +14,9 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.rewriting.typing import infer_terms, type_equation
 from tests.verifier.shapes import shapes
-from verifier.cases import Instance
 from verifier.certificate import Certificate, Link
 from verifier.explanation import explain
+from verifier.instance import Instance
 from verifier.prove import prove
 from verifier.refute import Effort, refute
 from verifier.replay import replay, replay_in

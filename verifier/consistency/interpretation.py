@@ -34,10 +34,10 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
-from verifier.cases import Instance
 from verifier.chain import instantiated
 from verifier.congruence import Congruence
 from verifier.consistency.overlaps import has_open_shape
+from verifier.instance import Instance
 from verifier.solver import Step
 
 RELATIVE_TOLERANCE = 1e-6
