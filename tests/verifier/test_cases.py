@@ -97,10 +97,10 @@ def _is_instance(instance: Instance, case: Instance) -> bool:
                 equations.append((one, other))
             elif one != other and (isinstance(other, str) or isinstance(one, int | str | SymbolicDimension)):
                 return False  # numbers of which a case has one for many may differ
-    return _solvable(equations, {})
+    return _solvable(equations, {}, 2 + 2 * max([1, *(number for _, number in equations)]))
 
 
-def _solvable(equations: list[tuple[Dimension, int]], known: Mapping[str, Dimension]) -> bool:
+def _solvable(equations: list[tuple[Dimension, int]], known: Mapping[str, Dimension], largest: int) -> bool:
     """Whether positive numbers solve all equations, by trying the divisors and parts of each."""
     left = [(substitute(size, known), number) for size, number in equations]
     if any(isinstance(size, int) and size != number for size, number in left):
@@ -109,8 +109,8 @@ def _solvable(equations: list[tuple[Dimension, int]], known: Mapping[str, Dimens
     if not open_:
         return True
     size, _ = min(open_, key=lambda pair: (len(symbols_of(pair[0])), pair[1]))
-    name, largest = min(symbols_of(size)), 2 * max(number for _, number in open_) + 2
-    return any(_solvable(open_, {name: value}) for value in range(1, largest))
+    name = min(symbols_of(size))
+    return any(_solvable(open_, {name: value}, largest) for value in range(1, largest))
 
 
 def _small_types(names: tuple[str, ...], ranks: tuple[int, ...]) -> Iterator[dict[str, TensorType]]:
