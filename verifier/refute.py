@@ -110,7 +110,8 @@ def difference_of_types(equation: Equation, instance: Instance) -> str | None:
 
 class _Watched(PrimeFieldDomain):
     """Knows afterwards if a function was met that is not defined everywhere, or not by ring operations, and
-    which elements depend on a quotient by 0 or on the root of what is no square: their shadow is NaN."""
+    which elements depend on a quotient by 0 or on the root of what is no square or has a negative shadow:
+    their own shadow is NaN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +125,8 @@ class _Watched(PrimeFieldDomain):
     def sqrt(self, array: FieldArray) -> FieldArray:
         self.is_ring = False
         root = super().sqrt(array)
-        return self._marked(root, root.residue * root.residue % MODULUS != array.residue)
+        no_square = root.residue * root.residue % MODULUS != array.residue
+        return self._marked(root, no_square | (array.shadow < 0))
 
     def decided(self, array: FieldArray) -> npt.NDArray[np.bool_]:
         """Where the field says what the value is."""
