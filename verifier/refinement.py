@@ -62,7 +62,7 @@ def first_difference(
     if not len(found):
         return None
     place = tuple(int(i) for i in found[0])
-    return Difference(output, place[1:], _written(left, place), _written(right, place))
+    return Difference(output, place[1:], *_written(left, right, place))
 
 
 def not_refined(source: PartialArray, target: PartialArray) -> Flags:
@@ -117,8 +117,14 @@ def _alike(left: PartialArray, right: PartialArray) -> tuple[PartialArray, Parti
     return PartialArray(a, d), PartialArray(b, e)
 
 
-def _written(array: PartialArray, place: tuple[int, ...]) -> str:
-    return "undefined" if array.undefined[place] else f"{array.value[place]:.6g}"
+def _written(left: PartialArray, right: PartialArray, place: tuple[int, ...]) -> tuple[str, str]:
+    """Both elements, with as many digits as tell them apart."""
+    short, long = (tuple(_element(array, place, digits) for array in (left, right)) for digits in (6, 17))
+    return (short[0], short[1]) if short[0] != short[1] else (long[0], long[1])
+
+
+def _element(array: PartialArray, place: tuple[int, ...], digits: int) -> str:
+    return "undefined" if array.undefined[place] else f"{array.value[place]:.{digits}g}"
 
 
 __all__ = ["Difference", "awkward_inputs", "difference_between", "first_difference", "not_refined"]
