@@ -123,14 +123,13 @@ class PartialDomain(Domain[PartialArray]):
         a, b = np.nan_to_num(a), np.nan_to_num(b)
         with np.errstate(all="ignore"):
             product = np.matmul(a, b)
-            length = a.shape[-1]
-            exact = length <= _LONGEST and not d.any() and not e.any()
-            if exact and _on_grid(a).all() and _on_grid(b).all():
-                error = np.zeros(product.shape)
-            else:
-                size, other = np.abs(a), np.abs(b)
-                rounding = (length + 1) * (_ROUNDING * np.matmul(size, other) + _TINY)
-                error = np.matmul(size, e) + np.matmul(d, other + e) + rounding
+            size, other = np.abs(a), np.abs(b)
+            magnitude = np.matmul(size, other)
+            rows, columns = _all_on_grid(a, -1), _all_on_grid(b, -2)
+            exact = rows[..., :, np.newaxis] & columns[..., np.newaxis, :] & (a.shape[-1] <= _LONGEST)
+            rounding = (a.shape[-1] + 1) * (magnitude * _ROUNDING + _TINY)
+            error = np.matmul(size, e) + np.matmul(d, other + e)
+            error += np.where(exact | (magnitude == 0), 0.0, rounding)
         return _known(product, error, undefined)
 
     def sum(self, array: PartialArray, axis: int) -> PartialArray:
@@ -139,8 +138,8 @@ class PartialDomain(Domain[PartialArray]):
         with np.errstate(all="ignore"):
             total = values.sum(axis=axis)
             rounding = values.shape[axis] * _ROUNDING * np.abs(values).sum(axis=axis)
-            exact = values.shape[axis] <= 1 or bool(_on_grid(values).all())
-            error = array.error.sum(axis=axis) + (0.0 if exact else rounding)
+            exact = _all_on_grid(values, axis) | (values.shape[axis] <= 1)
+            error = array.error.sum(axis=axis) + np.where(exact, 0.0, rounding)
         return _known(total, error, _any_undefined(values, axis))
 
     def reciprocal(self, array: PartialArray) -> PartialArray:
@@ -225,6 +224,10 @@ def _known(value: Floats, error: Floats, undefined: Flags) -> PartialArray:
 
 def _any_undefined(values: Floats, axis: int) -> Flags:
     return np.asarray(np.isnan(values).any(axis=axis), np.bool_)
+
+
+def _all_on_grid(values: Floats, axis: int) -> Flags:
+    return np.asarray(_on_grid(values).all(axis=axis), np.bool_)
 
 
 def _on_grid(values: Floats) -> Flags:
