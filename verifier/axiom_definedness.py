@@ -76,7 +76,7 @@ class Definedness:
         return ""
 
 
-def check_definedness(axiom: Equation, most: int = 200, sampled: int = 12) -> Definedness:
+def check_definedness(axiom: Equation, most: int = 400, sampled: int = 12) -> Definedness:
     """Looks at up to ``most`` cases up to 2x2x2x2, at equal distances, and at up to ``sampled`` instances
     beyond; all cases where there are no more.
 

@@ -37,7 +37,7 @@ from verifier.validate import DIFFERENT, check_symbolically
 
 LEAST_CASES = 5
 SYMBOLIC_CASES = 2
-DEFINEDNESS_CASES = 400
+DEFINEDNESS_CASES = 5000
 NO_CACHE = ContentCache(None)
 _SECONDS_BETWEEN_WRITES = 2.0
 _PATIENT = Allowance(seconds=24 * 3600)

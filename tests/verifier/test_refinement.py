@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from axioms import load_axioms
+from axioms.loader import axioms_from_text
 from superopt.equations import parse_equation
 from superopt.ir.types import ElementType, TensorType
 from verifier.refinement import awkward_inputs
@@ -99,3 +100,47 @@ def test_verify_gives_the_same_counterexample_unless_asked_for_another() -> None
     others = [verify(wrong, axioms, options=Options(seed=None)) for _ in range(4)]
     assert all(other.status is Status.REFUTED for other in others)
     assert len({other.counterexample for other in (first, *others)}) > 1
+
+
+def test_a_chain_may_lose_what_is_undefined_but_add_nothing_undefined() -> None:
+    verdict = verify(parse_equation("sub(sqrt(x), sqrt(x)) => sub(x, x)"), load_axioms())
+    assert verdict.certificate is not None
+    (chain,) = verdict.certificate.chains
+    assert [(link.axiom, link.backwards) for link in chain] == [
+        ("sub-of-itself", False),
+        ("sub-of-itself", True),
+    ]
+
+
+TWO_WAYS = """
+# A tensor is itself; the direction is for the test.
+shortcut: x => identity(x)
+# A factor of 1.
+factor:   identity(x) = mul(x, ones())
+# It changes nothing.
+nothing:  mul(x, ones()) = x
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "used"),
+    [
+        ("identity(x) => x", ("shortcut",)),
+        ("identity(sqrt(x)) => sqrt(x)", ("factor", "nothing")),
+        ("sqrt(x) => identity(sqrt(x))", ("shortcut",)),
+        ("sqrt(x) <=> identity(sqrt(x))", ("factor", "nothing")),
+        ("x <=> identity(x)", ("shortcut",)),
+    ],
+)
+def test_provers_find_a_chain_that_keeps_definedness(rule: str, used: tuple[str, ...]) -> None:
+    verdict = verify(parse_equation(rule), axioms_from_text({"test": TWO_WAYS}))
+    assert verdict.status is Status.VERIFIED, verdict.reason
+    assert verdict.axioms_used == used
+
+
+def test_without_one_there_is_no_proof() -> None:
+    only = axioms_from_text({"test": TWO_WAYS.split("# A factor")[0]})
+    verdict = verify(parse_equation("identity(sqrt(x)) => sqrt(x)"), only)
+    assert verdict.status is Status.UNPROVED
+    assert verdict.reason == "no proof: no chain keeps definedness: shortcut"
+    assert verify(parse_equation("sqrt(x) => identity(sqrt(x))"), only).status is Status.VERIFIED
