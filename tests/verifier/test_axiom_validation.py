@@ -89,7 +89,7 @@ def test_a_planted_wrong_axiom_is_found(text: str) -> None:
 
 
 TRUE = {
-    "what differs twice, by chance and by law": "softmax[axis=-1](bias_add[axis=-2](x, s)) = softmax[axis=-1](x)",
+    "what differs twice, by chance and by law": "softmax[axis=-1](bias_add[axis=-2](x, s)) => softmax[axis=-1](x)",
     "a law of the exponential": "tanh(x) = sub(sigmoid(add(x, x)), sub(ones(), sigmoid(add(x, x))))",
     "order of many": "relu(sub(relu(x), relu(y))) = sub(relu(x), relu(sub(relu(x), relu(sub(relu(x), relu(y))))))",
     "a constant with as many channels as it needs": "avgpool[kernel=k, stride=s, padding=p, includes_padding=1](x) = conv[stride=s, padding=p](x, avgpool_kernel[kernel=k])",
