@@ -27,7 +27,7 @@ from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_ve
 from verifier.rank_bound import largest_rank
 from verifier.refute import Effort, Refutation, refute_on
 from verifier.replay import Failure, first_failure
-from verifier.seeds import seed_of
+from verifier.seeds import chosen_seed, seed_of
 from verifier.solver import Limits, Step, least
 from verifier.validate import validate_on
 
@@ -42,7 +42,11 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed."""
+    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed.
+
+    ``seed`` chooses the inputs and instances to evaluate on; None asks the operating system for one, so that
+    nobody can write an equation for which they happen to agree.
+    """
 
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
@@ -51,6 +55,7 @@ class Options:
     symbolic_instances: int = 6
     searches: int = 4
     instances_to_validate: int = 2
+    seed: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Verdict:
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
-    """The verdict on one equation, the same whenever and wherever it is asked.
+    """The verdict on one equation, the same whenever and wherever it is asked unless the seed is None.
 
     An equation without a well-typed instance is unproved, and so is one on which anything fails or takes
     too long.
@@ -144,8 +149,9 @@ def _lost(candidates: Sequence[Equation], reason: str) -> tuple[Equation, Verdic
 
 
 def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
-    sampler = InstanceSampler(equation, seed_of(equation, 0))
-    refutation = refute_on(sampler, options.effort)
+    seed = chosen_seed(options.seed)
+    sampler = InstanceSampler(equation, seed_of(equation, 0, seed))
+    refutation = refute_on(sampler, options.effort, seed)
     if refutation.counterexample is not None:
         return _without_proof(
             Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
