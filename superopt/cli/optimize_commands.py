@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-import signal
 import sys
-import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +24,8 @@ from superopt.cli.output import (
     Output,
     OutputOption,
     destination,
+    several,
+    shown,
 )
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
@@ -164,27 +163,17 @@ def optimize(
         stdout=1,
         is_reading=as_json or bool(reports),
     )
-    with _ended_when_told(), described() as show:
+    with described() as show:
         outcome = run_job(job, lambda state: show(_phase(state)))
     if outcome.answer is not None:
         output.file.write(str(outcome.answer["text"]))
     else:
         _print_stand_in(job, outcome, output)
+    output.line(_written(job.output, [path for path in job.reports if path not in outcome.missing]))
+    for path, why in outcome.missing.items():
+        sys.stderr.write(f"superopt: warning: {path} was not written: {why}\n")
     if outcome.is_broken:
         raise typer.Exit(INTERNAL_ERROR)
-
-
-@contextmanager
-def _ended_when_told() -> Generator[None]:
-    """SIGTERM ends the block as an error does, so that nothing of it is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _phase(state: Mapping[str, object]) -> str:
@@ -200,13 +189,12 @@ def _print_stand_in(job: Job, outcome: Outcome, output: Output) -> None:
     """What is known of a job whose process gave no answer."""
     output.document(outcome.report)
     output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
-    if job.output is not None:
-        output.line(written(job.output, job.reports))
 
 
-def written(out: Path, reports: Sequence[Path]) -> str:
-    """The line about the files that were written."""
-    return f"\nwritten: {out}" + "".join(f", report: {path}" for path in reports)
+def _written(out: Path | None, reports: Sequence[Path]) -> str:
+    """The line about the files that were written; empty without any."""
+    files = [*(() if out is None else (shown(out),)), *(f"report: {shown(path)}" for path in reports)]
+    return f"\nwritten: {', '.join(files)}" if files else ""
 
 
 def replay(
@@ -232,7 +220,7 @@ def replay(
         recording.require_equal(model, lowered, recorded)
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
-    output.line(f"{out}: {lowered.node_count} nodes")
+    output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")
 
 
 def report_page(
@@ -257,7 +245,7 @@ def report_page(
     write = api.write_page if is_stream(out) else api.write_report
     size = write(api.read_report(report), out)
     output.document({"path": str(out)})
-    output.line(f"{out}: {size / 1e3:.0f} kB")
+    output.line(f"{shown(out)}: {size / 1e3:.0f} kB")
 
 
 _UNITS = {

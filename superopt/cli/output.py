@@ -48,6 +48,17 @@ OutputOption = Annotated[
     ),
 ]
 
+
+def shown(path: Path) -> str:
+    """A written path as a person knows it: what ``-`` stands for by its name."""
+    return "standard output" if path == STANDARD_OUTPUT else str(path)
+
+
+def several(count: object, noun: str) -> str:
+    """How many of something: ``1 node``, ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 Row: TypeAlias = "Sequence[object]"
 
 

@@ -13,7 +13,7 @@ import typer
 from superopt import api
 from superopt.choices import require_report_path
 from superopt.cli.optimize_commands import parse_dimensions
-from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination, several, shown
 from superopt.cli.progress import described
 from superopt.cli.size_views import size_pairs
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
@@ -130,7 +130,7 @@ def submit(
     _summarise(ended, result, output)
     written = [*([out] if out else []), *reports]
     if written:
-        output.line(f"\nwritten: {', '.join(map(str, written))}")
+        output.line(f"\nwritten: {', '.join(map(shown, written))}")
 
 
 def _followed(client: Client, job: Optimization) -> Optimization:
@@ -159,7 +159,7 @@ def _shown(show: Callable[[str], None]) -> Callable[[Event], None]:
             return
         costs = [content.get(name) for name in ("cost_before", "best_cost")]
         known = [cost for cost in costs if isinstance(cost, int | float)]
-        text = f"{content.get('phase', 'running')}: {content.get('candidates', 0)} candidates"
+        text = f"{content.get('phase', 'running')}: {several(content.get('candidates', 0), 'candidate')}"
         show(text + (f", cost {known[0]:,.0f} -> {known[1]:,.0f}" if len(known) == len(costs) else ""))
 
     return on_event
