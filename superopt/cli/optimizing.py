@@ -12,6 +12,7 @@ from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.child import JsonObject
 from superopt.cli.equivalence_views import errors_against
+from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
 from superopt.cli.size_views import size_pairs
@@ -43,7 +44,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     text = _Text(is_terminal=bool(arguments["terminal"]))
     output = Output(bool(arguments["json"]), text)
     output.document(document)
-    _print_summary(result.report, output)
+    _print_summary(result.report, document, output)
     answer: JsonObject = {"text": text.getvalue(), "report": document}
     if reports:
         progress({"finished": answer})
@@ -69,7 +70,7 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     )
 
 
-def _print_summary(report: Report, output: Output) -> None:
+def _print_summary(report: Report, document: JsonObject, output: Output) -> None:
     if output.as_json:
         return
     model, cost, search = report.model, report.cost, report.search
@@ -100,7 +101,7 @@ def _print_summary(report: Report, output: Output) -> None:
             f"{several(m.threads, 'thread')}"
         )
     pairs["equivalence"] = _equivalence(report.equivalence)
-    pairs["returned"] = f"{report.returned}: {report.why}"
+    pairs.update(outcome_pairs(document))
     output.pairs(pairs)
     if report.parallel is not None:
         print_plan(report.parallel, output)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TextIO, TypeAlias
+from typing import Annotated, TextIO, TypeAlias, cast
 
 import typer
 from rich.console import Console
@@ -95,10 +95,12 @@ class Output:
             self.file.write(text + "\n")
 
     def pairs(self, pairs: Mapping[str, object]) -> None:
-        """Names and values, aligned."""
+        """Names and values, aligned; of a list, each on a line."""
         width = max((len(name) for name in pairs), default=0)
         for name, value in pairs.items():
-            self.line(f"{name:<{width}}  {value}")
+            lines = cast("list[object]", value) if isinstance(value, list) else [value]
+            for number, line in enumerate(lines):
+                self.line(f"{'' if number else name:<{width}}  {line}")
 
     def table(self, headings: Sequence[str], rows: Sequence[Row]) -> None:
         """A table for people; numbers are right-aligned."""

@@ -30,6 +30,7 @@ from superopt.cli.job_options import (
     ToleranceOption,
     given_options,
 )
+from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
 from superopt.cli.progress import described
 from superopt.cli.size_views import size_pairs
@@ -178,5 +179,5 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
     if isinstance(measured, dict):
         m = cast("Mapping[str, float]", measured)
         pairs["measured"] = f"{m['before']:,.0f} -> {m['after']:,.0f} {m['unit']}: {m['ratio']:.3f}x"
-    pairs["returned"] = f"{report.get('returned')}: {report.get('why')}"
+    pairs.update(outcome_pairs(report))
     output.pairs(pairs)
