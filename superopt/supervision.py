@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ from superopt import child
 from superopt.child import JsonObject, Limits, run_in_child
 from superopt.choices import require_budget
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
-from superopt.files import atomic_path, write_atomically
+from superopt.files import atomic_path, can_be_read_once, write_atomically
 from superopt.stand_in import stand_in_report
 from superopt.wire import is_model, may_have_external_data
 
@@ -192,9 +191,10 @@ def optimize_file(
 
 
 def _with_file(job: Job, directory: Path) -> Job:
-    """The job with a file that can be read twice: what comes out of a pipe is stored first."""
+    """The job with a file that its process can read: what comes out of a pipe, or lies at an open descriptor,
+    is stored first."""
     try:
-        if not stat.S_ISFIFO(job.model.stat().st_mode):
+        if not can_be_read_once(job.model):
             return job
         stored = directory / "the model"
         with job.model.open("rb") as pipe, stored.open("wb") as file:

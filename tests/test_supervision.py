@@ -306,3 +306,10 @@ def test_python_gets_the_original(model: Path, function: str, monkeypatch: pytes
     assert result.report.why
     assert result.report.model.nodes_before == 2
     json.dumps(result.to_json())
+
+
+def test_a_model_lies_at_an_open_descriptor(model: Path) -> None:
+    """The process that does the job does not have it."""
+    with model.open("rb") as file:
+        job = _job(Path(f"/dev/fd/{file.fileno()}"), "read", budget=30.0)
+        assert run_job(job).report["why"] == f"{model.stat().st_size} bytes"

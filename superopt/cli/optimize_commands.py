@@ -38,6 +38,7 @@ from superopt.cli.job_options import (
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
+    ModelArgument,
     NoDatabaseOption,
     Output,
     OutputOption,
@@ -69,7 +70,7 @@ def register(app: typer.Typer) -> None:
 
 def optimize(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="The ONNX model.")],
+    model: ModelArgument,
     out: OptionalOutputOption = None,
     objective: ObjectiveOption = "latency",
     target: TargetOption = "cpu",

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from superopt.errors import InvalidOptionError
-from superopt.files import STANDARD_OUTPUT, is_standard_output
+from superopt.files import STANDARD_INPUT, STANDARD_OUTPUT, is_standard_output
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 DatabaseOption = Annotated[
@@ -38,6 +38,15 @@ def destination(text: str) -> Path:
     return STANDARD_OUTPUT if text == "-" else Path(text)
 
 
+def model_source(text: str) -> Path:
+    """The path of a model to read, as it is given on the command line: ``-`` is standard input."""
+    return STANDARD_INPUT if text == "-" else Path(text)
+
+
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(help="The ONNX model; - is standard input.", parser=model_source, metavar="MODEL"),
+]
 OutputOption = Annotated[
     Path,
     typer.Option(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,36 @@ def test_any_other_run_needs_an_output(relu: Path, capsys: pytest.CaptureFixture
 def test_standard_output_is_called_that(relu: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["optimize", str(relu), "-o", "-", *QUICK]) == 0
     assert capfd.readouterr().err.endswith("\nwritten: standard output\n")
+
+
+@pytest.mark.parametrize("command", ["optimize - -o -", "optimize /dev/stdin -o /dev/stdout"])
+def test_a_model_comes_and_goes_by_the_standard_streams(command: str, relu: Path) -> None:
+    """Through a file, and through a pipe."""
+    program = [sys.executable, "-m", "superopt.cli", *command.split(), *QUICK]
+    with relu.open("rb") as file:
+        from_file = subprocess.run(program, stdin=file, capture_output=True, check=True).stdout
+    from_pipe = subprocess.run(program, input=relu.read_bytes(), capture_output=True, check=True).stdout
+    assert from_file == from_pipe == relu.read_bytes()
+
+
+def test_inspect_reads_standard_input(relu: Path) -> None:
+    program = [sys.executable, "-m", "superopt.cli", "inspect", "-", "--json"]
+    found = subprocess.run(program, input=relu.read_bytes(), capture_output=True, check=True).stdout
+    assert json.loads(found)["nodes"] == 1
+
+
+def test_models_with_other_inputs_are_told_apart(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = relu.with_name("other.onnx")
+    made = model([node("Relu", "a", "y")], [value("a", [4, 4])], [value("y", [4, 4])])
+    other.write_bytes(made.SerializeToString())
+    assert run(["check", str(relu), str(other)]) == 1
+    assert capsys.readouterr().out == (
+        "equivalent  no\nsamples     0\ndifferent inputs: x (float32) against a (float32)\n"
+    )
+
+
+def test_what_is_no_report_is_named(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = relu.with_name("empty.json")
+    path.write_text("{}")
+    assert run(["report", str(path), "-o", str(relu.with_name("page.html"))]) == 2
+    assert capsys.readouterr().err == f"superopt: {path}: expected a report of schema 1, got None\n"
