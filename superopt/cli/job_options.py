@@ -32,8 +32,8 @@ ObjectiveOption: TypeAlias = Annotated[
 TargetOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="The device to optimise for: cpu, cuda, an imported cost profile, or (but at a service) the "
-        "file of one."
+        help="The device to optimise for: cpu, cuda, an imported cost profile, or (not for submit) a "
+        "profile's file."
     ),
 ]
 SearchOption: TypeAlias = Annotated[

@@ -19,8 +19,8 @@ NOT_EQUIVALENT = 1
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("inspect")(inspect)
-    app.command("check")(check)
+    app.command("inspect", short_help="Show what was understood of a model.")(inspect)
+    app.command("check", short_help="Tell whether two models give the same outputs.")(check)
 
 
 def inspect(

@@ -63,9 +63,9 @@ _BUDGET = 60.0
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("optimize")(optimize)
-    app.command("replay")(replay)
-    app.command("report")(report_page)
+    app.command("optimize", short_help="Write a faster model that is equal, or the original.")(optimize)
+    app.command("replay", short_help="Apply the recorded trace of a report again.")(replay)
+    app.command("report", short_help="Make the page of a report.")(report_page)
 
 
 def optimize(

@@ -22,7 +22,7 @@ _MOST_PARAMETERS = 150e6
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("profile")(profile)
+    app.command("profile", short_help="Measure what kernels cost on a device.")(profile)
 
 
 def profile(

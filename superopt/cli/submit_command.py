@@ -47,7 +47,7 @@ SERVER = "SUPEROPT_SERVER"
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("submit")(submit)
+    app.command("submit", short_help="Have a service optimize a model.")(submit)
 
 
 def submit(
