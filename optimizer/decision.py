@@ -117,7 +117,7 @@ class Court:
     race: Race = compare_latency
     without: Callable[[Variant, Sequence[str]], Variant] = field(default=lambda variant, _: variant)
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
-    judged: list[Variant] = field(default_factory=list["Variant"])
+    verdicts: list[Verdict] = field(default_factory=list["Verdict"])
     _judgements: int = 0
     _executed: Executed | None = None
 
@@ -139,12 +139,17 @@ class Court:
         return again if _is_preferable(again, verdict) else verdict
 
     def _judge(self, variant: Variant, share: float) -> Verdict:
+        """The verdict, remembered."""
+        verdict = self._verdict(variant, share)
+        self.verdicts.append(verdict)
+        return verdict
+
+    def _verdict(self, variant: Variant, share: float) -> Verdict:
         """Equality first, then speed, in a share of the time that is left."""
 
         def refused(why: str, equivalence: Equivalence | None = None, nodes: int = 0) -> Verdict:
             return Verdict(variant, False, equivalence, None, nodes, why)  # noqa: FBT003
 
-        self.judged.append(variant)
         if not self._lasts(self.writing + self.loading + self.running):
             return refused("there was no time left to check the rewritten model")
         try:

@@ -15,6 +15,7 @@ from optimizer.cost import GraphCost, Objective, Target, device_name
 from optimizer.decision import Court, Verdict, plan_of
 from optimizer.explanation import Explanation, Findings, explain
 from optimizer.options import Options
+from optimizer.rejection import rejections
 from optimizer.report import (
     CostSummary,
     EquivalenceSummary,
@@ -107,6 +108,7 @@ class Record:
             returned="original" if accepted is None else "optimized",
             why=why if accepted is None else sizes.qualified(why),
             sizes=sizes,
+            rejected=() if self.court is None else rejections(self.court.verdicts),
             explanation=self._explanation(accepted, explaining),
             memory=self._memory(accepted),
             target=device_name(self.target.provider) if self.target.is_here else self.target.name,
@@ -156,7 +158,7 @@ class Record:
             offered=self.offered,
             usable=frozenset(rule.rule_id for rule in self.usable),
             excluded=frozenset(self.options.exclude_rules),
-            judged=() if court is None else court.judged,
+            judged=() if court is None else tuple(verdict.variant for verdict in court.verdicts),
             protected=self.protected,
             was_cut_short=self.result is None or self.result.stopped_by != "exhausted",
         )

@@ -15,6 +15,7 @@ from optimizer.check.distance import MULTIPLE, Distance, Multiple
 from optimizer.check.guesses import example
 from optimizer.cost import device_name, runtime_version
 from optimizer.explanation import Explanation
+from optimizer.rejection import Rejection
 from optimizer.search import SearchResult, TraceStep
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
@@ -284,6 +285,7 @@ class Report:
     parallel: Mapping[str, object] | None = None
     target: str | None = None
     sizes: SizesSummary = field(default_factory=SizesSummary)
+    rejected: tuple[Rejection, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -306,6 +308,7 @@ class Report:
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,
             "why": self.why,
+            "rejected": [rejection.to_json() for rejection in self.rejected],
             "explanation": None if self.explanation is None else self.explanation.to_json(),
             "versions": _versions() if self.target is None else {**_versions(), "target": self.target},
         }

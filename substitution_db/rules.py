@@ -95,13 +95,21 @@ class RuleRepository:
 
         A rule that ever had a proof of its own stays beside it.
         """
-        form = new_rule(general.equation, general.provenance)
+        form = new_rule(general.equation, general.provenance, general.generalizations)
         with self._transactions.write() as session:
             time = now(session)
             insert_rules(session, [form], time)
             add_proof(session, form.id, proof_values(form.id, proof, time))
             _drop_candidate(session, rule)
         return form.id
+
+    def restate(self, rule: str, stated: Candidate) -> None:
+        """Writes a rule as the candidate has it, which is the same rule with other names of variables, and
+        says that it came from there."""
+        form = new_rule(stated.equation, stated.provenance)
+        values = {"equation": form.equation, "conditions": form.conditions, "provenance": form.provenance}
+        with self._transactions.write() as session:
+            session.execute(update(RuleRow).where(RuleRow.id == rule).values(**values))
 
     def record_selections(self, choices: Mapping[str, Selection]) -> None:
         """Says of these rules (by id) whether they ship, and why; of all others that it is not known."""

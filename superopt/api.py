@@ -32,6 +32,7 @@ from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
+from optimizer.report import SCHEMA
 from optimizer.runnable import loads, runnable_original, weight_bytes
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
@@ -272,7 +273,10 @@ def read_report(path: Path) -> Mapping[str, object]:
         raise InvalidFileError(f"{path}: expected a report in JSON: {error}") from None
     if not isinstance(content, dict):
         raise InvalidFileError(f"{path}: expected a report, a JSON object")
-    return cast("Mapping[str, object]", content)
+    report = cast("Mapping[str, object]", content)
+    if report.get("schema") != SCHEMA:
+        raise InvalidFileError(f"{path}: expected a report of schema {SCHEMA}, got {report.get('schema')!r}")
+    return report
 
 
 def write_report(report: Mapping[str, object], path: Path) -> int:

@@ -71,6 +71,7 @@ def stand_in_report(
         "memory": None,
         "returned": "original",
         "why": why,
+        "rejected": [],
         "explanation": None,
         "versions": {"superopt": version("superopt"), "python": platform.python_version()},
         "library": state.get("library"),

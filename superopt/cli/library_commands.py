@@ -21,7 +21,7 @@ from substitution_db.peers.importing import import_peer_rules
 from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
-from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
 from superopt.cli.spending import Spending
 from superopt.errors import InvalidOptionError
@@ -154,4 +154,4 @@ def export(
     write = export_selected if selected else export_left_out if left_out else export_rules
     count = write(rules, file)
     output.document({"path": str(file), "rules": count})
-    output.line(f"{file}: {count} rules")
+    output.line(f"{file}: {several(count, 'rule')}")
