@@ -183,6 +183,35 @@ def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
 
 
 @dataclass(frozen=True, slots=True)
+class RawLine:
+    """A line as it says, its equation not even read; operators of the source and of the target."""
+
+    id: str
+    status: str
+    equation: str
+    operators: tuple[tuple[str, ...], tuple[str, ...]]
+    proof: Proof | None
+
+
+def read_raw_lines(path: Path) -> tuple[RawLine, ...]:
+    """The lines of a file of rules, whatever their equations are. Raises InvalidFileError, with the line, for
+    a line that is not of the format."""
+    return tuple(
+        RawLine(
+            line.id,
+            line.status,
+            line.equation,
+            (
+                _texts(line.content, "operators_source", line.where),
+                _texts(line.content, "operators_target", line.where),
+            ),
+            line.proof,
+        )
+        for line in _lines(path)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Line:
     """A line as it is in the file, ``where``."""
 
