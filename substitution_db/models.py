@@ -152,7 +152,7 @@ class ProofRow(Base):
 
 class SuspicionRow(Base):
     """Evidence against a rule: where it was applied, outputs of a model differed. It stands until it is
-    dismissed. ``steps`` lead to the model that differs, that of the rule last.
+    dismissed. ``report`` has what ``replay`` needs of one for the model that differs.
     """
 
     __tablename__ = "suspicions"
@@ -165,7 +165,7 @@ class SuspicionRow(Base):
     sha256: Mapped[str] = mapped_column(String(64))
     seed: Mapped[int] = mapped_column(BigInteger)
     difference: Mapped[str] = mapped_column(Text)
-    steps: Mapped[list[JsonObject]] = mapped_column(JSON())
+    report: Mapped[JsonObject] = mapped_column(JSON())
     found_at: Mapped[datetime]
     dismissed_at: Mapped[datetime | None]
     dismissed_why: Mapped[str | None] = mapped_column(Text)

@@ -39,7 +39,7 @@ class Quarantine:
                         sha256=found.sha256,
                         seed=found.seed,
                         difference=found.difference,
-                        steps=list(found.steps),
+                        report=dict(found.report),
                         found_at=time,
                         dismissed_at=None,
                         dismissed_why=None,

@@ -14,7 +14,6 @@ from substitution_db.records import Rule, RuleStatus
 from substitution_db.rows import proof_of
 from substitution_db.rules import proofs_in_force, states
 
-
 _JUDGED_BY_HASHES = {RuleStatus.VERIFIED, RuleStatus.STALE}
 """What tells these apart is looked at anyway."""
 

@@ -116,9 +116,9 @@ class Selection:
 class Evidence:
     """What makes a rule suspect: outputs of a model differed where it was applied.
 
-    ``found_by`` is the command; the ``model`` is known by its name and ``sha256``. ``steps`` are those of a
-    report's trace that lead from it to the graph that differs, that of the rule last; inputs were random by
-    the ``seed``.
+    ``found_by`` is the command; the ``model`` is known by its name and ``sha256``, inputs were random by the
+    ``seed``. ``report`` has what ``replay`` needs of one for the graph that differs: the rule is the last
+    step.
     """
 
     found_by: str
@@ -126,7 +126,7 @@ class Evidence:
     sha256: str
     seed: int
     difference: str
-    steps: tuple[JsonObject, ...] = field(default=(), hash=False)
+    report: JsonObject = field(default_factory=dict[str, object], hash=False)
 
     def __str__(self) -> str:
         return (

@@ -126,7 +126,7 @@ def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:
 def standing_evidence(row: RuleRow) -> tuple[Evidence, ...]:
     """The evidence against a rule that was not dismissed, oldest first."""
     return tuple(
-        Evidence(found.found_by, found.model, found.sha256, found.seed, found.difference, tuple(found.steps))
+        Evidence(found.found_by, found.model, found.sha256, found.seed, found.difference, found.report)
         for found in row.suspicions
         if found.dismissed_at is None
     )

@@ -22,7 +22,7 @@ def upgrade() -> None:
         sa.Column("sha256", sa.String(length=64), nullable=False),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("difference", sa.Text(), nullable=False),
-        sa.Column("steps", sa.JSON(), nullable=False),
+        sa.Column("report", sa.JSON(), nullable=False),
         sa.Column("found_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("dismissed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("dismissed_why", sa.Text(), nullable=True),
