@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule, Selection
+from substitution_db.records import Added, Evidence, Hashes, JsonObject, Outcome, Proof, Rule, Selection
 from substitution_db.rows import NewRule, new_rule
 from substitution_db.rules import RuleRepository
 from superopt.equations import parse_equation, text_id
@@ -140,6 +140,17 @@ def proof_object(proof: Proof) -> JsonObject:
         "grade": proof.grade,
         "confirmed_by": proof.confirmed_by,
         "certificate": proof.certificate,
+    }
+
+
+def evidence_object(evidence: Evidence) -> JsonObject:
+    """Evidence against a rule as a JSON object."""
+    return {
+        "found_by": evidence.found_by,
+        "model": evidence.model,
+        "sha256": evidence.sha256,
+        "seed": evidence.seed,
+        "difference": evidence.difference,
     }
 
 
