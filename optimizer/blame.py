@@ -39,11 +39,15 @@ class Suspect:
         return {"rule": self.rule, "equation": self.equation, "difference": self.difference}
 
 
+Accuse = Callable[[Suspect], None]
+"""What is told at once of a rule that changed outputs."""
+
+
 def decided(
     court: Court,
     start: Graph,
     variant: Variant,
-    accuse: Callable[[Suspect], None],
+    accuse: Accuse,
     search_again: Callable[[], Variant | None],
 ) -> Verdict:
     """The verdict on a variant; where its outputs differ, on what is left of it without the rules to blame,

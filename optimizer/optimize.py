@@ -6,12 +6,12 @@ import logging
 import math
 import tempfile
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from optimizer.blame import Suspect, decided
+from optimizer.blame import Accuse, Suspect, decided
 from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
     Reference,
@@ -68,8 +68,6 @@ from superopt.onnx_io import LiftedModel
 from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)
-
-Accuse = Callable[[Suspect], None]
 
 _SECOND_OPINIONS = 3
 _LEAST_SECONDS = 5.0

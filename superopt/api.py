@@ -165,11 +165,6 @@ def optimize_with(
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
-        if cluster is not None:
-            journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
-            planned = journey.run()
-            written = for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
-            return Result(written, planned.report, published)
         accused: list[dict[str, object]] = []
 
         def accuse(suspect: Suspect) -> None:
@@ -177,6 +172,13 @@ def optimize_with(
             accused.append(accusation(suspect, dims=options.dims, keep=options.keep, apart=apart))
             know({"suspects": accused})
 
+        if cluster is not None:
+            journey = ClusterJourney(
+                lifted, rules, options, cluster, plan, progress, started=began, accuse=accuse
+            )
+            planned = journey.run()
+            written = for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
+            return Result(written, planned.report, published)
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began, accuse=accuse
         )

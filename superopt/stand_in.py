@@ -40,11 +40,11 @@ def stand_in_report(
             "warnings": [],
         },
         "options": state.get("options", dict(options)),
+        "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
         "suspects": [
             {name: accused[name] for name in ("rule", "equation", "difference")}
             for accused in cast("list[Mapping[str, object]]", state.get("suspects", []))
         ],
-        "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
         "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},
         "measured": None,

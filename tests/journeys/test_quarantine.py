@@ -87,6 +87,16 @@ def test_a_false_rule_is_quarantined_and_not_used_again(
     assert again["rules"]["loaded"] == report["rules"]["loaded"] - 1
 
 
+def test_a_plan_for_a_cluster_is_made_without_it(database: str, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model.onnx")
+    report = optimised(model, tmp_path, database, "--cluster", "dgx-h100:2")
+    assert [suspect["rule"] for suspect in report["suspects"]] == [PLANTED]
+    assert PLANTED not in {step["rule"] for step in report["trace"]}
+    (evidence,) = evidence_in(database)
+    assert evidence.difference == report["suspects"][0]["difference"]
+    np.testing.assert_allclose(outputs(tmp_path / "out.onnx"), outputs(model), rtol=1e-4, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def caught(planted: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Evidence]:
     """The model on which the rule was caught by a job of the service, and the evidence."""
