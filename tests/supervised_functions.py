@@ -77,3 +77,12 @@ def write(arguments: Json, progress: Progress) -> Json:
     """Writes into the output, whatever that is."""
     Path(str(arguments["output"])).write_bytes(b"written")
     return {"report": {"why": ""}}
+
+
+def accuse_and_crash(arguments: Json, progress: Progress) -> Json:
+    """Says that a rule changed outputs, and dies."""
+    rule, equation = str(arguments["rule"]), "relu(relu(x)) => relu(x)"
+    accused = {"rule": rule, "equation": equation, "difference": "output y: NaN", "report": {"trace": []}}
+    progress({"known": {"suspects": [accused]}})
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
