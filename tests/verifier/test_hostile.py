@@ -96,10 +96,8 @@ NOT_STATED = {
 SELDOM = {
     "axes of both signs that meet at rank 6": "softmax[axis=-3](concat[axis=3](x, y)) => concat[axis=3](softmax[axis=-3](x), softmax[axis=-3](y))",
     "axes of both signs that meet at rank 7": "reduce_sum[axis=-3](concat[axis=4](x, y)) => concat[axis=4](reduce_sum[axis=-3](x), reduce_sum[axis=-3](y))",
-    "axes of both signs that meet at rank 9": "reduce_mean[axis=4](split0[axis=-5](x)) => split0[axis=-5](reduce_mean[axis=4](x))",
     "five groups": "conv(conv(x, y: f32[5, 3, 1, 1]), z) => conv(x, conv(z, transpose[perm=(1, 0, 2, 3)](y)))",
     "seven groups": "conv(conv(x, y: f32[7, 2, 1, 1]), z) => conv(x, conv(z, transpose[perm=(1, 0, 2, 3)](y)))",
-    "five groups of a bias": "kernel_response(y: f32[5, 3, 1, 1], channel_scale[axis=0](v, s)) => kernel_response(channel_scale[axis=1](y, s), v)",
 }
 """False at ranks and in numbers of groups that sampling seldom meets: a proof goes through every case."""
 
