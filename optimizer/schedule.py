@@ -33,9 +33,10 @@ _SHARES = (0.25, 0.6)
 
 _SPARE = 1.2
 _STEP = 5
+"""A budget is recommended in multiples of so many seconds."""
+
 _SHORTEST = 0.01
 """Seconds; what takes less plays no part in what is said of a budget."""
-"""A budget is recommended in multiples of so many seconds."""
 
 
 @dataclass
