@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from optimizer.blame import Suspect
 from optimizer.canonical import Canonical
 from optimizer.check import Sizing
 from optimizer.cost import GraphCost, Objective, Target, device_name
@@ -61,6 +62,7 @@ class Record:
     reserved: float = 0.0
     court: Court | None = None
     verdict: Verdict | None = None
+    suspects: tuple[Suspect, ...] = ()
     misdeclared: tuple[str, ...] = ()
 
     def report(self, accepted: Verdict | None, why: str, explaining: float | None) -> Report:
@@ -109,6 +111,7 @@ class Record:
             why=why if accepted is None else sizes.qualified(why),
             sizes=sizes,
             rejected=() if self.court is None else rejections(self.court.verdicts),
+            suspects=self.suspects,
             explanation=self._explanation(accepted, explaining),
             memory=self._memory(accepted),
             target=device_name(self.target.provider) if self.target.is_here else self.target.name,

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal, cast
 
+from optimizer.blame import Suspect
 from optimizer.canonical import CanonicalStep
 from optimizer.check import Comparison, Equivalence
 from optimizer.check.distance import MULTIPLE, Distance, Multiple
@@ -265,7 +266,8 @@ def written(sizes: Mapping[str, int]) -> str:
 class Report:
     """Everything about one optimization; ``to_json`` gives the documented schema.
 
-    ``target`` is the device that the costs are about, None where that is a cluster.
+    ``target`` is the device that the costs are about, None where that is a cluster. ``suspects`` are rules
+    that changed outputs and were not used for that.
     """
 
     model: ModelSummary
@@ -286,6 +288,7 @@ class Report:
     target: str | None = None
     sizes: SizesSummary = field(default_factory=SizesSummary)
     rejected: tuple[Rejection, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -294,6 +297,7 @@ class Report:
             "model": asdict(self.model),
             "options": dict(self.options),
             "rules": asdict(self.rules),
+            "suspects": [suspect.summary() for suspect in self.suspects],
             "cost": asdict(self.cost),
             "sizes": self.sizes.to_json(),
             "measured": None if self.measured is None else asdict(self.measured),
@@ -301,7 +305,7 @@ class Report:
             "search": asdict(self.search),
             "trace": [
                 *(_canonical_to_json(step, self.cost.before) for step in self.canonical),
-                *map(_step_to_json, self.trace),
+                *(step.to_json() for step in self.trace),
             ],
             "parallel": None if self.parallel is None else dict(self.parallel),
             "fusion": [list(group) for group in self.fusion],
@@ -375,19 +379,6 @@ def _versions() -> dict[str, str]:
         "onnx": version("onnx"),
         "python": platform.python_version(),
         "device": device_name(),
-    }
-
-
-def _step_to_json(step: TraceStep) -> dict[str, object]:
-    return {
-        "kind": "rule",
-        "rule": step.rule,
-        "equation": step.equation,
-        "backwards": step.backwards,
-        "site": list(step.site),
-        "choice": step.choice,
-        "cost_before": step.cost_before,
-        "cost_after": step.cost_after,
     }
 
 

@@ -13,6 +13,7 @@ from typing import cast
 
 import optimizer
 from optimizer import Options, Progress, Report
+from optimizer.blame import Suspect
 from optimizer.check import (
     Equivalence,
     Reference,
@@ -39,6 +40,7 @@ from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
 from substitution_db.versions import PublishedRules
+from superopt.accusation import accusation
 from superopt.choices import require_report_path, require_runtime
 from superopt.equations import format_equation, parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
@@ -164,13 +166,22 @@ def optimize_with(
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
+        accused: list[dict[str, object]] = []
+
+        def accuse(suspect: Suspect) -> None:
+            apart = lifted.source.apart
+            accused.append(accusation(suspect, dims=options.dims, keep=options.keep, apart=apart))
+            know({"suspects": accused})
+
         if cluster is not None:
-            journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
+            journey = ClusterJourney(
+                lifted, rules, options, cluster, plan, progress, started=began, accuse=accuse
+            )
             planned = journey.run()
             written = for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
             return Result(written, planned.report, published)
         found = optimizer.optimize(
-            lifted, rules, options, opened.costs, progress, target=device, started=began
+            lifted, rules, options, opened.costs, progress, target=device, started=began, accuse=accuse
         )
     report = replace(found.report, options={**found.report.options, "target": target})
     return Result(lower(lifted, found.graph, found.plan), report, published)

@@ -132,6 +132,7 @@ def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         job = _with_file(job, Path(directory))
         ending, state = _ended(job, Path(directory), progress)
+        _quarantine(job, state)
         finished = cast("JsonObject | None", state.get(_FINISHED))
         match ending:
             case child.Returned(result):
@@ -174,6 +175,7 @@ def optimize_file(
     job = Job(model_path, output_path, options, budget, time.monotonic(), database_url)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         ending, state = _ended(job, Path(directory), progress)
+        _quarantine(job, state)
         match ending:
             case child.Returned(result):
                 return cast("JsonObject", result["report"])
@@ -243,6 +245,23 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
             if file.name.startswith(".") and file.suffix == PART:
                 file.unlink(missing_ok=True)
     return ending, state
+
+
+def _quarantine(job: Job, state: Mapping[str, object]) -> None:
+    """Makes the rules suspect of which the job said so, however it ended."""
+    accusations = cast("list[JsonObject]", state.get("suspects", []))
+    if not accusations:
+        return
+    from superopt.quarantine import quarantine  # it loads the database, which a job seldom needs here
+
+    quarantine(
+        accusations,
+        found_by="optimize",
+        model=job.model.name,
+        sha256=_sha256(job.model),
+        seed=int(str(job.options.get("seed", 0))),
+        database=job.database,
+    )
 
 
 def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:

@@ -106,3 +106,12 @@ def _write_the_model_and_a_report(arguments: Json, progress: Progress) -> None:
     assert isinstance(reports, list)
     Path(str(reports[0])).write_bytes(b"{}")
     progress({"reported": reports[0]})
+
+
+def accuse_and_crash(arguments: Json, progress: Progress) -> Json:
+    """Says that a rule changed outputs, and dies."""
+    rule, equation = str(arguments["rule"]), "relu(relu(x)) => relu(x)"
+    accused = {"rule": rule, "equation": equation, "difference": "output y: NaN", "report": {"trace": []}}
+    progress({"known": {"suspects": [accused]}})
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}

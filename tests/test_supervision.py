@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,7 +21,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import superopt
+from substitution_db import Candidate, open_database
 from superopt.cli.main import run
+from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.supervision import Job, Outcome, run_job
 
@@ -123,6 +126,27 @@ def test_the_original_comes_out_where_its_page_takes_too_long(
     assert model.with_name("out.onnx").read_bytes() == model.read_bytes()
     assert outcome.missing == {page: "its page took more than 0 s"}
     assert json.loads(written.read_text()) == outcome.report
+
+
+def test_a_rule_is_suspect_although_the_process_that_said_so_died(model: Path) -> None:
+    database = str(model.with_name("rules.db"))
+    equation = parse_equation("relu(relu(x)) => relu(x)")
+    with open_database(database) as opened:
+        opened.rules.add_candidates([Candidate(equation, "test")])
+    extras = {"rule": rule_id(equation)}
+    outcome = run_job(_job(model, "accuse_and_crash", database=database, extras=extras, budget=20.0))
+    suspects = [
+        {"rule": rule_id(equation), "equation": "relu(relu(x)) => relu(x)", "difference": "output y: NaN"}
+    ]
+    assert outcome.report["suspects"] == suspects
+    with open_database(database) as opened:
+        (evidence,) = opened.quarantine.evidence(rule_id(equation))
+    assert (evidence.found_by, evidence.model, evidence.difference) == (
+        "optimize",
+        "net.onnx",
+        "output y: NaN",
+    )
+    assert evidence.sha256 == hashlib.sha256(model.read_bytes()).hexdigest()
 
 
 def test_the_reason_names_the_phase_and_the_report_what_is_known(model: Path) -> None:

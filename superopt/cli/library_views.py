@@ -131,7 +131,9 @@ def _require_operator(name: str) -> None:
 
 
 def _why_not(rule: Rule) -> str:
-    """The counterexample or the reason of a rule that is not verified."""
+    """The evidence against a rule, else the counterexample or the reason of one that is not verified."""
+    if rule.evidence:
+        return "; ".join(map(str, rule.evidence))
     if rule.proof is None or rule.status is RuleStatus.VERIFIED:
         return ""
     return rule.proof.counterexample or rule.proof.reason

@@ -221,7 +221,7 @@ def replay(
     recorded = api.read_report(report)
     lowered = recording.replay(model, recorded, database=database)
     if check:
-        recording.require_equal(model, lowered, recorded)
+        recording.require_equal(model, lowered, recorded, database=database)
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")

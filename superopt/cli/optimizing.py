@@ -89,6 +89,8 @@ def _print_summary(report: Report, document: JsonObject, output: Output) -> None
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
         f"{_kept(search.reserved_seconds)}",
     }
+    if report.suspects:
+        pairs["suspect"] = "; ".join(f"{s.rule} {s.equation}: {s.difference}" for s in report.suspects)
     if model.warnings:
         pairs["warning"] = "; ".join(model.warnings)
     if report.memory is not None:

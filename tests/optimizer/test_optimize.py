@@ -78,6 +78,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "memory_limit", "objective", "search", "seed", "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
+        "suspects": "list",
         "cost": ["after", "before", "source", "unit"],
         "measured": [
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
