@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from superopt.choices import require_report_path, require_runtime
+from superopt.choices import require_apart, require_report_path, require_runtime
 from superopt.cli.job_options import (
     AlphaOption,
     BudgetOption,
@@ -130,6 +130,7 @@ def optimize(
         require_report_path(path)
     if written is not None:
         require_writable(written)
+    require_apart(written, *reports)
     options = given_options(
         objective=objective,
         target=target,

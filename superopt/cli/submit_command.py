@@ -11,7 +11,7 @@ from typing import Annotated, cast
 import typer
 
 from superopt import api
-from superopt.choices import require_report_path
+from superopt.choices import require_apart, require_report_path
 from superopt.cli.job_options import (
     AlphaOption,
     BudgetOption,
@@ -86,6 +86,7 @@ def submit(
         raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
     for path in reports:
         require_report_path(path)
+    require_apart(out, *reports)
     if out is not None:
         require_writable(out)
         if is_stream(out) and external_locations(model):

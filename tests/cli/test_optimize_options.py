@@ -96,3 +96,43 @@ def test_what_is_no_report_is_named(relu: Path, capsys: pytest.CaptureFixture[st
     path.write_text("{}")
     assert run(["report", str(path), "-o", str(relu.with_name("page.html"))]) == 2
     assert capsys.readouterr().err == f"superopt: {path}: expected a report of schema 1, got None\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "reports"),
+    [
+        ("r.json", ["r.json"]),
+        ("o.onnx", ["r.json", "./r.json"]),
+        ("link.onnx", ["r.json"]),
+    ],
+)
+def test_two_results_do_not_go_into_one_file(
+    output: str,
+    reports: list[str],
+    relu: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(relu.parent)
+    Path("link.onnx").symlink_to("r.json")
+    options = [word for report in reports for word in ("--report", report)]
+    assert run(["optimize", str(relu), "-o", output, *options, *QUICK]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("superopt: r.json: expected a file of its own for each result, and ")
+    assert not Path("r.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("optimize {} --dry-run --budget inf", "budget: expected seconds above 0, got inf"),
+        ("check {} {} --seed -1", "Invalid value for '--seed'"),
+        ("check {} {} --tolerance nan", "tolerance: expected above 0, got nan"),
+        ("check {} {} --tolerance -1", "tolerance: expected above 0, got -1.0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    command: str, message: str, relu: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format(relu) for word in command.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"superopt: {message}")
