@@ -135,12 +135,17 @@ def _reasons(claim: Claim, axioms: AxiomSet) -> Iterator[str]:
         yield "it has no proof"
         return
     yield from _certified(equation, claim.proof)
-    found = refute(equation, EFFORT, secrets.randbits(128)).counterexample
-    if found is not None:
+    found = counterexample_of(equation)
+    if found:
         yield f"evaluated at random it is refuted: {found}"
     reason = why_not_replayed(rule_id(equation), claim.proof, axioms)
     if reason:
         yield reason
+
+
+def counterexample_of(equation: Equation) -> str:
+    """An instance on which an equation is false, of some that are drawn anew each time; empty without."""
+    return refute(equation, EFFORT, secrets.randbits(128)).counterexample or ""
 
 
 def _certified(equation: Equation, proof: Proof) -> Iterator[str]:
@@ -174,6 +179,7 @@ __all__ = [
     "Claims",
     "claim_of_proof",
     "claims_of_file",
+    "counterexample_of",
     "why_not_current",
     "why_not_proved",
 ]

@@ -19,6 +19,7 @@ from substitution_db.currency import Currency, current
 from substitution_db.database import Database
 from substitution_db.recording import Recording
 from substitution_db.records import Added, Outcome, Proof, Rule
+from substitution_db.rows import equation_of
 from substitution_db.rules import Candidate
 from superopt.equations import parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
@@ -203,7 +204,7 @@ def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:
 
 def _forms(rule: Rule) -> tuple[Equation, ...]:
     """The general forms of a rule that can be used as rules, then the rule itself."""
-    own = parse_equation(rule.equation)
+    own = equation_of(rule.id, rule.equation)
     general = dict.fromkeys((*map(parse_equation, rule.generalizations), with_matrix_axes(own)))
     return (*_usable(form for form in general if form is not None), own)
 

@@ -69,16 +69,16 @@ def gate_database(
     currency: Currency,
     *,
     shipped: Path | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
     progress: Progress | None = None,
 ) -> GateResult:
     """Judges the rules of the library that are, or were, verified, and those of the ``shipped`` one that
-    fills databases, by replaying their certificates in ``jobs`` processes."""
+    fills databases, by replaying their certificates in ``jobs`` processes, or in this one with 0."""
     return _judged(_claims_of(database, currency, shipped), currency, jobs, progress)
 
 
 def gate_library(
-    url: str | None, currency: Currency, *, jobs: int = 1, progress: Progress | None = None
+    url: str | None, currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
     """``gate_database`` of the database at ``url`` with the library that fills databases.
 
@@ -107,7 +107,7 @@ def compare_hashes_of_library(url: str | None, currency: Currency) -> GateResult
 
 
 def gate_files(
-    paths: Iterable[Path], currency: Currency, *, jobs: int = 1, progress: Progress | None = None
+    paths: Iterable[Path], currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
     """Judges every rule of files, JSON lines or text, as ``gate_database`` does. Text brings no proofs: its
     rules are proved first. Raises InvalidFileError for a line that is no rule.
@@ -150,7 +150,7 @@ def _is_json(path: Path) -> bool:
 def _proved(path: Path, currency: Currency, jobs: int, progress: Progress | None) -> Claims:
     """The rules of a text with the proofs that are found for them now."""
     rules = [(parse_equation(rule.equation),) for rule in read_text(path)]
-    verdicts = verify_many(rules, currency.state.axioms, jobs=jobs, progress=progress)
+    verdicts = verify_many(rules, currency.state.axioms, jobs=max(1, jobs), progress=progress)
     proofs = ((equation, proof_of_verdict(equation, v, currency)) for equation, v in verdicts)
     return Claims(tuple(claim_of_proof(equation, proof) for equation, proof in proofs), {})
 
@@ -159,7 +159,14 @@ def _unproved(path: Path) -> Claims:
     """The rules of a text as they are."""
     return Claims(
         tuple(
-            Claim(rule.id, rule.equation, (rule.operators_source, rule.operators_target), "verified", None)
+            Claim(
+                rule.id,
+                rule.equation,
+                (rule.operators_source, rule.operators_target),
+                str(RuleStatus.VERIFIED),
+                None,
+                "it is text, which brings no hashes to compare: without --quick it is proved",
+            )
             for rule in read_text(path)
         ),
         {},
@@ -175,7 +182,7 @@ def _judged(claims: Claims, currency: Currency, jobs: int, progress: Progress | 
     reasons = [why_not_current(claim, currency) for claim in claims.claims]
     left = [claim for claim, reason in zip(claims.claims, reasons, strict=True) if not reason]
     judge = partial(why_not_proved, axioms=currency.state.axioms)
-    answers = iter(judge_all(judge, left, lost=_lost, jobs=jobs if jobs > 1 else 0, progress=progress))
+    answers = iter(judge_all(judge, left, lost=_lost, jobs=jobs, progress=progress))
     return _result(claims, [reason or next(answers) for reason in reasons], len(left))
 
 

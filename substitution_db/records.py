@@ -163,10 +163,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many of the rules given were new, and how many were known before."""
+    """How many of the rules given were new, and how many were known before; the ids of the new ones."""
 
     new: int
     known: int
+    ids: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

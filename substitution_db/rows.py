@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
 from substitution_db.records import Evidence, Hashes, Outcome, Proof, Rule, RuleStatus, Selection
-from superopt.equations import format_condition, format_equation, rule_id
+from superopt.equations import format_condition, format_equation, parse_equation, rule_id
+from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Direction, Equation, Term, applications
 from superopt.rewriting import substitutions_of
 
@@ -61,6 +62,16 @@ def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equa
         generalizations=tuple(format_equation(g) for g in generalizations if rule_id(g) != identity),
         provenance=provenance,
     )
+
+
+def equation_of(rule: str, text: str) -> Equation:
+    """The equation of a stored rule; raises InvalidFileError, with its id, for a text that is none."""
+    try:
+        return parse_equation(text)
+    except InvalidEquationError as error:
+        raise InvalidFileError(
+            f"rule {rule} of the database is no equation ({error}); `superopt gate` lists such rules"
+        ) from error
 
 
 def insert_rules(session: Session, rules: Iterable[NewRule], time: datetime) -> frozenset[str]:

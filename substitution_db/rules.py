@@ -71,8 +71,8 @@ class RuleRepository:
         """``add_candidates`` for rules that are made already."""
         rules = {rule.id: rule for rule in new_rules}
         with self._transactions.write() as session:
-            new = len(insert_rules(session, rules.values(), now(session)))
-        return Added(new=new, known=len(rules) - new)
+            new = insert_rules(session, rules.values(), now(session))
+        return Added(new=len(new), known=len(rules) - len(new), ids=new)
 
     def record_verdicts(self, proofs: Mapping[str, Proof]) -> None:
         """Adds to each rule (by id) a proof under the current hashes; its status becomes the verdict.

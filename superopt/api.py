@@ -39,10 +39,11 @@ from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
+from substitution_db.rows import equation_of
 from substitution_db.versions import PublishedRules
 from superopt.accusation import accusation
 from superopt.choices import require_report_path, require_runtime
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Weight
@@ -321,7 +322,7 @@ def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
     return tuple(
         substitution
         for rule, equation in library.equations.items()
-        for substitution in substitutions_of(parse_equation(equation), rule)
+        for substitution in substitutions_of(equation_of(rule, equation), rule)
         if is_safe_with_infinities(substitution)
     )
 

@@ -11,7 +11,7 @@ from substitution_db import Database, Outcome, Rule, RuleStatus
 from substitution_db.currency import current
 from substitution_db.judging import prove_equation
 from substitution_db.records import Evidence, Proof
-from superopt.equations import parse_equation
+from substitution_db.rows import equation_of
 from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.ir import Equation
 from superopt.recorded import repeated
@@ -40,7 +40,7 @@ def reexamine(database: Database, identity: str, model: Path | None = None) -> R
     standing = tuple(why for found in rule.evidence if (why := _standing(database, rule, found, model)))
     if standing:
         return Reexamination(RuleStatus.SUSPECT, standing)
-    proof = judge_alone(prove_equation, parse_equation(rule.equation), lost=_lost)
+    proof = judge_alone(prove_equation, equation_of(rule.id, rule.equation), lost=_lost)
     database.rules.record_verdict(identity, proof)
     if rule.evidence:
         database.quarantine.dismiss(identity, f"outputs no longer differ with superopt {version('superopt')}")
@@ -54,7 +54,7 @@ def _standing(database: Database, rule: Rule, evidence: Evidence, model: Path | 
     sha256 = hashlib.sha256(_content(model)).hexdigest()
     if sha256 != evidence.sha256:
         return f"{evidence}; {model} is another model (sha256 {sha256[:16]})"
-    own = substitutions_of(parse_equation(rule.equation), rule.id)
+    own = substitutions_of(equation_of(rule.id, rule.equation), rule.id)
     report = {**evidence.report, "model": {"sha256": sha256}}
     try:
         found = repeated(model, report, own, database=database.url, seed=evidence.seed)

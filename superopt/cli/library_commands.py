@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from substitution_db import RuleFilter, RuleStatus, discovery, open_database
+from substitution_db import Database, RuleFilter, RuleStatus, discovery, open_database
+from substitution_db.claims import counterexample_of
 from substitution_db.currency import current
 from substitution_db.exchange import (
     export_left_out,
@@ -18,14 +19,17 @@ from substitution_db.exchange import (
 )
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
+from substitution_db.records import Added
 from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
 from superopt.cli.spending import Spending
+from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
+from verifier.pool import judge_all
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
@@ -131,10 +135,15 @@ def _verify_one(
 def import_rules(
     file: Annotated[Path, typer.Argument(help="The file of rules.")],
     file_format: FormatOption = None,
+    jobs: JobsOption = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store the rules of a file as candidates, whatever the file says about them."""
+    """Store the rules of a file as candidates, whatever the file says about them.
+
+    New ones are evaluated at random, as by `superopt gate`, and what is false is said; verdicts are those of
+    `library verify`.
+    """
     output = Output(as_json)
     chosen = file_format or format_of(file)
     left_out: tuple[PeerRule, ...] = ()
@@ -142,24 +151,43 @@ def import_rules(
         read = import_json_lines if chosen is PeerFormat.JSONL else import_text
         with open_database(database) as opened:
             added = read(file, opened.rules)
+            refuted = _refuted(opened, added, jobs)
     else:
         rules = read_rules(file, chosen)
         with open_database(database) as opened:
             imported = import_peer_rules(rules, file.name, opened.rules)
+            refuted = _refuted(opened, imported.added, jobs)
         added, left_out = imported.added, imported.left_out
     output.document(
         {
             "new": added.new,
             "known": added.known,
+            "refuted": [{"id": rule, "counterexample": found} for rule, found in refuted.items()],
             "left_out": [{"index": r.index, "name": r.name, "reason": why_none(r)} for r in left_out],
         }
     )
     for rule in left_out:
         output.line(f"{rule.index}  {rule.name}: {why_none(rule)}")
+    for rule, found in refuted.items():
+        output.line(f"{rule}  is false: {found}")
     without = f", {len(left_out)} left out" if left_out else ""
     output.line(
         f"{added.new} new candidates, {added.known} known before{without}; next: superopt library verify"
     )
+
+
+def _refuted(database: Database, added: Added, jobs: int) -> dict[str, str]:
+    """The counterexamples that are found to rules that were added, by id."""
+    rules = [rule for rule in database.rules.list() if rule.id in added.ids]
+    with counted("evaluating") as progress:
+        found = judge_all(
+            counterexample_of,
+            [parse_equation(rule.equation) for rule in rules],
+            lost=lambda _, __: "",
+            jobs=jobs,
+            progress=progress,
+        )
+        return {rule.id: text for rule, text in zip(rules, found, strict=True) if text}
 
 
 @app.command("export")

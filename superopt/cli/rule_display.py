@@ -7,8 +7,9 @@ from substitution_db import Rule
 from substitution_db.certificates import chain_of
 from substitution_db.exchange import evidence_object, proof_object
 from substitution_db.records import Proof
+from substitution_db.rows import equation_of
 from superopt.cli.output import Output
-from superopt.equations import format_equation, parse_equation, picture
+from superopt.equations import format_equation, picture
 from superopt.errors import InvalidFileError
 from verifier.certificate import Grade
 
@@ -20,7 +21,7 @@ def rule_document(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.id,
         "equation": rule.equation,
-        "picture": picture(parse_equation(rule.equation)).splitlines(),
+        "picture": picture(equation_of(rule.id, rule.equation)).splitlines(),
         "operators_source": list(rule.operators_source),
         "operators_target": list(rule.operators_target),
         "status": str(rule.status),
@@ -36,7 +37,7 @@ def rule_document(rule: Rule) -> dict[str, object]:
 def print_rule(rule: Rule, output: Output) -> None:
     """The rule for a person."""
     output.line(rule.equation)
-    output.line(f"\n{_indented(picture(parse_equation(rule.equation)))}\n")
+    output.line(f"\n{_indented(picture(equation_of(rule.id, rule.equation)))}\n")
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
     if rule.selection is not None:
         pairs["ships"] = f"{'yes' if rule.selection.ships else 'no'}: {rule.selection.why}"

@@ -111,3 +111,24 @@ def test_the_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: P
     document = json.loads(capsys.readouterr().out)
     assert (document["quick"], document["rules"], document["replayed"]) == (False, 1, 1)
     assert document["offenders"][0]["reason"] == "its grade is sampled, not replayed"
+
+
+def test_what_is_imported_is_evaluated_and_stays_a_candidate(
+    capsys: pytest.CaptureFixture[str], database: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rules.jsonl"
+    assert run(["library", "export", str(path), "--database", database]) == 0
+    line = json.loads(path.read_text())
+    text = "tanh(transpose(transpose(x))) => x"
+    line |= {"equation": text, "operators_source": ["tanh", "transpose", "transpose"], "operators_target": []}
+    path.write_text(json.dumps(line) + "\n")
+    capsys.readouterr()
+    identity = rule_id(parse_equation(text))
+    assert run(["library", "import", str(path), "--database", database, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["new"], [rule["id"] for rule in document["refuted"]]) == (1, [identity])
+    assert document["refuted"][0]["counterexample"].startswith("x: f32[")
+    assert run(["library", "show", identity, "--database", database, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "candidate"
+    assert run(["library", "import", str(path), "--database", database, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["refuted"] == []

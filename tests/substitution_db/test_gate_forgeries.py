@@ -25,6 +25,7 @@ from substitution_db.gate import (
     gate_files,
     gate_library,
 )
+from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id, spelled, text_id
 
 GROUPS = (
@@ -347,4 +348,23 @@ def test_a_text_brings_proofs_of_its_own(tmp_path: Path) -> None:
         "proved anew it is refuted: x: f32["
     )
     compared = compare_hashes_of_files([path], current())
-    assert [offender.reason for offender in compared.offenders] == ["it has no proof", "it has no proof"]
+    assert {offender.reason for offender in compared.offenders} == {
+        "it is text, which brings no hashes to compare: without --quick it is proved"
+    }
+
+
+def test_a_rule_that_is_no_equation_is_named_where_it_is_used(
+    honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    lines = lines_of(honest)
+    garbage(lines)
+    path = tmp_path / "rules.db"
+    shutil.copy(honest / "rules.db", path)
+    write_rows(path, lines_of(honest), lines)
+    for arguments in (["library", "show", lines[1]["id"]], ["library", "verify", "--all"]):
+        assert run([*arguments, "--database", str(path)]) == 2
+        assert capsys.readouterr().err == (
+            f"superopt: rule {lines[1]['id']} of the database is no equation "
+            "(line 1, column 9: unexpected '('); `superopt gate` lists such rules\n"
+        )
