@@ -22,6 +22,7 @@ from verifier import cvc5_prover, solver
 from verifier.chain import ChainChecker, instances_of
 from verifier.instance import Instance
 from verifier.smtlib import relevant
+from verifier.specialisation import specialised
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
 
 PROVER = "z3"
@@ -153,12 +154,14 @@ def _search(
     reason = ""
     for left_aside in itertools.islice(waiting, _RESTARTS):
         usable = [axiom for axiom in axioms if axiom.name not in left_aside]
-        answer = question(goal, usable, limits)
+        own = specialised(usable, goal, instances[0])
+        answer = question(goal, own.axioms, limits)
         if not answer.proved:
             reason = reason or answer.reason
             continue
+        named = {axiom.name: axiom for axiom in usable}
         steps, culprits = _checked(
-            goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits
+            goal, named, [own.original(step) for step in answer.steps], instances, limits
         )
         if steps is not None:
             return steps, ""
