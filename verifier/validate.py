@@ -113,12 +113,13 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
         for name, type_ in instance.types.items()
     }
     try:
-        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+        lefts = evaluate_terms(equation.left, instance.typing, domain, arrays)
+        divisors = len(domain.divisors)
+        rights = evaluate_terms(equation.right, instance.typing, domain, arrays)
     except SuperoptError as error:
         return str(error)
-    half = len(equation.left)
     open_questions: list[Expression] = []
-    for left, right in zip(values[:half], values[half:], strict=True):
+    for left, right in zip(lefts, rights, strict=True):
         if left.shape != right.shape:
             return "different types"
         for index in np.ndindex(left.shape):
@@ -129,20 +130,28 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
                 return "different values"
+    zero = z3.RealVal(0, context)
+    known = [*domain.facts, *domain.inverses[:divisors]]
+    for divisor in domain.divisors[divisors:]:
+        answer = _ask([divisor == zero], [*known, *domain.definitions], context, limits)
+        if answer != "equal":
+            return f"the right side divides by what may be 0: {answer}"
     if not open_questions:
         return "equal"
-    answer = _ask(open_questions, domain.facts, context, limits)
+    facts = [*domain.facts, *domain.inverses]
+    different = [difference != zero for difference in open_questions]
+    answer = _ask(different, facts, context, limits)
     if answer == "equal" or not domain.definitions:
         return answer
-    return _ask(open_questions, [*domain.facts, *domain.definitions], context, limits)
+    return _ask(different, [*facts, *domain.definitions], context, limits)
 
 
 def _ask(differences: list[Expression], facts: list[Expression], context: Expression, limits: Limits) -> str:
+    """``equal`` when none of the differences can be met."""
     solver = z3.Solver(ctx=context)
     solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*facts)
-    zero = z3.RealVal(0, context)
-    solver.add(z3.Or(*(difference != zero for difference in differences)))
+    solver.add(z3.Or(*differences))
     try:
         answer = solver.check()
     except z3.Z3Exception as error:
