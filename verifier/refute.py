@@ -30,6 +30,9 @@ _IN_FLOATS = 12
 """On so many instances floats are compared too: a number that is another one modulo the prime shows in any.
 On the others only where something may be undefined."""
 
+_FEWEST, _ELEMENTS_IN_ALL = 3, 1_000_000
+"""Where a rule declares large tensors, fewer instances are evaluated."""
+
 _WINDOWS = frozenset(("conv", "avgpool", "maxpool", "enlarge"))
 
 
@@ -78,7 +81,8 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
     suspicious: str | None = None
     more = 2 if _has_many_cases(equation) else 1
     instances = sampler.instances(effort.schemes * more, effort.per_scheme)
-    tried = itertools.islice(instances, effort.instances * more)
+    affordable = max(_FEWEST, _ELEMENTS_IN_ALL // (1 + sampler.declared_elements))
+    tried = itertools.islice(instances, min(effort.instances * more, affordable))
     for instance in itertools.chain(tried, enumerated(equation, seed_of(equation, seed), effort.enumerated)):
         difference = difference_of_types(equation, instance)
         if difference is None:
