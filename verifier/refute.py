@@ -97,6 +97,14 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
     return Refutation(None, tuple(agreed), suspicious)
 
 
+def difference_in(equation: Equation, instance: Instance, generator: np.random.Generator) -> str | None:
+    """How the sides differ on an instance, in type or in value; None when they agree or that is not seen."""
+    difference = difference_of_types(equation, instance)
+    if difference is None:
+        difference, _ = _difference_of_values(equation, instance, generator, Effort().stack, in_floats=True)
+    return difference
+
+
 def difference_of_types(equation: Equation, instance: Instance) -> str | None:
     """The first pair of outputs whose types differ."""
     for index, (left, right) in enumerate(zip(equation.left, equation.right, strict=True)):
@@ -223,4 +231,4 @@ def _has_many_cases(equation: Equation) -> bool:
     return bool(attribute_variables(*sides)) or any(t.operator in _WINDOWS for t in applications(*sides))
 
 
-__all__ = ["Effort", "Refutation", "difference_of_types", "field_agrees", "refute"]
+__all__ = ["Effort", "Refutation", "difference_in", "difference_of_types", "field_agrees", "refute"]

@@ -14,6 +14,7 @@ import z3
 from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
+from verifier.case_refutation import counterexample_in
 from verifier.cases import cases_of
 from verifier.certificate import Certificate, Grade
 from verifier.chain import ChainChecker
@@ -157,6 +158,11 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     if not cases:
         return _without_proof(Status.UNPROVED, reason="no well-typed instance was found")
     proof, certificate = _proved(equation, axioms, _instances(cases, refutation.instances, options), options)
+    if not proof.proved or isinstance(certificate, Failure):
+        failing = [certificate.case] if isinstance(certificate, Failure) and certificate.case else []
+        counterexample = counterexample_in(equation, [*failing, *cases], seed_of(equation, 3))
+        if counterexample is not None:
+            return _without_proof(Status.REFUTED, counterexample=counterexample, reason="counterexample")
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
