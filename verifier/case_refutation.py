@@ -25,20 +25,29 @@ _CASES = 40
 _TRIES = 12
 _EVALUATED = 2
 _MOST_ELEMENTS = 20_000
+_FEW = (1, 1, 2)
 _SIZES = (1, 2, 2, 3, 3, 4, 5)
 _LARGE_SIZES = (6, 8, 9, 12)
 
 
 def counterexample_in(equation: Equation, cases: Sequence[Instance], seed: int) -> str | None:
     """The first instance, of cases spread over all, on which the sides differ; the first case is one of them."""
+    found = agreeing(equation, cases, seed)
+    return found if isinstance(found, str) else None
+
+
+def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | tuple[Instance, ...]:
+    """Instances of cases spread over all on which the sides agree, or the first on which they differ."""
     generator, numbers = np.random.default_rng(seed), random.Random(seed)
     order = tuple(applications(*equation.left, *equation.right))
+    found: list[Instance] = []
     for case in _spread(cases):
         for instance in _numbered(equation, order, case, numbers):
             difference = difference_in(equation, instance, generator)
             if difference is not None:
                 return f"{instance}: {difference}" if str(instance) else difference
-    return None
+            found.append(instance)
+    return tuple(found)
 
 
 def _spread(cases: Sequence[Instance]) -> Iterator[Instance]:
@@ -57,7 +66,7 @@ def _numbered(
     names += sorted(_symbols_of_attributes(case) - set(names))
     found = 0
     for attempt in range(_TRIES if names else 1):
-        sizes = (*_SIZES, *_LARGE_SIZES) if attempt % 2 else _SIZES
+        sizes = _FEW if attempt == 0 else (*_SIZES, *_LARGE_SIZES) if attempt % 2 else _SIZES
         numbers: dict[str, Dimension] = {name: generator.choice(sizes) for name in names}
         instance = _instance(equation, order, case, numbers)
         if instance is not None:
@@ -97,4 +106,4 @@ def _instance(
     return Instance(types, attributes, typing) if max(elements, default=0) <= _MOST_ELEMENTS else None
 
 
-__all__ = ["counterexample_in"]
+__all__ = ["agreeing", "counterexample_in"]

@@ -22,8 +22,8 @@ from verifier import cvc5_prover, solver
 from verifier.chain import ChainChecker, instances_of
 from verifier.instance import Instance
 from verifier.smtlib import relevant
-from verifier.specialisation import specialised
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
+from verifier.specialisation import specialised
 
 PROVER = "z3"
 ILL_TYPED = "no well-typed chain"

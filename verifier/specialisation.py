@@ -25,6 +25,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed, is_computation
+from verifier.certificate import Certificate
 from verifier.instance import Instance
 from verifier.solver import Step
 
@@ -71,6 +72,18 @@ def specialised(axioms: Sequence[Equation], goal: Equation, instances: Iterable[
             found.append(own)
             origins[own.name] = (axiom.name, values)
     return Specialised(tuple(found), origins)
+
+
+def as_used(axioms: Mapping[str, Equation], certificate: Certificate) -> tuple[Equation, ...]:
+    """The axioms of a certificate as another prover takes them: with the values that it has."""
+    found: dict[str, Equation] = {}
+    for chain in certificate.chains:
+        for link in chain:
+            axiom, names = axioms[link.axiom], needs_values(axioms[link.axiom])
+            values = tuple((name, value) for name, value in link.attributes if name in names)
+            own = with_values(axiom, values) if values else axiom
+            found[own.name] = own
+    return tuple(found.values())
 
 
 def with_values(axiom: Equation, values: _Values) -> Equation:
@@ -214,4 +227,4 @@ def _filled(term: Term, values: Mapping[str, AttributeTerm]) -> Term:
     )
 
 
-__all__ = ["Specialised", "needs_values", "specialised", "with_values"]
+__all__ = ["Specialised", "as_used", "specialised"]

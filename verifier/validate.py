@@ -9,7 +9,7 @@ that does not come is no validation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -52,16 +52,18 @@ def validate(equation: Equation, instances: int = 2) -> Validation:
     return validate_on(InstanceSampler(equation, seed_of(equation, 7)), instances)
 
 
-def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
-    """``validate`` for the equation of a sampler, on its instances.
+def validate_on(sampler: InstanceSampler, instances: int = 2, known: Sequence[Instance] = ()) -> Validation:
+    """``validate`` for the equation of a sampler, on its instances, or where it has no small ones on those
+    that are known.
 
     What is too large to be executed as it is written is executed with other sizes of tensors and of windows.
     """
     equation, seed = sampler.equation, seed_of(sampler.equation, 7)
     if sampler.declared_elements > LARGER_ELEMENTS:
-        equation = _with_names_for_sizes(equation)
+        equation, known = _with_names_for_sizes(equation), ()
         sampler = InstanceSampler(equation, seed)
-    validation = _validated_on(sampler, instances)
+    few = [each for each in known if _elements(each) <= LARGER_ELEMENTS][:instances]
+    validation = _validated_on(sampler, instances, few)
     open_windows = _with_names_for_kernels(equation)
     if validation.failure is None or UNDECIDED not in validation.failure or open_windows == equation:
         return validation
@@ -69,13 +71,19 @@ def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
     return validation if of_others.failure else of_others
 
 
-def _validated_on(sampler: InstanceSampler, instances: int) -> Validation:
+def _elements(instance: Instance) -> int:
+    """Of the largest tensor of an instance."""
+    return max([0, *(cast("int", type_.elements) for type_ in instance.typing.types.values())])
+
+
+def _validated_on(sampler: InstanceSampler, instances: int, known: Sequence[Instance] = ()) -> Validation:
     equation = sampler.equation
     validated: list[str] = []
     undecided: str | None = None
     small = (
         tuple(small_instances(sampler, instances))
         or tuple(small_instances(sampler, 1, LARGER_ELEMENTS))
+        or tuple(known)
         or small_instances(sampler, 1, LARGEST_ELEMENTS)
     )
     for chosen in small:

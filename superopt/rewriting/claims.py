@@ -29,9 +29,7 @@ def most_rank(equation: Equation) -> int | None:
     return None
 
 
-def speaks_of(
-    equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
-) -> bool:
+def speaks_of(equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
     """Whether the ranks of its variables, and the shapes that it says, are within what the rule claims."""
     most = most_rank(equation)
     if most is None:
