@@ -31,7 +31,7 @@ _LARGE_SIZES = (6, 8, 9, 12)
 
 
 def counterexample_in(equation: Equation, cases: Sequence[Instance], seed: int) -> str | None:
-    """The first instance, of cases spread over all, on which the sides differ; the first case is one of them."""
+    """The first instance, of cases spread over all and the first among them, on which the sides differ."""
     found = agreeing(equation, cases, seed)
     return found if isinstance(found, str) else None
 

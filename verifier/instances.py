@@ -61,7 +61,8 @@ class InstanceSampler:
     def instances(self, schemes: int, per_scheme: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
         """Instances whose tensors have at most ``largest`` elements and whose conditions hold.
 
-        Where no limit is asked for, tensors as large as the equation declares are within it. Where there are few schemes, they come again, for as many instances as schemes were asked for.
+        Where no limit is asked for, tensors as large as the equation declares are within it. Where there are
+        few schemes, they come again, for as many instances as schemes were asked for.
         """
         if largest >= MAX_ELEMENTS and self.declared_elements <= MOST_DECLARED:
             largest = max(largest, 4 * self.declared_elements)

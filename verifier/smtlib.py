@@ -104,7 +104,8 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     """``assert`` of the axiom for all tensors and attributes; the quantifier is named after the axiom.
 
     Patterns are the sides that mention every variable, and of an axiom that computes an attribute the left
-    one alone; an axiom without such a side has a joint pattern of all sides. That parts put together may be taken apart again is seen wherever they are put together.
+    one alone; an axiom without such a side has a joint pattern of all sides. That parts put together may be
+    taken apart again is seen wherever they are put together.
     """
     sides = (*axiom.left, *axiom.right)
     sorts = _sorts_of_variables(sides)

@@ -173,14 +173,9 @@ def _matters(value: object, own: Iterable[object]) -> bool:
     if isinstance(value, int):
         return any(isinstance(each, int) and each % value == 0 for each in own)
     if isinstance(value, tuple) and 0 not in value:
-        pairs = [each for each in own if isinstance(each, tuple)]
-        return any(
-            all(
-                isinstance(a, int) and isinstance(b, int) and b % a == 0
-                for a, b in zip(cast("tuple[object, ...]", value), each, strict=False)
-            )
-            for each in cast("list[tuple[object, ...]]", pairs)
-        )
+        parts = cast("tuple[int, ...]", value)
+        wholes = [cast("tuple[int, ...]", each) for each in own if isinstance(each, tuple)]
+        return any(all(b % a == 0 for a, b in zip(parts, each, strict=False)) for each in wholes)
     return isinstance(value, tuple)
 
 

@@ -1,8 +1,8 @@
 """Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
 
-The inverse of a polynomial is a number of its own, of which ``inverses`` say that it is one; that of a product
-is the product of the inverses, so that quotients are equal where they are equal as polynomials. Order becomes
-if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
+The inverse of a polynomial is a number of its own, of which ``inverses`` say that it is one; that of a
+product is the product of the inverses, so that quotients are equal where they are equal as polynomials. Order
+becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
 verifier's callers ask for kept in ``facts`` (an exponential is positive). What is compared is named, so that
 a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
 callers to whom an answer without them is not enough.

@@ -275,8 +275,9 @@ def _product(*arguments: Quantity) -> Quantity:
     if isinstance(one, tuple) and isinstance(other, tuple):
         pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
         return tuple(a * b for a, b in pairs) or 0
-    numbers = isinstance(one, int | SymbolicDimension) and isinstance(other, int | SymbolicDimension)
-    return one * other if numbers else 0
+    if not isinstance(one, int | SymbolicDimension) or not isinstance(other, int | SymbolicDimension):
+        return 0
+    return one * other
 
 
 def _odd(*arguments: Quantity) -> Quantity:
