@@ -20,6 +20,7 @@ from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeVariable,
+    Direction,
     Equation,
     Term,
     Variable,
@@ -37,6 +38,7 @@ from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attribute_cases import represented_variables
 from verifier.cases import cases_of
 from verifier.certificate import Certificate, Link
+from verifier.definedness import why_undefined
 from verifier.instance import Instance, assumed
 from verifier.positivity import PositiveSizes
 from verifier.rank_bound import largest_rank
@@ -155,6 +157,9 @@ def _require_written(
         for condition in axiom.conditions:
             stated = is_stated(condition, numeric, {**values, **terms}, goal.conditions)
             _require(stated, f"{place}: the rule does not say {format_condition(condition)}")
+        ways = (link.backwards,) if goal.direction is Direction.FORWARD else (False, True)
+        undefined = [reason for way in ways if (reason := why_undefined(axiom, way, terms, values))]
+        _require(not undefined, f"{place}: {'; '.join(undefined)}")
         source, target = (_filled(side, terms, values) for side in _sides(axiom, link))
         part: Term | None = current
         for index in link.path:

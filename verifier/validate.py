@@ -18,7 +18,7 @@ import z3
 
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
-from superopt.ir.terms import AttributeVariable, Equation, Term, Variable
+from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
 from verifier.instance import Instance
@@ -171,7 +171,10 @@ def small_instances(
 
 
 def check_symbolically(equation: Equation, instance: Instance, limits: Limits = LIMITS) -> str:
-    """``equal``, ``different types``, or what the solver said instead."""
+    """``equal``, ``different types``, or what the solver said instead.
+
+    Values are compared where no divisor of the left side is 0, or none of either side if it claims both ways.
+    """
     context = z3.Context()
     domain = SymbolicDomain(context)
     arrays = {
@@ -180,7 +183,7 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
     }
     try:
         lefts = evaluate_terms(equation.left, instance.typing, domain, arrays)
-        divisors = len(domain.divisors)
+        of_left, domain.needs = domain.needs, []
         rights = evaluate_terms(equation.right, instance.typing, domain, arrays)
     except SuperoptError as error:
         return str(error)
@@ -196,15 +199,11 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
                 return "different values"
-    zero = z3.RealVal(0, context)
-    known = [*domain.facts, *domain.inverses[:divisors]]
-    for divisor in domain.divisors[divisors:]:
-        answer = _ask([divisor == zero], [*known, *domain.definitions], context, limits)
-        if answer != "equal":
-            return f"the right side divides by what may be 0: {answer}"
     if not open_questions:
         return "equal"
-    facts = [*domain.facts, *domain.inverses]
+    sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
+    facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
+    zero = z3.RealVal(0, context)
     different = [difference != zero for difference in open_questions]
     answer = _ask(different, facts, context, limits)
     if answer == "equal" or not domain.definitions:
@@ -213,7 +212,6 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
 
 
 def _ask(differences: list[Expression], facts: list[Expression], context: Expression, limits: Limits) -> str:
-    """``equal`` when none of the differences can be met."""
     solver = z3.Solver(ctx=context)
     solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*facts)

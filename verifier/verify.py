@@ -29,7 +29,7 @@ from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_ve
 from verifier.rank_bound import largest_rank
 from verifier.refute import Effort, Refutation, refute_on
 from verifier.replay import Failure, first_failure
-from verifier.seeds import seed_of
+from verifier.seeds import chosen_seed, seed_of
 from verifier.solver import Limits, Step, least
 from verifier.specialisation import as_used
 from verifier.validate import validate_on
@@ -45,7 +45,11 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed."""
+    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed.
+
+    ``seed`` chooses the inputs and instances to evaluate on; None asks the operating system for one, so that
+    nobody can write an equation for which they happen to agree.
+    """
 
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
@@ -54,6 +58,7 @@ class Options:
     symbolic_instances: int = 6
     searches: int = 4
     instances_to_validate: int = 2
+    seed: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Verdict:
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
-    """The verdict on one equation, the same whenever and wherever it is asked.
+    """The verdict on one equation, the same whenever and wherever it is asked unless the seed is None.
 
     An equation without a well-typed instance is unproved, and so is one on which anything fails or takes
     too long.
@@ -147,14 +152,15 @@ def _lost(candidates: Sequence[Equation], reason: str) -> tuple[Equation, Verdic
 
 
 def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
-    sampler = InstanceSampler(equation, seed_of(equation, 0))
-    refutation = refute_on(sampler, options.effort)
+    seed = chosen_seed(options.seed)
+    sampler = InstanceSampler(equation, seed_of(equation, 0, seed))
+    refutation = refute_on(sampler, options.effort, seed)
     if refutation.counterexample is not None:
         return _without_proof(
             Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
         )
     if refutation.well_typed < options.least_instances:
-        refutation = _of_cases(equation, refutation)
+        refutation = _of_cases(equation, refutation, seed)
         if refutation.counterexample is not None:
             return _without_proof(
                 Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
@@ -168,7 +174,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     proof, certificate = _proved(equation, axioms, _instances(cases, refutation.instances, options), options)
     if not proof.proved or isinstance(certificate, Failure):
         failing = [certificate.case] if isinstance(certificate, Failure) and certificate.case else []
-        counterexample = counterexample_in(equation, [*failing, *cases], seed_of(equation, 3))
+        counterexample = counterexample_in(equation, [*failing, *cases], seed_of(equation, 3, seed))
         if counterexample is not None:
             return _without_proof(Status.REFUTED, counterexample=counterexample, reason="counterexample")
     if not proof.proved:
@@ -185,7 +191,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     return _verified(equation, proof, certificate, axioms, validation.validated)
 
 
-def _of_cases(equation: Equation, refutation: Refutation) -> Refutation:
+def _of_cases(equation: Equation, refutation: Refutation, seed: int) -> Refutation:
     """What the cases of a rule say of which sampling has found next to no instance."""
     rank = largest_rank(equation)
     if rank > MOST_RANK:
@@ -196,7 +202,7 @@ def _of_cases(equation: Equation, refutation: Refutation) -> Refutation:
         return refutation
     if not cases and not refutation.instances:
         return replace(refutation, suspicious=why_malformed(equation, rank))
-    found = agreeing(equation, cases, seed_of(equation, 5))
+    found = agreeing(equation, cases, seed_of(equation, 5, seed))
     if isinstance(found, str):
         return Refutation(found, refutation.instances)
     return replace(refutation, instances=(*refutation.instances, *found))

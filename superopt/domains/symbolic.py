@@ -1,9 +1,10 @@
 """Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
 
-The inverse of a polynomial is a number of its own, of which ``inverses`` say that it is one; that of a
-product is the product of the inverses, so that quotients are equal where they are equal as polynomials. Order
-becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
-verifier's callers ask for kept in ``facts`` (an exponential is positive). What is compared is named, so that
+The inverse of a polynomial is a number of its own, one of the ``inverses``; that of a product is the product
+of the inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the divisors
+met so far, which are not 0 where the values are defined. Order becomes if-then-else; functions that the ring
+does not define are uninterpreted, with the laws that the verifier's callers ask for kept in ``facts`` (an
+exponential is positive, a number times its inverse is 1). What is compared is named, so that
 a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
 callers to whom an answer without them is not enough.
 """
@@ -33,8 +34,8 @@ class SymbolicDomain(ObjectDomain):
         self._context = context
         self.facts: list[z3.BoolRef] = []
         self.definitions: list[z3.BoolRef] = []
-        self.inverses: list[z3.BoolRef] = []
-        self.divisors: list[z3.ArithRef] = []
+        self.needs: list[z3.BoolRef] = []
+        self.inverses: list[tuple[z3.ArithRef, z3.ArithRef]] = []
         self._names: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
         self._inverses: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
 
@@ -51,7 +52,7 @@ class SymbolicDomain(ObjectDomain):
         return z3.Q(value.numerator, value.denominator, self._context)
 
     def reciprocal(self, array: Array) -> Array:
-        """1/x, the product of the inverses of the factors of x; each new divisor is kept in ``divisors``."""
+        """1/x, the product of the inverses of the factors of x."""
         return self._each(array, self._inverse)
 
     def _inverse(self, value: z3.ArithRef) -> z3.ArithRef:
@@ -59,20 +60,21 @@ class SymbolicDomain(ObjectDomain):
         for factor in _factors(self._normal(value)):
             inverse = result / factor if z3.is_rational_value(factor) else result * self._inverted(factor)
             result = _number(inverse)
+            if factor.decl().name() != "exp":
+                self.needs.append(cast("z3.BoolRef", factor != z3.RealVal(0, self._context)))
         return result
 
     def _inverted(self, factor: z3.ArithRef) -> z3.ArithRef:
-        """The name of an inverse; that an exponential has one is a fact."""
+        """The name of an inverse, about which nothing is said where there is none."""
         key = factor.get_id()
         if key not in self._inverses:
             name = z3.Real(f"inverse_{len(self._inverses)}", self._context)
             self._inverses[key] = (factor, name)
+            self.inverses.append((factor, name))
             fact = cast("z3.BoolRef", factor * name == 1)
-            if factor.decl().name() == "exp":
-                self.facts.append(fact)
-            else:
-                self.inverses.append(fact)
-                self.divisors.append(factor)
+            if factor.decl().name() != "exp":
+                fact = cast("z3.BoolRef", z3.Or(factor == z3.RealVal(0, self._context), fact))
+            self.facts.append(fact)
         return self._inverses[key][1]
 
     def maximum(self, left: Array, right: Array) -> Array:
