@@ -42,6 +42,7 @@ class InstanceSampler:
     def __init__(self, equation: Equation, seed: int) -> None:
         self.equation = equation
         self._random = random.Random(seed)
+        self._of_images = random.Random(seed + 1)
         self._search = iter(SchemeSearch(equation, self._random))
         self._schemes: list[Scheme] = []
         self._applications = tuple(applications(*equation.left, *equation.right))
@@ -98,8 +99,10 @@ class InstanceSampler:
                 return
             found = 0
             for _ in range(4 * count):
-                numbers = {n: self._number(n, largest if n in self._kernels else 0) for n in free}
-                numbers |= {n: size + self._random.choice((0, 0, 1, 2)) for n in images}
+                numbers = {
+                    n: self._number(n, largest if n in self._kernels else 0, self._of_images) for n in free
+                }
+                numbers |= {n: size + self._of_images.choice((0, 0, 1, 2)) for n in images}
                 instance = self._sized(scheme, numbers, most)
                 if instance is not None:
                     yield instance
@@ -151,12 +154,13 @@ class InstanceSampler:
             return None
         return Instance(types, attributes, typing)
 
-    def _number(self, name: str, largest: int) -> int:
+    def _number(self, name: str, largest: int, generator: random.Random | None = None) -> int:
+        choose = (generator or self._random).choice
         if largest < _FEW_ELEMENTS:
-            return self._random.choice(_SMALL_SIZES)
+            return choose(_SMALL_SIZES)
         if name in self._kernels:
-            return self._random.choice(_KERNEL_SIZES)
-        return self._random.choice(_SPATIAL_SIZES if name.endswith((".2", ".3")) else _SIZES)
+            return choose(_KERNEL_SIZES)
+        return choose(_SPATIAL_SIZES if name.endswith((".2", ".3")) else _SIZES)
 
 
 def _declared_elements(equation: Equation) -> int:

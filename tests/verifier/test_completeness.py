@@ -105,7 +105,7 @@ def test_all_compositions_of_permutations_of_three_axes() -> None:
         ("matmul(x, scale(y, x)) => matmul(x, y)", "the source is never well-typed: matmul(x, scale(y, x))"),
         (
             "conv(x, y) => transpose[perm=(1, 0)](conv(x, y))",
-            "the target is never well-typed: transpose[perm=(1, 0)](conv(x, y)): transpose: perm=(1, 0) is no",
+            "the target is never well-typed: transpose[perm=(1, 0)](conv(x, y)): transpose: perm",
         ),
         (
             "matmul(x: f32[2, 3], y: f32[4, 5]) => matmul(x, y)",
