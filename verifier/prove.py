@@ -26,6 +26,7 @@ from verifier.explanation import explain
 from verifier.instance import Instance
 from verifier.smtlib import relevant
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
+from verifier.specialisation import specialised
 
 PROVER = "z3"
 ILL_TYPED = "no well-typed chain"
@@ -157,12 +158,14 @@ def _search(
     reason = ""
     for left_aside in itertools.islice(waiting, _RESTARTS):
         usable = [axiom for axiom in axioms if axiom.name not in left_aside]
-        answer = question(goal, usable, limits)
+        own = specialised(usable, goal, instances[0])
+        answer = question(goal, own.axioms, limits)
         if not answer.proved:
             reason = reason or answer.reason
             continue
+        named = {axiom.name: axiom for axiom in usable}
         steps, culprits = _checked(
-            goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits
+            goal, named, [own.original(step) for step in answer.steps], instances, limits
         )
         if steps is not None:
             culprits = _against(goal, {axiom.name: axiom for axiom in usable}, steps)

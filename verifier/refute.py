@@ -33,6 +33,9 @@ _IN_FLOATS = 12
 """On so many instances real numbers are compared too: one that is another modulo the prime shows in any.
 On the others only where something may be undefined."""
 
+_FEWEST, _ELEMENTS_IN_ALL = 3, 1_000_000
+"""Where a rule declares large tensors, fewer instances are evaluated."""
+
 _WINDOWS = frozenset(("conv", "avgpool", "maxpool", "enlarge"))
 
 
@@ -84,7 +87,8 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
     suspicious: str | None = None
     more = 2 if _has_many_cases(equation) else 1
     instances = sampler.instances(effort.schemes * more, effort.per_scheme)
-    tried = itertools.islice(instances, effort.instances * more)
+    affordable = max(_FEWEST, _ELEMENTS_IN_ALL // (1 + sampler.declared_elements))
+    tried = itertools.islice(instances, min(effort.instances * more, affordable))
     further = enumerated(equation, seed_of(equation, 0, seed), effort.enumerated)
     for instance in itertools.chain(tried, further):
         difference = difference_of_types(equation, instance)
@@ -98,6 +102,14 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
             return Refutation(f"{instance}: {difference}" if str(instance) else difference, tuple(agreed))
         agreed.append(instance)
     return Refutation(None, tuple(agreed), suspicious)
+
+
+def difference_in(equation: Equation, instance: Instance, generator: np.random.Generator) -> str | None:
+    """How the sides differ on an instance, in type or in value; None when they agree or that is not seen."""
+    difference = difference_of_types(equation, instance)
+    if difference is None:
+        difference, _ = _difference_of_values(equation, instance, generator, Effort().stack, in_floats=True)
+    return difference
 
 
 def difference_of_types(equation: Equation, instance: Instance) -> str | None:
@@ -204,4 +216,4 @@ def _has_many_cases(equation: Equation) -> bool:
     return bool(attribute_variables(*sides)) or any(t.operator in _WINDOWS for t in applications(*sides))
 
 
-__all__ = ["Effort", "Refutation", "difference_of_types", "refute"]
+__all__ = ["Effort", "Refutation", "difference_in", "difference_of_types", "refute"]
