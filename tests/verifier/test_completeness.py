@@ -26,7 +26,7 @@ TRUE = (
     f"{CYCLE}(transpose(x)) => transpose[perm=(2, 1, 0)](x)",
     "transpose[perm=(3, 2, 1, 0)](transpose[perm=(0, 2, 3, 1)](x)) => transpose[perm=(1, 3, 2, 0)](x)",
     "upsample_nearest[stride=2](upsample_nearest[stride=2](x)) => upsample_nearest[stride=4](x)",
-    "upsample_nearest[stride=(2, 1)](upsample_nearest[stride=(1, 3)](x)) => upsample_nearest[stride=(2, 3)](x)",
+    "upsample_nearest[stride=(2, 1)](upsample_nearest[stride=(1, 3)](x)) => upsample_nearest[stride=(2,3)](x)",
     "partition[axis=0, degree=2](partition[axis=0, degree=2](x)) => partition[axis=0, degree=4](x)",
     "combine[axis=0, degree=2](combine[axis=0, degree=2](x)) => combine[axis=0, degree=4](x)",
     "combine[axis=a, degree=2](combine[axis=a, degree=3](x)) => combine[axis=a, degree=6](x)",
@@ -34,7 +34,10 @@ TRUE = (
     "reduce[degree=2](reduce[degree=3](x)) => reduce[degree=6](x)",
     "pipeline[axis=1, degree=2](pipeline[axis=1, degree=2](x)) => pipeline[axis=1, degree=4](x)",
     "batch[axis=1, degree=2](batch[axis=1, degree=2](x)) => batch[axis=1, degree=4](x)",
-    "bias_add[axis=-1](transpose[perm=(0, 2, 3, 1)](x), y) => transpose[perm=(0, 2, 3, 1)](bias_add[axis=1](x, y))",
+    (
+        "bias_add[axis=-1](transpose[perm=(0, 2, 3, 1)](x), y)"
+        " => transpose[perm=(0, 2, 3, 1)](bias_add[axis=1](x, y))"
+    ),
     "softmax[axis=-1](conv(x, y)) => softmax[axis=3](conv(x, y))",
     "softmax[axis=-1](x: f32[a, b]) => softmax[axis=1](x)",
     "split0[axis=-3](conv(x, y)) => split0[axis=1](conv(x, y))",
@@ -58,7 +61,10 @@ FALSE = (
     "replicate[degree=2](replicate[degree=3](x)) => replicate[degree=5](x)",
     "batch[axis=1, degree=2](batch[axis=0, degree=2](x)) => batch[axis=1, degree=4](x)",
     "partition[axis=0, degree=2](partition[axis=1, degree=2](x)) => partition[axis=0, degree=4](x)",
-    "bias_add[axis=-2](transpose[perm=(0, 2, 3, 1)](x), y) => transpose[perm=(0, 2, 3, 1)](bias_add[axis=1](x, y))",
+    (
+        "bias_add[axis=-2](transpose[perm=(0, 2, 3, 1)](x), y)"
+        " => transpose[perm=(0, 2, 3, 1)](bias_add[axis=1](x, y))"
+    ),
     "softmax[axis=-1](conv(x, y)) => softmax[axis=2](conv(x, y))",
     "softmax[axis=-1](x) => softmax[axis=3](x)",
     "reduce_sum[axis=0](softmax[axis=-1](x)) => ones()",
@@ -68,7 +74,10 @@ FALSE = (
     "matmul(x: f32[128, 128], y) => matmul(y, x)",
     "softmax[axis=9](x) => x",
     "softmax[axis=-3](concat[axis=3](x, y)) => concat[axis=3](softmax[axis=-3](x), softmax[axis=-3](y))",
-    "reduce_sum[axis=-4](concat[axis=4](x, y)) => concat[axis=4](reduce_sum[axis=-4](x), reduce_sum[axis=-4](y))",
+    (
+        "reduce_sum[axis=-4](concat[axis=4](x, y))"
+        " => concat[axis=4](reduce_sum[axis=-4](x), reduce_sum[axis=-4](y))"
+    ),
     "conv(conv(x, y: f32[5, 3, 1, 1]), z) => conv(x, conv(z, transpose[perm=(1, 0, 2, 3)](y)))",
 )
 
