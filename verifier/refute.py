@@ -54,6 +54,11 @@ class Effort:
     stack: int = 3
 
 
+BRIEF = Effort(schemes=4, per_scheme=1, instances=4, enumerated=4, stack=1)
+"""Some 10 instances in 30 ms: for seeds that nobody can foresee, others each time, so that no rule can be
+spelled until they miss where it fails."""
+
+
 @dataclass(frozen=True)
 class Refutation:
     """What evaluation found: a counterexample, or on how many instances both sides agreed."""

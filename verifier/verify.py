@@ -27,7 +27,7 @@ from verifier.malformed import MALFORMED, MOST_RANK, why_malformed
 from verifier.pool import Progress, judge_all
 from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
 from verifier.rank_bound import largest_rank
-from verifier.refute import Effort, Refutation, refute_on
+from verifier.refute import BRIEF, Effort, Refutation, refute, refute_on
 from verifier.replay import Failure, first_failure
 from verifier.seeds import chosen_seed, seed_of
 from verifier.solver import Limits, Step, least
@@ -188,6 +188,9 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
+    unforeseen = refute(equation, BRIEF, None).counterexample
+    if unforeseen is not None:
+        return _without_proof(Status.REFUTED, counterexample=unforeseen, reason="counterexample")
     return _verified(equation, proof, certificate, axioms, validation.validated)
 
 
