@@ -168,7 +168,6 @@ def _named(operators: Sequence[Sequence[str]]) -> str:
 
 
 __all__ = [
-    "EFFORT",
     "UNCLAIMED",
     "Claim",
     "Claims",
