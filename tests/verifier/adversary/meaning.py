@@ -87,7 +87,13 @@ def _power(attributes: Attributes, x: Real) -> Real:
     return np.where(least, x, np.nan) ** float(exponent) if exponent.denominator != 1 else x ** float(exponent)
 
 
-_MEANING: Mapping[str, ValueOf] = {**VALUES, "power": _power}
+def _interpolated(attributes: Attributes, x: Real) -> Real:
+    """A product with matrices of weights: every pixel takes part in every new one of its channel."""
+    whole = np.isfinite(x).all(axis=(2, 3), keepdims=True)
+    return np.where(whole, VALUES["upsample_linear"](attributes, np.where(whole, x, 0.0)), np.nan)
+
+
+_MEANING: Mapping[str, ValueOf] = {**VALUES, "power": _power, "upsample_linear": _interpolated}
 
 
 def _require_certain(term: Application, attributes: Attributes, inputs: Sequence[Real]) -> None:

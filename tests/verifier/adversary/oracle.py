@@ -47,6 +47,8 @@ def judge(equation: Equation, instances: int, seed: int = 0) -> Judgement:
         typed = typings.next()
         if typed is None:
             continue
+        if typed.mismatch:
+            return Judgement(f"{typed}: {typed.mismatch}", compared + 1)
         difference = None
         for draw in range(2):
             values = VALUES[(attempt + draw * 3) % len(VALUES)]

@@ -29,7 +29,7 @@ from tests.verifier.adversary.meaning import DIVIDING
 from tests.verifier.adversary.wanted import Place, Wish, operand
 from tests.verifier.brute.basics import Attributes, IllTyped, Shape
 from tests.verifier.brute.conditions import declared_sizes_agree, holds
-from tests.verifier.brute.meaning import IMPLICIT, SHAPES
+from tests.verifier.brute.meaning import IMPLICIT, RANKS, SHAPES
 
 MOST_RANK = 9
 MOST_ELEMENTS = 6000
@@ -70,6 +70,8 @@ class Typed:
     shapes: Mapping[Term, Shape]
     attributes: Mapping[Term, Attributes]
     values: Mapping[str, object]
+    mismatch: str = ""
+    """Where the sides differ in type although nothing was left open that could make them agree."""
 
     def __str__(self) -> str:
         named = sorted((term.name, shape) for term, shape in self.shapes.items() if isinstance(term, Variable))
@@ -177,15 +179,22 @@ class _Attempt:
         self._shapes: dict[Term, Shape] = {}
         self._attributes: dict[Term, Attributes] = {}
         self._cuts: dict[tuple[Term, int], int] = {}
-        self._ranks, self._sizes = _pinned(equation.conditions)
+        ranks, self._sizes = _pinned(equation.conditions)
+        self._ranks = {**_only_ranks(equation), **ranks}
+        self._is_free = False
+        """Whether a size was chosen that nothing in the equation determines alone."""
         self._grouped = chooser.choice((0.0, 0.7, 1.0))
 
     def typed(self) -> Typed:
         left, right = self._equation.left, self._equation.right
+        mismatch = ""
         for one, other in zip(left, right, strict=True):
             shape = self._fit(one, None)
-            if self._fit(other, shape) != shape:
-                raise IllTyped
+            also = self._fit(other, shape)
+            if also != shape:
+                mismatch = f"shapes {shape} and {also}"
+        if mismatch and self._is_free:
+            raise IllTyped
         named = {n: self._shapes[Variable(n)] for n in variables(*left, *right)}
         if not declared_sizes_agree({n: t for n, t in self._declared.items() if n in named}, named):
             raise IllTyped
@@ -198,7 +207,7 @@ class _Attempt:
         for shape in self._shapes.values():
             if min(shape, default=1) < 1 or prod(shape) > MOST_ELEMENTS:
                 raise IllTyped
-        return Typed(self._shapes, self._attributes, dict(self._values))
+        return Typed(self._shapes, self._attributes, dict(self._values), mismatch)
 
     def _fit(self, term: Term, wish: Wish) -> Shape:
         known = self._shapes.get(term)
@@ -217,6 +226,8 @@ class _Attempt:
             return tuple(self._named_size(size, own) if isinstance(size, str) else size for size, own in sizes)
         rank = self._ranks.get(variable.name, self._rank)
         chosen = (None,) * rank if wish is None else wish
+        if variable.name in self._ranks and len(chosen) != rank:
+            chosen = (*(None,) * rank, *chosen)[-rank:] if rank else ()
         pinned = self._sizes.get(variable.name, {})
         found = [self._random.choice(self._pool) if size is None else size for size in chosen]
         for axis, size in pinned.items():
@@ -255,19 +266,24 @@ class _Attempt:
             raise IllTyped from error
 
     def _is_ready(self, term: Term) -> bool:
-        return all(each in self._shapes for each in subterms(term) if isinstance(each, Variable))
+        """Whether the shapes of its variables are known or declared."""
+        found = [each for each in subterms(term) if isinstance(each, Variable)]
+        return all(each in self._shapes or each.name in self._declared for each in found)
 
     def _fill(self, term: Application, attributes: dict[str, object], inputs: list[Shape], wish: Wish) -> None:
         """Values for what the types around the operator determine."""
         for key, value in term.attributes:
             if isinstance(value, AttributeVariable) and attributes[key] is None:
+                self._is_free = True
                 attributes[key] = self._values[value.name] = self._late(key, inputs[0], wish)
         name = IMPLICIT.get(term.operator)
         if name is None or name in attributes:
             return
         if term.operator in ("split0", "split1"):
             attributes[name] = self._cut(term, attributes["axis"], inputs[0], wish)
-        elif name == "shape":
+            return
+        self._is_free = True
+        if name == "shape":
             attributes[name] = self._around(inputs[0] if inputs else (), wish)
         else:
             attributes[name] = (wish or (None,))[0] or self._random.choice(self._pool)
@@ -301,6 +317,7 @@ class _Attempt:
             joined = self._attributes[inner]["axis"]
             if joined % len(whole) == axis:
                 return self._shapes[inner.inputs[0]][axis]
+        self._is_free = True
         size = None if wish is None or len(wish) <= axis else wish[axis]
         if size is not None:
             return size if term.operator == "split0" else whole[axis] - size
@@ -337,3 +354,13 @@ def _pinned(conditions: Sequence[Condition]) -> tuple[dict[str, int], dict[str, 
             case _:
                 pass
     return ranks, sizes
+
+
+def _only_ranks(equation: Equation) -> dict[str, int]:
+    """The ranks of variables to which an operator is applied that takes one rank only."""
+    found: dict[str, int] = {}
+    for term in applications(*equation.left, *equation.right):
+        for child, allowed in zip(term.inputs, RANKS.get(term.operator, ()), strict=False):
+            if isinstance(child, Variable) and len(allowed) == 1:
+                (found[child.name],) = allowed
+    return found

@@ -238,7 +238,7 @@ def _convolved(place: Place) -> Wish:
     groups = place.groups(data[1])
     if wish[1] is not None and wish[1] % groups:
         groups = 1
-    outputs = wish[1] if wish[1] is not None else groups * place.random.choice((1, 1, 2, 3))
+    outputs = wish[1] if wish[1] is not None else groups * place.random.choice((1, 1, 2, 3, 6, data[1], data[1]))
     return (outputs, data[1] // groups, *(_kernel_between(place, data, wish, axis) for axis in range(2)))
 
 
