@@ -55,7 +55,7 @@ def judge(equation: Equation, instances: int, seed: int = 0) -> Judgement:
             try:
                 compare = _difference_in_shards if divides else _difference
                 difference = compare(equation, typed, lambda shape, v=values: v(numbers, shape))
-            except (Uncertain, IllTyped):
+            except (Uncertain, IllTyped, TypeError):
                 continue
             compared += draw == 0
             if difference:

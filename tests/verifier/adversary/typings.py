@@ -105,7 +105,8 @@ class Typings:
         self._tries = 0
 
     def next(self) -> Typed | None:
-        """A typing under which the conditions hold, or None if this attempt led to none."""
+        """A typing under which the conditions hold, or None if this attempt led to none: a value of the wrong
+        kind, for a variable that stands for two kinds of attributes, fits nowhere."""
         self._tries += 1
         rank = self._rank()
         values = {name: self._value(name, rank) for name in sorted(self._kinds) if self._kinds[name] not in LATE}
@@ -113,7 +114,7 @@ class Typings:
         attempt = _Attempt(self._equation, self._random, rank, pool, values)
         try:
             return attempt.typed()
-        except IllTyped:
+        except (IllTyped, TypeError, ValueError, IndexError):
             return None
 
     def _rank(self) -> int:
