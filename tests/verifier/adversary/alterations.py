@@ -28,10 +28,28 @@ from tests.verifier.changes import KINDS
 Alteration = Callable[[Equation, random.Random], "Equation | None"]
 
 MOST_AXIS = 8
-WINDOWS = ("stride", "padding", "kernel", "dilation", "activation", "includes_padding", "approximate", "degree")
+WINDOWS = (
+    "stride",
+    "padding",
+    "kernel",
+    "dilation",
+    "activation",
+    "includes_padding",
+    "approximate",
+    "degree",
+)
 BORDERS: dict[str, Sequence[AttributeTerm]] = {
     "stride": ((1, 1), (2, 2), (1, 2), (7, 7), (3, 1)),
-    "padding": ("valid", "same", "same_upper", "same_lower", (0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 1, 0), (2, 2, 2, 2)),
+    "padding": (
+        "valid",
+        "same",
+        "same_upper",
+        "same_lower",
+        (0, 0, 0, 0),
+        (1, 1, 1, 1),
+        (0, 1, 1, 0),
+        (2, 2, 2, 2),
+    ),
     "kernel": ((1, 1), (2, 2), (3, 3), (1, 3), (5, 5), (4, 2)),
     "dilation": ((1, 1), (2, 2), (7, 7), (1, 3)),
     "activation": ("none", "relu", "sigmoid", "tanh"),
@@ -42,7 +60,10 @@ BORDERS: dict[str, Sequence[AttributeTerm]] = {
 
 
 def replaced_at(
-    equation: Equation, chooser: random.Random, where: Callable[[Application], bool], change: Callable[[Application], Term | None]
+    equation: Equation,
+    chooser: random.Random,
+    where: Callable[[Application], bool],
+    change: Callable[[Application], Term | None],
 ) -> Equation | None:
     """The equation with one application changed, on one side, all its occurrences there alike."""
     sides = ["left", "right"]
@@ -149,7 +170,9 @@ def window_at_border(equation: Equation, chooser: random.Random) -> Equation | N
         return with_value(term, name, chooser.choice(BORDERS[name]))
 
     def accepts(term: Application) -> bool:
-        return term.operator in ("conv", "maxpool", "avgpool") or any(term.attribute(name) is not None for name in WINDOWS)
+        return term.operator in ("conv", "maxpool", "avgpool") or any(
+            term.attribute(name) is not None for name in WINDOWS
+        )
 
     return replaced_at(equation, chooser, accepts, change)
 
@@ -198,7 +221,9 @@ def declared(equation: Equation, chooser: random.Random) -> Equation | None:
         types = dict(equation.types)
         for name in chosen:
             shape = typed.shapes[Variable(name)]
-            types[name] = VariableType("f32", tuple(_declared_size(size, sizes, open_share, chooser) for size in shape))
+            types[name] = VariableType(
+                "f32", tuple(_declared_size(size, sizes, open_share, chooser) for size in shape)
+            )
         return replace(equation, types=tuple(sorted(types.items())))
     return None
 

@@ -68,7 +68,11 @@ def _of_axiom(axiom: Equation) -> Claim:
     terms = tuple((name, Variable(name)) for name in variables(*sides))
     attributes = tuple((name, AttributeVariable(name)) for name in sorted(attribute_variables(*sides)))
     chains = tuple(
-        (Link(axiom.name, backwards=False, path=(), output=n, terms=terms, attributes=attributes, term=right),)
+        (
+            Link(
+                axiom.name, backwards=False, path=(), output=n, terms=terms, attributes=attributes, term=right
+            ),
+        )
         for n, right in enumerate(axiom.right)
     )
     rule = replace(axiom, direction=Direction.FORWARD, name="")

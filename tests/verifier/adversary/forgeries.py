@@ -1,5 +1,7 @@
 """How certificates are forged: each kind changes the rule, its chain, or both alike."""
 
+# ruff: noqa: ARG001 (every forgery has the same signature)
+
 from __future__ import annotations
 
 import random
@@ -138,14 +140,19 @@ def _of_another(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -
 
 def _of_similar(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -> Claim | None:
     """The certificate of a rule with the same left side."""
-    alike = [each for each in others if each.equation.left == claim.equation.left and each.equation != claim.equation]
+    alike = [
+        each
+        for each in others
+        if each.equation.left == claim.equation.left and each.equation != claim.equation
+    ]
     return replace(claim, certificate=chooser.choice(alike).certificate) if alike else None
 
 
 def _reversed(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -> Claim:
     """The rule from right to left, with its chain read backwards."""
     chains = tuple(
-        backwards(start, chain) for start, chain in zip(claim.equation.left, claim.certificate.chains, strict=True)
+        backwards(start, chain)
+        for start, chain in zip(claim.equation.left, claim.certificate.chains, strict=True)
     )
     equation = replace(claim.equation.reversed(), direction=Direction.FORWARD)
     return Claim(equation, replace(claim.certificate, chains=chains))
@@ -186,7 +193,9 @@ def _another_clause(equation: Equation, chooser: random.Random) -> Equation | No
     return replace(equation, conditions=tuple(new if each == old else each for each in equation.conditions))
 
 
-def everywhere(claim: Claim, change: Callable[[Term], Term], values: Callable[[AttributeTerm], AttributeTerm]) -> Claim:
+def everywhere(
+    claim: Claim, change: Callable[[Term], Term], values: Callable[[AttributeTerm], AttributeTerm]
+) -> Claim:
     """The rule and every term of its chain changed alike."""
     equation = replace(
         claim.equation,
@@ -208,7 +217,9 @@ def everywhere(claim: Claim, change: Callable[[Term], Term], values: Callable[[A
     return Claim(equation, replace(claim.certificate, chains=chains))
 
 
-def _values_everywhere(names: frozenset[str], choose: Callable[[AttributeTerm, random.Random], AttributeTerm]) -> Forgery:
+def _values_everywhere(
+    names: frozenset[str], choose: Callable[[AttributeTerm, random.Random], AttributeTerm]
+) -> Forgery:
     """One value of some attribute, another one wherever it stands."""
 
     def forged(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -> Claim | None:
@@ -225,7 +236,11 @@ def _values_everywhere(names: frozenset[str], choose: Callable[[AttributeTerm, r
             return None
         name, old = chooser.choice(found)
         new = choose(old, chooser)
-        if chooser.random() < 0.3 and isinstance(new, AttributeVariable) and new.name in _open(claim.equation):
+        if (
+            chooser.random() < 0.3
+            and isinstance(new, AttributeVariable)
+            and new.name in _open(claim.equation)
+        ):
             return None
 
         def change(each: Application) -> Term:
@@ -233,7 +248,9 @@ def _values_everywhere(names: frozenset[str], choose: Callable[[AttributeTerm, r
             return application(each.operator, own, *each.inputs)
 
         try:
-            return everywhere(claim, lambda t: mapped(t, change), lambda value: new if value == old else value)
+            return everywhere(
+                claim, lambda t: mapped(t, change), lambda value: new if value == old else value
+            )
         except IllTypedError:
             return None
 
@@ -310,7 +327,9 @@ FORGERIES: Mapping[str, Forgery] = {
     "link reversed": _at_link(lambda link, _: replace(link, backwards=not link.backwards)),
     "other axiom": _at_link(_other_axiom),
     "other path": _at_link(_other_path),
-    "other output": _at_link(lambda link, chooser: replace(link, output=link.output + chooser.choice((1, 2)))),
+    "other output": _at_link(
+        lambda link, chooser: replace(link, output=link.output + chooser.choice((1, 2)))
+    ),
     "other substitution": _at_link(_other_substitution),
     "other value in a link": _at_link(_other_value),
     "other intermediate term": _at_link(_other_term),
@@ -326,7 +345,10 @@ FORGERIES: Mapping[str, Forgery] = {
         lambda e, chooser: (d := alterations.declared(e, chooser)) and replace(d, conditions=())
     ),
     "literal opened everywhere": _values_everywhere(
-        frozenset(("axis", "kernel", "stride", "padding", "degree", "size", "value", "exponent", "dilation", "perm")), _as_variable
+        frozenset(
+            ("axis", "kernel", "stride", "padding", "degree", "size", "value", "exponent", "dilation", "perm")
+        ),
+        _as_variable,
     ),
     "axis changed everywhere": _values_everywhere(frozenset(("axis",)), _changed_value),
     "number changed everywhere": _values_everywhere(

@@ -65,7 +65,9 @@ def judged(family: str, number: int, equation: Equation, seed: int) -> Judged:
     if not oracle.false and (verified or refuted):
         oracle = judge(equation, LONG_LOOK, seed + 1)
     if verified:
-        outcome = Outcome.HOLE if oracle.false else Outcome.RIGHT if oracle.compared >= FEW else Outcome.UNSEEN
+        outcome = (
+            Outcome.HOLE if oracle.false else Outcome.RIGHT if oracle.compared >= FEW else Outcome.UNSEEN
+        )
     elif oracle.false:
         outcome = Outcome.CAUGHT if refuted else Outcome.UNPROVED_FALSE
     elif refuted:

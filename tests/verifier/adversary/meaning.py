@@ -84,7 +84,9 @@ def _power(attributes: Attributes, x: Real) -> Real:
     """Undefined for negative numbers unless the exponent is whole, and for 0 where that is negative."""
     exponent = Fraction(attributes["exponent"])
     least = x > 0 if exponent < 0 else x >= 0
-    return np.where(least, x, np.nan) ** float(exponent) if exponent.denominator != 1 else x ** float(exponent)
+    return (
+        np.where(least, x, np.nan) ** float(exponent) if exponent.denominator != 1 else x ** float(exponent)
+    )
 
 
 def _interpolated(attributes: Attributes, x: Real) -> Real:

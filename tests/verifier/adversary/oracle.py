@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from superopt.equations import format_term
-from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable, applications
+from superopt.ir.terms import (
+    Application,
+    AttributeVariable,
+    Direction,
+    Equation,
+    Term,
+    Variable,
+    applications,
+)
 from tests.verifier.adversary.meaning import DIVIDING, Uncertain, evaluated, evaluated_in_shards
 from tests.verifier.adversary.typings import Typed, Typings
 from tests.verifier.brute.basics import IllTyped, Real
@@ -80,9 +88,7 @@ def _difference(equation: Equation, typed: Typed, draw: Draw) -> str:
 
 def _difference_in_shards(equation: Equation, typed: Typed, draw: Draw) -> str:
     sides = (*equation.left, *equation.right)
-    shards = {
-        t.name: _divided(t, typed, equation, draw) for t in typed.shapes if isinstance(t, Variable)
-    }
+    shards = {t.name: _divided(t, typed, equation, draw) for t in typed.shapes if isinstance(t, Variable)}
     values = evaluated_in_shards(sides, typed.attributes, shards)
     largest = max(_magnitude(part) for value in values.values() for part in value.parts.values())
     for one, other in zip(equation.left, equation.right, strict=True):
@@ -100,9 +106,7 @@ def _divided(variable: Variable, typed: Typed, equation: Equation, draw: Draw) -
     """The variable, divided as what it is combined, reduced or batched by asks for."""
     shape = typed.shapes[variable]
     degrees, turns, replicas = [1] * len(shape), [1] * len(shape), 1
-    for term in applications(*equation.left, *equation.right):
-        if term.operator not in ("combine", "reduce", "batch") or term.inputs[0] != variable:
-            continue
+    for term in _demanding(variable, equation):
         attributes = typed.attributes[term]
         degree = attributes["degree"]
         if term.operator == "reduce":
@@ -113,6 +117,23 @@ def _divided(variable: Variable, typed: Typed, equation: Equation, draw: Draw) -
     if any(size % (d * t) for size, d, t in zip(shape, degrees, turns, strict=True)):
         raise IllTyped
     return sharded([draw(shape) for _ in range(replicas)], tuple(degrees), tuple(turns))
+
+
+def _demanding(variable: Variable, equation: Equation) -> list[Application]:
+    """The operators that put the variable together: itself, or, where none does, after others that divide."""
+    every = [
+        term
+        for term in applications(*equation.left, *equation.right)
+        if term.operator in ("combine", "reduce", "batch") and _divided_variable(term) == variable
+    ]
+    direct = [term for term in every if term.inputs[0] == variable]
+    return direct or [term for term in every if term.operator != "reduce"]
+
+
+def _divided_variable(term: Term) -> Term:
+    while isinstance(term, Application) and term.operator in DIVIDING:
+        (term,) = term.inputs
+    return term
 
 
 def _compared(equation: Equation, left: Real, right: Real, largest: float) -> str:

@@ -57,7 +57,7 @@ def in_equation(equation: Equation, change: Callable[[Term], Term]) -> Equation:
 
 
 def with_attribute_values(equation: Equation, values: Mapping[str, AttributeTerm]) -> Equation | None:
-    """The equation with values for attribute variables, in its conditions too; None where one does not fit."""
+    """The equation with values for attribute variables, in conditions too; None where one does not fit."""
     try:
         changed = in_equation(equation, lambda term: with_values(term, values))
     except IllTypedError:
@@ -97,7 +97,9 @@ def renamed_apart(equation: Equation, other: Equation) -> Equation:
         taken.add(new)
         tensors[name], attributes[name] = Variable(new), AttributeVariable(new)
     changed = in_equation(equation, lambda term: with_values(with_terms(term, tensors), attributes))
-    conditions = tuple(_renamed(each, {name: v.name for name, v in tensors.items()}) for each in equation.conditions)
+    conditions = tuple(
+        _renamed(each, {name: v.name for name, v in tensors.items()}) for each in equation.conditions
+    )
     types = tuple((tensors[name].name, type_) for name, type_ in equation.types)
     return replace(changed, conditions=conditions, types=types)
 

@@ -5,6 +5,8 @@ wherever they stand in one equation; ``{near}`` is any small axis; ``{P}`` is a 
 function of one number, ``{C}`` channels, ``{K}`` channels of a kernel.
 """
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import random
@@ -349,7 +351,9 @@ def filled(template: str, chooser: random.Random) -> str:
     """The template with its gaps filled; a gap of one name has one filling."""
     rank = chooser.choice((1, 2, 3, 4, 5, 6, 6, 7, 7, 8, 8, 9, 9))
     place = chooser.randrange(rank)
-    degrees = chooser.choice(((2, 3, 6), (2, 2, 4), (2, 4, 8), (3, 2, 6), (2, 3, 5), (2, 2, 2), (4, 2, 6), (3, 3, 6)))
+    degrees = chooser.choice(
+        ((2, 3, 6), (2, 2, 4), (2, 4, 8), (3, 2, 6), (2, 3, 5), (2, 2, 2), (4, 2, 6), (3, 3, 6))
+    )
     strides = chooser.choice(((2, 2, 4), (2, 3, 6), (1, 2, 2), (2, 2, 2), (3, 2, 5), (2, 2, 3)))
     kernels = chooser.choice(((2, 2, 3), (3, 3, 5), (1, 3, 3), (3, 1, 3), (2, 2, 4), (2, 3, 6), (2, 3, 4)))
     n = chooser.randrange(-3, 3)
@@ -376,7 +380,9 @@ def filled(template: str, chooser: random.Random) -> str:
         "p": chooser.choice(("valid", "same", "same_upper", "same_lower", "(1, 1, 1, 1)")),
         "v": chooser.choice((0, 1, 2, -1)),
         "n": n,
-        "m": chooser.choice((n, n, chooser.randrange(-3, 3), n - 2 if n >= 0 else n + 2, n - 3 if n >= 0 else n + 3)),
+        "m": chooser.choice(
+            (n, n, chooser.randrange(-3, 3), n - 2 if n >= 0 else n + 2, n - 3 if n >= 0 else n + 3)
+        ),
     }
     values |= zip(("d", "d2", "d3"), degrees, strict=True)
     values |= zip(("s", "s2", "s3"), strides, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm, prod
 
@@ -74,7 +74,9 @@ class Typed:
     """Where the sides differ in type although nothing was left open that could make them agree."""
 
     def __str__(self) -> str:
-        named = sorted((term.name, shape) for term, shape in self.shapes.items() if isinstance(term, Variable))
+        named = sorted(
+            (term.name, shape) for term, shape in self.shapes.items() if isinstance(term, Variable)
+        )
         parts = [f"{name}: f32[{', '.join(map(str, shape))}]" for name, shape in named]
         return ", ".join([*parts, *(f"{name}={value}" for name, value in sorted(self.values.items()))])
 
@@ -109,7 +111,9 @@ class Typings:
         kind, for a variable that stands for two kinds of attributes, fits nowhere."""
         self._tries += 1
         rank = self._rank()
-        values = {name: self._value(name, rank) for name in sorted(self._kinds) if self._kinds[name] not in LATE}
+        values = {
+            name: self._value(name, rank) for name in sorted(self._kinds) if self._kinds[name] not in LATE
+        }
         pool = self._pool(values)
         attempt = _Attempt(self._equation, self._random, rank, pool, values)
         try:
@@ -122,7 +126,9 @@ class Typings:
             return self._ranks[(self._tries - 1) // 2]
         if self._random.random() < 0.5:
             return self._random.choice(self._ranks)
-        return self._random.choice((1, 2, 3) if self._divides else (0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9))
+        return self._random.choice(
+            (1, 2, 3) if self._divides else (0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9)
+        )
 
     def _pool(self, values: Mapping[str, object]) -> Sequence[int]:
         if not self._divides:
@@ -135,7 +141,14 @@ class Typings:
         ]
         numbers = [degree for degree in degrees if isinstance(degree, int) and degree > 0]
         least, most = lcm(*numbers), prod(sorted(set(numbers))[:3])
-        pools = ((least,), (least, 2 * least), (most,), (least, 1), (least * least,), tuple({*numbers, least}))
+        pools = (
+            (least,),
+            (least, 2 * least),
+            (most,),
+            (least, 1),
+            (least * least,),
+            tuple({*numbers, least}),
+        )
         return self._random.choice(pools)
 
     def _value(self, name: str, rank: int) -> object:
@@ -224,7 +237,9 @@ class _Attempt:
             if wish is None or len(wish) != len(declared.shape):
                 wish = (None,) * len(declared.shape)
             sizes = zip(declared.shape, wish, strict=True)
-            return tuple(self._named_size(size, own) if isinstance(size, str) else size for size, own in sizes)
+            return tuple(
+                self._named_size(size, own) if isinstance(size, str) else size for size, own in sizes
+            )
         rank = self._ranks.get(variable.name, self._rank)
         chosen = (None,) * rank if wish is None else wish
         if variable.name in self._ranks and len(chosen) != rank:
@@ -271,7 +286,9 @@ class _Attempt:
         found = [each for each in subterms(term) if isinstance(each, Variable)]
         return all(each in self._shapes or each.name in self._declared for each in found)
 
-    def _fill(self, term: Application, attributes: dict[str, object], inputs: list[Shape], wish: Wish) -> None:
+    def _fill(
+        self, term: Application, attributes: dict[str, object], inputs: list[Shape], wish: Wish
+    ) -> None:
         """Values for what the types around the operator determine."""
         for key, value in term.attributes:
             if isinstance(value, AttributeVariable) and attributes[key] is None:

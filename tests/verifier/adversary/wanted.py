@@ -45,7 +45,9 @@ class Place:
     @property
     def other(self) -> Shape | None:
         """What is known of another operand."""
-        return next((shape for n, shape in enumerate(self.known) if n != self.index and shape is not None), None)
+        return next(
+            (shape for n, shape in enumerate(self.known) if n != self.index and shape is not None), None
+        )
 
 
 def placed(wish: Sequence[int | None], axis: int, size: int | None) -> Wish:
@@ -129,14 +131,21 @@ def _concatenated(place: Place) -> Wish:
     waiting = sum(shape is None for shape in place.known)
     if rest < waiting:
         raise IllTyped
-    return placed(place.wish, place.axis, rest if waiting == 1 else place.random.randint(1, rest - waiting + 1))
+    if waiting == 1:
+        return placed(place.wish, place.axis, rest)
+    alike = rest % waiting == 0 and place.random.random() < 0.4
+    return placed(
+        place.wish, place.axis, rest // waiting if alike else place.random.randint(1, rest - waiting + 1)
+    )
 
 
 def _halved(place: Place) -> Wish:
     if place.wish is None:
         return place.any_of(1)
     size = place.wish[place.axis] if -len(place.wish) <= place.axis < len(place.wish) else None
-    return placed(place.wish, place.axis, None if size is None else size + place.random.choice((1, 2, 3, size)))
+    return placed(
+        place.wish, place.axis, None if size is None else size + place.random.choice((1, 2, 3, size))
+    )
 
 
 def _multiplied(place: Place) -> Wish:
@@ -151,9 +160,8 @@ def _multiplied(place: Place) -> Wish:
         if len(wish) < 2:
             raise IllTyped
         batch, rows, columns = wish[:-2], wish[-2], wish[-1]
-        if other is not None and len(other) > 2 and place.random.random() < 0.4:
-            batch = ()
-        elif other is None and place.random.random() < 0.3 and place.index == 1:
+        has_batch = other is not None and len(other) > 2
+        if (has_batch or (other is None and place.index == 1)) and place.random.random() < 0.4:
             batch = ()
     if place.index == 0:
         return (*batch, rows, other[-2] if other and len(other) > 1 else None)
@@ -168,13 +176,20 @@ def _repeated(place: Place) -> Wish:
 
 
 def rows_before(
-    after: int | None, kernel: int, stride: int, dilation: int, padding: object, axis: int, chooser: random.Random
+    after: int | None,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    padding: object,
+    axis: int,
+    chooser: random.Random,
 ) -> int:
     """A size of which windows make that many positions; raises IllTyped if there is none."""
     fitting = [
         size
         for size in range(1, MOST_ROWS)
-        if (count := positions(size, kernel, stride, dilation, padding, axis)) > 0 and count == (after or count)
+        if (count := positions(size, kernel, stride, dilation, padding, axis)) > 0
+        and count == (after or count)
     ]
     if not fitting:
         raise IllTyped
@@ -238,7 +253,9 @@ def _convolved(place: Place) -> Wish:
     groups = place.groups(data[1])
     if wish[1] is not None and wish[1] % groups:
         groups = 1
-    outputs = wish[1] if wish[1] is not None else groups * place.random.choice((1, 1, 2, 3, 6, data[1], data[1]))
+    outputs = (
+        wish[1] if wish[1] is not None else groups * place.random.choice((1, 1, 2, 3, 6, data[1], data[1]))
+    )
     return (outputs, data[1] // groups, *(_kernel_between(place, data, wish, axis) for axis in range(2)))
 
 
@@ -288,7 +305,12 @@ def _response(place: Place) -> Wish:
         if vector is None:
             return (outputs, None, None, None)
         groups = place.groups(vector[0])
-        return (outputs if outputs is None or outputs % groups == 0 else None, vector[0] // groups, None, None)
+        return (
+            outputs if outputs is None or outputs % groups == 0 else None,
+            vector[0] // groups,
+            None,
+            None,
+        )
     return (None,) if weight is None or len(weight) != 4 else (weight[1] * place.groups(weight[0]),)
 
 
@@ -307,7 +329,7 @@ _WANTED: dict[str, Callable[[Place], Wish]] = {
     "concat": _concatenated,
     "matmul": _multiplied,
     "broadcast": _repeated,
-    "reshape": lambda place: None,
+    "reshape": lambda _: None,
     "conv": _convolved,
     "enlarge": _enlarged,
     "lrn": _image,
