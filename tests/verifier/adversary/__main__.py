@@ -1,6 +1,6 @@
 """Draws equations, asks the oracle and the verifier, and prints holes and a table of the families.
 
-    python -m tests.verifier.adversary --minutes 10 [--seed S] [--count N] [--family F] [--state FILE] [--json]
+    python -m tests.verifier.adversary --minutes 10 [--seed S] [--count N] [--family F] [--state FILE]
 
 With ``--state`` an interrupted run goes on where it was. Exit code 1 if a false equation was verified.
 """

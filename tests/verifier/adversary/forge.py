@@ -32,6 +32,8 @@ from tests.verifier.adversary.oracle import judge
 from verifier.certificate import Certificate, Link, format_certificate
 
 INSTANCES = 300
+APPLICATIONS = 8
+"""To how many claims a kind is tried to apply."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,18 @@ def forged(count: int, seed: int = 0, until: float = float("inf")) -> Iterator[F
 def _drawn(kind: str, chooser: random.Random) -> Claim | None:
     """A forged claim of that kind, read anew from its text; None where the kind does not apply."""
     sources = proved() if chooser.random() < 0.5 else of_axioms()
-    claim = chooser.choice(sources)
     try:
-        new = FORGERIES[kind](claim, chooser, sources)
-        if new is not None and new != claim and chooser.random() < 0.25:
+        for _ in range(APPLICATIONS):
+            claim = chooser.choice(sources)
+            new = FORGERIES[kind](claim, chooser, sources)
+            if new is not None and new != claim:
+                break
+        else:
+            return None
+        if chooser.random() < 0.25:
             second = chooser.choice(list(FORGERIES))
             new = FORGERIES[second](new, chooser, sources) or new
-        if new is None or new == claim or not is_rule(new.equation):
+        if new == claim or not is_rule(new.equation):
             return None
         return replace(new, equation=parse_equation(format_equation(new.equation)))
     except (SuperoptError, IndexError, ValueError):

@@ -280,6 +280,9 @@ def _as_literal(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -
     rank = chooser.choice((3, 6, 7, 8, 9))
     place = chooser.randrange(rank)
     values = {name: chooser.choice((place, place - rank)) for name in names}
+    if len(names) > 1 and chooser.random() < 0.6:
+        first, second = chooser.sample(names, 2)
+        values |= {first: place, second: place - rank}
 
     def of(value: AttributeTerm) -> AttributeTerm:
         return values.get(value.name, value) if isinstance(value, AttributeVariable) else value

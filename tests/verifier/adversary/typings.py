@@ -261,6 +261,8 @@ class _Attempt:
             key: self._values.get(value.name) if isinstance(value, AttributeVariable) else value
             for key, value in term.attributes
         }
+        if self._is_settled(term):
+            wish = None
         known: list[Shape | None] = [self._shapes.get(child) for child in term.inputs]
         waiting = [n for n, shape in enumerate(known) if shape is None]
         waiting.sort(key=lambda n: (not self._is_ready(term.inputs[n]), isinstance(term.inputs[n], Variable)))
@@ -280,6 +282,17 @@ class _Attempt:
             return SHAPES[term.operator](attributes, *inputs)
         except (IndexError, ValueError, KeyError, TypeError) as error:
             raise IllTyped from error
+
+    def _is_settled(self, term: Application) -> bool:
+        """Whether shapes that are known alone say what its shape is: a wish could only be in vain."""
+        return all(
+            (each.operator not in IMPLICIT or each.attribute(IMPLICIT[each.operator]) is not None)
+            and all(self._is_chosen(value) for _, value in each.attributes)
+            for each in applications(term)
+        ) and all(each in self._shapes for each in subterms(term) if isinstance(each, Variable))
+
+    def _is_chosen(self, value: object) -> bool:
+        return not isinstance(value, AttributeVariable) or value.name in self._values
 
     def _is_ready(self, term: Term) -> bool:
         """Whether the shapes of its variables are known or declared."""
