@@ -7,9 +7,11 @@ is defined and equal on the right; where a rule goes both ways, so is it read fr
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -48,6 +50,7 @@ def judge(equation: Equation, instances: int, seed: int = 0) -> Judgement:
     numbers = np.random.default_rng(chooser.randrange(2**32))
     typings = Typings(equation, chooser)
     divides = any(t.operator in DIVIDING for t in applications(*equation.left, *equation.right))
+    draws = [*VALUES, *_around_constants(equation)]
     compared = 0
     for attempt in range(max(PATIENCE + 1, instances * ATTEMPTS_PER_INSTANCE)):
         if compared >= instances or (attempt >= PATIENCE and compared * 100 < attempt):
@@ -59,7 +62,7 @@ def judge(equation: Equation, instances: int, seed: int = 0) -> Judgement:
             return Judgement(f"{typed}: {typed.mismatch}", compared + 1)
         difference = None
         for draw in range(2):
-            values = VALUES[(attempt + draw * 3) % len(VALUES)]
+            values = draws[(attempt + draw * 3) % len(draws)]
             try:
                 compare = _difference_in_shards if divides else _difference
                 difference = compare(equation, typed, lambda shape, v=values: v(numbers, shape))
@@ -184,6 +187,22 @@ def _one_out(numbers: np.random.Generator, shape: tuple[int, ...]) -> Real:
 
 def _mostly_zero(numbers: np.random.Generator, shape: tuple[int, ...]) -> Real:
     return np.where(numbers.random(shape) < 0.5, 0.0, _small_integers(numbers, shape))
+
+
+def _around_constants(equation: Equation) -> list[Callable[[np.random.Generator, tuple[int, ...]], Real]]:
+    """Draws of the constants of the equation, their roots and what is beyond them, where any is large."""
+    terms = applications(*equation.left, *equation.right)
+    found = {
+        float(value)
+        for term in terms
+        for name, value in term.attributes
+        if name == "value" and isinstance(value, int | Fraction) and abs(value) > 2
+    }
+    if not found:
+        return []
+    sizes = sorted({abs(number) for number in found} | {math.sqrt(abs(number)) for number in found})
+    pool = np.array([sign * size for size in (*sizes, 2 * sizes[-1]) for sign in (1.0, -1.0)])
+    return [lambda numbers, shape: np.asarray(numbers.choice(pool, shape))]
 
 
 VALUES = (_signed, _one_out, _small_integers, _signed, _positive, _mostly_zero)

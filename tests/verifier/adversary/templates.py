@@ -1,8 +1,8 @@
 """Equations with gaps: numbers of both signs, primes, squares and words are filled in at random.
 
 ``{axis}`` and ``{back}`` are an axis from the front and from the back that meet at one rank up to 9, the same
-wherever they stand in one equation; ``{near}`` is any small axis; ``{P}`` is a partial term, ``{f}`` a
-function of one number, ``{C}`` channels, ``{K}`` channels of a kernel.
+wherever they stand in one equation; ``{near}`` is any small axis; ``{P}`` is a partial term, ``{R}`` one
+that is undefined for few numbers, ``{f}`` a function of one number, ``{C}`` channels, ``{K}`` channels of a kernel.
 """
 
 # ruff: noqa: E501
@@ -175,6 +175,41 @@ PARTIAL = (
     "rms_normalization[epsilon=0](x, full[value=0]()) => full[value=0]()",
     "layer_normalization[epsilon=0](x, full[value=0](), t) => broadcast(t)",
     "rms_normalization(x, full[value=0]()) => full[value=0]()",
+    "sub(x, x) => sub({R}, {R})",
+    "sub(x, x) <=> sub({R}, {R})",
+    "sub({R}, {R}) => sub(x, x)",
+    "mul(x, full[value=0]()) => mul({R}, full[value=0]())",
+    "mul({R}, full[value=0]()) => mul(x, full[value=0]())",
+    "mul({R}, full[value=0]()) => full[value=0]()",
+    "scale(x, full[value=0, shape=()]()) => scale({R}, full[value=0, shape=()]())",
+    "add(y, sub(x, x)) => add(y, sub({R}, {R}))",
+    "add(y, sub({R}, {R})) => y",
+    "add(y, mul(x, full[value=0]())) => add(mul({R}, full[value=0]()), y)",
+    "split0[axis=a](concat[axis=a](x, y)) => split0[axis=a](concat[axis=a](x, mul({R}, y)))",
+    "{R} => matmul({R}, identity_matrix())",
+    "matmul({R}, identity_matrix()) => {R}",
+    "{R} => conv[padding=same]({R}, identity_kernel[kernel=3])",
+    "conv[padding=same](x, w) => conv[padding=same](x, add(w, sub({R}, {R})))",
+    "conv[padding=same]({R}, w) => conv[padding=same]({R}, enlarge[kernel=3](w))",
+    "matmul(sub(x, x), y) => sub(matmul({R}, y), matmul({R}, y))",
+    "sub(matmul({R}, y), matmul({R}, y)) => matmul(sub(x, x), y)",
+    "channel_scale[axis=1](x, sub(s, s)) => channel_scale[axis=1]({R}, sub(s, s))",
+    "reduce_sum[axis=a](sub(x, x)) => reduce_sum[axis=a](sub({R}, {R}))",
+    "reduce_sum[axis=a](sub({R}, {R})) => sub(reduce_sum[axis=a]({R}), reduce_sum[axis=a]({R}))",
+    "sub({R}, {R}) => sub(reduce_sum[axis=a]({R}), reduce_sum[axis=a]({R}))",
+    "(x, sub(x, x)) => (x, sub({R}, {R}))",
+    "sub(relu(x), relu(x)) => relu(sub({R}, {R}))",
+    "broadcast(sub(x, x)) => sub(broadcast({R}), broadcast({R}))",
+    "reshape[shape=s](sub(x, x)) => sub(reshape[shape=s]({R}), reshape[shape=s]({R}))",
+    "add({R}, x) => add(x, {R})",
+    "concat[axis=a](sub(x, x), {R}) => concat[axis=a](sub({R}, {R}), {R})",
+    "avgpool[kernel=2, padding=(1, 1, 1, 1)]({R}) => conv[padding=(1, 1, 1, 1)]({R}, avgpool_kernel[kernel=2])",
+    "split0[axis=a]({R}) => split0[axis=a](concat[axis=a](split0[axis=a]({R}), split1[axis=a]({R})))",
+    "matmul(concat[axis=-1](x, y), concat[axis=-2](z, w)) => add(matmul(x, z), matmul(y, w))",
+    "matmul({R}, y) => split0[axis=-1](matmul({R}, concat[axis=-1](y, y)))",
+    "maxpool[kernel=1]({R}) => {R}",
+    "upsample_linear[stride=2]({R}) => upsample_linear[stride=2](maxpool[kernel=1]({R}))",
+    "maxpool[kernel=1, stride=2](relu({R})) => relu(maxpool[kernel=1, stride=2]({R}))",
 )
 SIZES = (
     "{r}[axis={near}](x: f32[{one}, {one}, {one}]) => x",
@@ -344,6 +379,19 @@ PARTIAL_TERMS = (
     "div(y, mul(x, x))",
     "power[exponent=-1/2](x)",
 )
+RARELY_UNDEFINED = (
+    "div(x, sub(x, full[value=1234567/1000]()))",
+    "sqrt(add(x, full[value=1000000]()))",
+    "power[exponent=-1](sub(x, full[value=4321]()))",
+    "div(x, sub(mul(x, x), full[value=10201]()))",
+    "sqrt(sub(full[value=12345](), mul(x, x)))",
+    "power[exponent=1/3](sub(x, full[value=-98765]()))",
+    "div(x, add(mul(x, x), full[value=1]()))",
+    "sqrt(x)",
+    "div(x, x)",
+    "sqrt(relu(x))",
+    "div(x, exp(x))",
+)
 _GAP = re.compile(r"\{(\w+)\}")
 
 
@@ -372,6 +420,7 @@ def filled(template: str, chooser: random.Random) -> str:
         "C": chooser.choice(CHANNELS),
         "K": chooser.choice((1, 2, 3, 3, 4, 5, 5, 7, 9)),
         "P": chooser.choice(PARTIAL_TERMS),
+        "R": chooser.choice(RARELY_UNDEFINED),
         "Q": chooser.choice(("sqrt(x)", "div(x, x)", "power[exponent=-1](x)")),
         "f": chooser.choice(("relu", "sigmoid", "tanh", "exp", "sqrt")),
         "one": chooser.choice((1, 1, 1, 2)),
