@@ -32,7 +32,7 @@ from tests.verifier.adversary.oracle import judge
 from verifier.certificate import Certificate, Link, format_certificate
 
 INSTANCES = 300
-APPLICATIONS = 8
+APPLICATIONS = 24
 """To how many claims a kind is tried to apply."""
 
 

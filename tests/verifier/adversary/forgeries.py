@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axioms import load_axioms
+from superopt.equations import parse_term
 from superopt.errors import IllTypedError
 from superopt.ir.terms import (
     Application,
@@ -36,6 +37,13 @@ class Claim:
     certificate: Certificate
 
 
+DETOURS = (
+    "sqrt(x)",
+    "div(x, x)",
+    "div(x, sub(x, full[value=1234567/1000]()))",
+    "sqrt(add(x, full[value=1000000]()))",
+    "matmul(sqrt(x), identity_matrix())",
+)
 Forgery = Callable[[Claim, random.Random, Sequence[Claim]], "Claim | None"]
 
 
@@ -304,6 +312,22 @@ def _with_partial(claim: Claim, chooser: random.Random, others: Sequence[Claim])
     return everywhere(claim, lambda each: with_terms(each, {chosen: term}), lambda value: value)
 
 
+def _detour(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -> Claim | None:
+    """There with a variable that the target forgets, and back with a term that is undefined somewhere."""
+    if len(claim.equation.left) != 1:
+        return None
+    forgotten = [n for n in variables(*claim.equation.left) if n not in variables(*claim.equation.right)]
+    if not forgotten:
+        return None
+    name = chooser.choice(forgotten)
+    term = with_terms(parse_term(chooser.choice(DETOURS)), {"x": Variable(name)})
+    other = everywhere(claim, lambda each: with_terms(each, {name: term}), lambda value: value)
+    (chain,), (more,) = claim.certificate.chains, other.certificate.chains
+    back = backwards(other.equation.left[0], more)
+    equation = replace(claim.equation, right=other.equation.left, direction=Direction.FORWARD)
+    return Claim(equation, replace(claim.certificate, chains=((*chain, *back),)))
+
+
 def _merged(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -> Claim | None:
     names = variables(*claim.equation.left)
     if len(names) < 2:
@@ -363,5 +387,6 @@ FORGERIES: Mapping[str, Forgery] = {
     "axes as numbers": _as_literal,
     "partial term for a variable": _with_partial,
     "variables merged": _merged,
+    "detour": _detour,
 }
 __all__ = ["FORGERIES", "Claim", "Forgery", "backwards", "everywhere"]
