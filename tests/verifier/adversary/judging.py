@@ -91,7 +91,8 @@ def judged(family: str, number: int, equation: Equation, seed: int, share: int =
 def all_judged(
     count: int, seed: int, until: float, families: Iterable[str], state: Path | None
 ) -> Iterator[Judged]:
-    """Up to ``count`` different equations that both judged, the families by turns, until a time of ``time.monotonic``.
+    """Up to ``count`` different equations that both judged, the families by turns, until a
+    time of ``time.monotonic``.
 
     What a state file has is not judged again; what is new is added to it.
     """

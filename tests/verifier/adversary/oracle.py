@@ -109,7 +109,7 @@ def _divided(variable: Variable, typed: Typed, equation: Equation, draw: Draw) -
     """The variable, divided as what it is combined, reduced or batched by asks for."""
     shape = typed.shapes[variable]
     degrees, turns, replicas = [1] * len(shape), [1] * len(shape), 1
-    for term in _demanding(variable, equation):
+    for term in _demanding(variable, equation, typed):
         attributes = typed.attributes[term]
         degree = attributes["degree"]
         if term.operator == "reduce":
@@ -122,15 +122,18 @@ def _divided(variable: Variable, typed: Typed, equation: Equation, draw: Draw) -
     return sharded([draw(shape) for _ in range(replicas)], tuple(degrees), tuple(turns))
 
 
-def _demanding(variable: Variable, equation: Equation) -> list[Application]:
-    """The operators that put the variable together: itself, or, where none does, after others that divide."""
+def _demanding(variable: Variable, equation: Equation, typed: Typed) -> list[Application]:
+    """The operators that put the variable together: itself, or, where none does, in every other instance
+    after others that divide."""
     every = [
         term
         for term in applications(*equation.left, *equation.right)
         if term.operator in ("combine", "reduce", "batch") and _divided_variable(term) == variable
     ]
     direct = [term for term in every if term.inputs[0] == variable]
-    return direct or [term for term in every if term.operator != "reduce"]
+    if direct or typed.number % 2:
+        return direct
+    return [term for term in every if term.operator != "reduce"]
 
 
 def _divided_variable(term: Term) -> Term:

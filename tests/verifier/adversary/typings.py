@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm, prod
 
 from superopt.ir.terms import (
     Application,
     AttributeVariable,
-    Condition,
-    ConditionCall,
-    ConditionName,
     Equation,
     Term,
     Variable,
@@ -25,13 +22,13 @@ from superopt.ir.terms import (
     subterms,
     variables,
 )
+from tests.verifier.adversary.hints import only_ranks, pinned, ranks_to_try
 from tests.verifier.adversary.meaning import DIVIDING
 from tests.verifier.adversary.wanted import Place, Wish, operand
 from tests.verifier.brute.basics import Attributes, IllTyped, Shape
 from tests.verifier.brute.conditions import declared_sizes_agree, holds
-from tests.verifier.brute.meaning import IMPLICIT, RANKS, SHAPES
+from tests.verifier.brute.meaning import IMPLICIT, SHAPES
 
-MOST_RANK = 9
 MOST_ELEMENTS = 6000
 LATE = ("shape", "perm")
 """Attribute variables of which the value is chosen when the operand is known."""
@@ -70,6 +67,7 @@ class Typed:
     shapes: Mapping[Term, Shape]
     attributes: Mapping[Term, Attributes]
     values: Mapping[str, object]
+    number: int = 0
     mismatch: str = ""
     """Where the sides differ in type although nothing was left open that could make them agree."""
 
@@ -102,7 +100,7 @@ class Typings:
                 if key == "axis" and isinstance(value, int)
             }
         )
-        self._ranks = _ranks(equation, self._axes)
+        self._ranks = ranks_to_try(equation, self._axes)
         self._divides = any(term.operator in DIVIDING for term in applications(*self._sides))
         self._tries = 0
 
@@ -117,7 +115,7 @@ class Typings:
         pool = self._pool(values)
         attempt = _Attempt(self._equation, self._random, rank, pool, values)
         try:
-            return attempt.typed()
+            return replace(attempt.typed(), number=self._tries)
         except (IllTyped, TypeError, ValueError, IndexError):
             return None
 
@@ -164,16 +162,6 @@ class Typings:
         return self._random.randrange(-places, places)
 
 
-def _ranks(equation: Equation, axes: Sequence[int]) -> list[int]:
-    """The ranks at which two axes of different signs meet, then those where an axis is the first or last."""
-    front, back = [a for a in axes if a >= 0], [a for a in axes if a < 0]
-    meeting = [a - b for a in front for b in back]
-    borders = [*(a + 1 for a in front), *(-b for b in back), *(a + 2 for a in front)]
-    declared = [len(type_.shape) for _, type_ in equation.types]
-    found = [*meeting, *declared, *borders, 2, 3, 1, 4]
-    return [rank for rank in dict.fromkeys(found) if 0 <= rank <= MOST_RANK]
-
-
 class _Attempt:
     def __init__(
         self,
@@ -193,10 +181,10 @@ class _Attempt:
         self._shapes: dict[Term, Shape] = {}
         self._attributes: dict[Term, Attributes] = {}
         self._cuts: dict[tuple[Term, int], int] = {}
-        ranks, self._sizes = _pinned(equation.conditions)
-        self._ranks = {**_only_ranks(equation), **ranks}
-        self._is_free = False
-        """Whether a size was chosen that nothing in the equation determines alone."""
+        ranks, self._sizes = pinned(equation.conditions)
+        self._ranks = {**only_ranks(equation), **ranks}
+        self._is_free, self._free = False, set[str]()
+        """Whether a size was chosen that nothing in the equation determines alone; of which attributes."""
         self._grouped = chooser.choice((0.0, 0.7, 1.0))
 
     def typed(self) -> Typed:
@@ -207,6 +195,8 @@ class _Attempt:
             also = self._fit(other, shape)
             if also != shape:
                 mismatch = f"shapes {shape} and {also}"
+                if len(shape) == len(also) == 4 and self._of_channels(shape, also):
+                    self._is_free = False
         if mismatch and self._is_free:
             raise IllTyped
         named = {n: self._shapes[Variable(n)] for n in variables(*left, *right)}
@@ -221,7 +211,11 @@ class _Attempt:
         for shape in self._shapes.values():
             if min(shape, default=1) < 1 or prod(shape) > MOST_ELEMENTS:
                 raise IllTyped
-        return Typed(self._shapes, self._attributes, dict(self._values), mismatch)
+        return Typed(self._shapes, self._attributes, dict(self._values), mismatch=mismatch)
+
+    def _of_channels(self, shape: Shape, also: Shape) -> bool:
+        """Whether all that was free are channels of kernels, which are not where the shapes differ."""
+        return self._free <= {"channels"} and (shape[0], *shape[2:]) != (also[0], *also[2:])
 
     def _fit(self, term: Term, wish: Wish) -> Shape:
         known = self._shapes.get(term)
@@ -306,6 +300,7 @@ class _Attempt:
         for key, value in term.attributes:
             if isinstance(value, AttributeVariable) and attributes[key] is None:
                 self._is_free = True
+                self._free.add(key)
                 attributes[key] = self._values[value.name] = self._late(key, inputs[0], wish)
         name = IMPLICIT.get(term.operator)
         if name is None or name in attributes:
@@ -314,6 +309,7 @@ class _Attempt:
             attributes[name] = self._cut(term, attributes["axis"], inputs[0], wish)
             return
         self._is_free = True
+        self._free.add(name)
         if name == "shape":
             attributes[name] = self._around(inputs[0] if inputs else (), wish)
         else:
@@ -327,7 +323,7 @@ class _Attempt:
         if wish is not None and None not in wish:
             return wish
         flat, parts = prod(shape), list[int]()
-        while flat > 1 and len(parts) < 3:
+        while flat > 1 and len(parts) < 5:
             part = self._random.choice([n for n in range(1, flat + 1) if flat % n == 0])
             parts.append(part)
             flat //= part
@@ -349,6 +345,7 @@ class _Attempt:
             if joined % len(whole) == axis:
                 return self._shapes[inner.inputs[0]][axis]
         self._is_free = True
+        self._free.add("size")
         size = None if wish is None or len(wish) <= axis else wish[axis]
         if size is not None:
             return size if term.operator == "split0" else whole[axis] - size
@@ -368,30 +365,3 @@ class _Attempt:
             (own if own != 1 else self._random.choice(self._pool)) if size is None else size
             for own, size in zip(padded, wish, strict=True)
         )
-
-
-def _pinned(conditions: Sequence[Condition]) -> tuple[dict[str, int], dict[str, dict[int, int]]]:
-    """Ranks and sizes of variables that conditions say as numbers."""
-    ranks: dict[str, int] = {}
-    sizes: dict[str, dict[int, int]] = {}
-    for condition in conditions:
-        match condition:
-            case Condition(ConditionCall("rank", (ConditionName(name),)), "=", int(rank)):
-                ranks[name] = rank
-            case Condition(ConditionCall("rank", (ConditionName(name),)), ">", int(rank)):
-                ranks[name] = rank + 1
-            case Condition(ConditionCall("dim", (ConditionName(name), int(axis))), "=", int(size)):
-                sizes.setdefault(name, {})[axis] = size
-            case _:
-                pass
-    return ranks, sizes
-
-
-def _only_ranks(equation: Equation) -> dict[str, int]:
-    """The ranks of variables to which an operator is applied that takes one rank only."""
-    found: dict[str, int] = {}
-    for term in applications(*equation.left, *equation.right):
-        for child, allowed in zip(term.inputs, RANKS.get(term.operator, ()), strict=False):
-            if isinstance(child, Variable) and len(allowed) == 1:
-                (found[child.name],) = allowed
-    return found

@@ -160,8 +160,7 @@ def _multiplied(place: Place) -> Wish:
         if len(wish) < 2:
             raise IllTyped
         batch, rows, columns = wish[:-2], wish[-2], wish[-1]
-        has_batch = other is not None and len(other) > 2
-        if (has_batch or (other is None and place.index == 1)) and place.random.random() < 0.4:
+        if (other is None or len(other) > 2) and place.random.random() < 0.4:
             batch = ()
     if place.index == 0:
         return (*batch, rows, other[-2] if other and len(other) > 1 else None)
