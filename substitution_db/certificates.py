@@ -8,7 +8,7 @@ from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Equation
 from verifier.certificate import Certificate, certificate_object, format_certificate, read_certificate
-from verifier.recheck import recheck
+from verifier.replay import replay
 
 
 def stored_certificate(equation: Equation, certificate: Certificate) -> JsonObject:
@@ -50,7 +50,7 @@ def why_not_replayed(identity: str, proof: Proof, axioms: AxiomSet) -> str:
     unknown = sorted(set(certificate.axioms_used).difference(proof.axioms_used))
     if unknown:
         return f"its certificate uses axioms that its proof does not name: {', '.join(unknown)}"
-    failure = recheck(equation, axioms.by_name, certificate)
+    failure = replay(equation, axioms.by_name, certificate)
     return f"its certificate does not replay: {failure}" if failure else ""
 
 

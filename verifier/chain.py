@@ -34,11 +34,12 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
+from verifier.attribute_cases import represented_variables
 from verifier.congruence import Congruence
-from verifier.instances import Instance
+from verifier.instance import Instance, assumed
 from verifier.seeds import seed_of
 from verifier.solver import Step
-from verifier.stated import attributes_are_stated, groups_are_stated, windows_are_stated
+from verifier.stated import is_stated
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class ChainChecker:
             for size in type_.shape
             if not isinstance(size, int)
         )
+        self._assumed = assumed(goal, instance)
         self._pinned = {
             self._with_values(term): instance.typing.types[term]
             for term in subterms(*goal.left, *goal.right)
@@ -104,7 +106,7 @@ class ChainChecker:
                 return None
             if not all(holds(condition, types, attributes) for condition in axiom.conditions):
                 return None
-            if not self._is_stated(axiom, step, types):
+            if not self._is_stated(axiom, step) or not self._assumes_nothing_new(typing):
                 return None
             if not self._symbols and is_divided(typing.types.values()) and not self._agrees(grounded, typing):
                 return None
@@ -126,15 +128,17 @@ class ChainChecker:
         pairs = zip(values[:half], values[half:], strict=True)
         return all(np.array_equal(left.residue, right.residue) for left, right in pairs)
 
-    def _is_stated(self, axiom: Equation, step: Step, types: Mapping[str, TensorType]) -> bool:
-        """Whether the rule itself states what the step needs and instances cannot show."""
-        values, terms, own = dict(step.attributes), dict(step.terms), self._goal.conditions
-        grounded = instantiated(axiom, step)
+    def _is_stated(self, axiom: Equation, step: Step) -> bool:
+        """Whether the rule itself says of the numbers that it leaves open what the step needs."""
+        values, numeric = {**dict(step.attributes), **dict(step.terms)}, represented_variables(axiom)
+        own = self._goal.conditions
+        return all(is_stated(condition, numeric, values, own) for condition in axiom.conditions)
+
+    def _assumes_nothing_new(self, typing: Typing) -> bool:
         return all(
-            attributes_are_stated(condition, values, terms, own)
-            and groups_are_stated(condition, types, terms, self._goal, self._instance.types)
-            for condition in axiom.conditions
-        ) and all(windows_are_stated(side, self._goal) for side in (*grounded.left, *grounded.right))
+            operator.unseen(*(typing.types[child] for child in term.inputs)) <= self._assumed
+            for term, operator in typing.operators.items()
+        )
 
     def _positive(self, typing: Typing) -> bool:
         sizes = (size for type_ in typing.types.values() for size in type_.shape)

@@ -29,7 +29,7 @@ from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.typing import Typing, infer_terms
 from verifier.attributes import plausible_values
 from verifier.concrete import require_sizes
-from verifier.instances import Instance
+from verifier.instance import Instance
 from verifier.small_shapes import SmallShapes
 
 MAX_ELEMENTS = 1500

@@ -37,14 +37,12 @@ CHECKER: tuple[Place, ...] = (
     ("verifier.refute", "Effort"),
     ("verifier.refute", "refute_on"),
     ("verifier.replay", "replay"),
-    ("verifier.stated", "why_too_vague"),
     ("verifier.validate", "validate_on"),
     ("verifier.verify", "Options"),
-    ("verifier.verify", "_instances"),
 )
 """What judges a rule and its chain, with the instances that it draws."""
 
-MEANING = ("infer", "evaluate", "evaluate_typed")
+MEANING = ("infer", "evaluate", "evaluate_typed", "is_total")
 """The members of an operator that say what it is."""
 
 

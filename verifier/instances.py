@@ -9,18 +9,16 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
-from superopt.equations import format_attribute
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
-from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
 from superopt.rewriting.conditions import holds
-from superopt.rewriting.typing import FRESH, Typing
+from superopt.rewriting.typing import FRESH
 from verifier.concrete import operator_symbols, require_sizes, with_numbers
+from verifier.instance import Instance
 from verifier.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000
@@ -29,25 +27,6 @@ _SIZES = (1, 2, 2, 3, 3, 4, 5)
 _SMALL_SIZES = (1, 2, 2, 3)
 _SPATIAL_SIZES = (1, 2, 3, 4, 5, 6, 7)
 _KERNEL_SIZES = (1, 2, 3, 3, 5)
-
-
-@dataclass(frozen=True)
-class Instance:
-    """Types, attribute values and resolved operators of every subterm of both sides."""
-
-    types: Mapping[str, TensorType]
-    attributes: Mapping[str, object]
-    typing: Typing
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """The symbols among the sizes; none when they are numbers."""
-        return frozenset[str]().union(*(type_.symbols for type_ in self.typing.types.values()))
-
-    def __str__(self) -> str:
-        named = [f"{name}: {type_}" for name, type_ in sorted(self.types.items())]
-        named += [f"{name}={_written(value)}" for name, value in sorted(self.attributes.items())]
-        return ", ".join(named)
 
 
 class InstanceSampler:
@@ -157,7 +136,3 @@ def _free_symbols(scheme: Scheme) -> list[str]:
     named = [type_.symbols for type_ in scheme.typing.types.values()]
     named.extend(operator_symbols(operator) for operator in scheme.typing.operators.values())
     return sorted(frozenset[str]().union(*named))
-
-
-def _written(value: object) -> str:
-    return format_attribute("", cast("str", value)).removeprefix("=")

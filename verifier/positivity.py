@@ -1,13 +1,10 @@
-"""What symbols for sizes leave open: whether a size is positive, whether an operator is well-typed."""
+"""Whether a size that is a polynomial over symbols is positive, as far as a rule's own sizes show it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension
-from superopt.ir.types import TensorType
-from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv, Enlarge
 
 _DEPTH = 3
 
@@ -82,21 +79,4 @@ def _is_monomial(size: Dimension) -> bool:
     )
 
 
-def undecided(operator: Operator, types: tuple[TensorType, ...]) -> bool:
-    """Whether ``infer``, which accepted these inputs, may refuse them once their sizes are numbers.
-
-    It cannot see that a kernel is odd or smaller than another, nor that outputs divide into groups.
-    """
-    if isinstance(operator, Enlarge | Conv) and _are_symbolic(types[-1].shape[2:]):
-        return True
-    if not isinstance(operator, Conv):
-        return False
-    groups, outputs = operator.groups(*types), types[1].shape[0]
-    return outputs // groups * groups != outputs
-
-
-def _are_symbolic(shape: tuple[Dimension, ...]) -> bool:
-    return any(isinstance(size, SymbolicDimension) for size in shape)
-
-
-__all__ = ["PositiveSizes", "undecided"]
+__all__ = ["PositiveSizes"]

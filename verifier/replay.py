@@ -15,11 +15,12 @@ from typing import cast
 
 from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError, SuperoptError
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeVariable,
+    Direction,
     Equation,
     Term,
     Variable,
@@ -32,12 +33,16 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.ops.terms import application
-from superopt.rewriting.conditions import as_declared, holds
+from superopt.rewriting.conditions import Decision, as_declared, decide, holds
 from superopt.rewriting.typing import Typing, infer_terms
+from verifier.attribute_cases import represented_variables
+from verifier.cases import cases_of
 from verifier.certificate import Certificate, Link
-from verifier.instances import Instance
-from verifier.positivity import PositiveSizes, undecided
-from verifier.stated import attributes_are_stated, groups_are_stated, windows_are_stated
+from verifier.definedness import why_undefined
+from verifier.instance import Instance, assumed
+from verifier.positivity import PositiveSizes
+from verifier.rank_bound import largest_rank
+from verifier.stated import is_stated
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,35 +54,75 @@ class _Resolved:
     type: TensorType
 
 
-def replay(
-    goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, instances: Sequence[Instance]
-) -> str:
-    """Empty when the certificate proves the goal under every instance, else exactly why it does not."""
-    if not instances:
-        return "no instance to replay under"
-    if len(certificate.chains) != len(goal.left):
-        return f"expected {len(goal.left)} chains, got {len(certificate.chains)}"
+@dataclass(frozen=True)
+class Failure:
+    """Why a certificate does not prove its rule, and the case of the rule in which it does not."""
+
+    reason: str
+    case: Instance | None = None
+
+
+def replay(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> str:
+    """Empty when the certificate proves the goal in all cases, else exactly why it does not."""
+    failure = first_failure(goal, axioms, certificate)
+    return "" if failure is None else failure.reason
+
+
+def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> Failure | None:
+    """None when the certificate proves the goal in all cases, else the first in which it does not."""
+    number = 0
     try:
-        _require_known_operators(goal, axioms, certificate)
-        for output, chain in enumerate(certificate.chains):
-            _require_written(goal, output, chain, axioms)
+        _require_text(goal, axioms, certificate)
+        bound = largest_rank(
+            goal,
+            [axioms[name] for name in certificate.axioms_used],
+            [link.term for chain in certificate.chains for link in chain],
+        )
+        for number, case in enumerate(cases_of(goal, bound), 1):  # noqa: B007
+            reason = _failing(goal, axioms, certificate, case)
+            if reason:
+                return Failure(reason, case)
+    except (SuperoptError, ArithmeticError, RecursionError) as error:
+        return Failure(str(error))
+    return None if number else Failure("there is no case in which both sides are well-typed")
+
+
+def replay_in(
+    goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance
+) -> str:
+    """Empty when the certificate proves the goal in that one case, else exactly why it does not."""
+    try:
+        _require_text(goal, axioms, certificate)
     except (SuperoptError, RecursionError) as error:
         return str(error)
-    for instance in instances:
-        place = "the rule"
-        try:
-            replayer = _Replayer(goal, axioms, instance)
-            for output, chain in enumerate(certificate.chains):
-                place = f"output {output}"
-                current = replayer.side(goal.left[output])
-                for number, link in enumerate(chain, 1):
-                    place = f"output {output}, link {number} ({link.axiom})"
-                    current = replayer.after(current, link)
-                place = f"output {output}, end"
-                same = current is replayer.side(goal.right[output])
-                _require(same, "the last term has other sizes than the right side")
-        except (SuperoptError, ArithmeticError, RecursionError) as error:
-            return f"{place}: {error} (under {instance})"
+    return _failing(goal, axioms, certificate, case)
+
+
+def _require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:
+    """Raises IllTypedError unless the chains are right as they are written."""
+    expected, got = len(goal.left), len(certificate.chains)
+    _require(expected == got, f"expected {expected} chains, got {got}")
+    _require_known_operators(goal, axioms, certificate)
+    for output, chain in enumerate(certificate.chains):
+        _require_written(goal, output, chain, axioms)
+
+
+def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance) -> str:
+    """Where the certificate fails in one case; empty when it does not."""
+    place = "the rule"
+    try:
+        replayer = _Replayer(goal, axioms, case)
+        for output, chain in enumerate(certificate.chains):
+            place = f"output {output}"
+            current = replayer.side(goal.left[output])
+            for number, link in enumerate(chain, 1):
+                place = f"output {output}, link {number} ({link.axiom})"
+                current = replayer.after(current, link)
+            place = f"output {output}, end"
+            same = current is replayer.side(goal.right[output])
+            _require(same, "the last term has other sizes than the right side")
+    except (SuperoptError, ArithmeticError, RecursionError) as error:
+        return f"{place}: {error} (under {case})"
     return ""
 
 
@@ -108,9 +153,13 @@ def _require_written(
         terms, values = dict(link.terms), dict(link.attributes)
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         _require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
+        numeric = represented_variables(axiom)
         for condition in axiom.conditions:
-            stated = attributes_are_stated(condition, values, terms, goal.conditions)
+            stated = is_stated(condition, numeric, {**values, **terms}, goal.conditions)
             _require(stated, f"{place}: the rule does not say {format_condition(condition)}")
+        ways = (link.backwards,) if goal.direction is Direction.FORWARD else (False, True)
+        undefined = [reason for way in ways if (reason := why_undefined(axiom, way, terms, values))]
+        _require(not undefined, f"{place}: {'; '.join(undefined)}")
         source, target = (_filled(side, terms, values) for side in _sides(axiom, link))
         part: Term | None = current
         for index in link.path:
@@ -119,7 +168,6 @@ def _require_written(
         if part != source:
             raise IllTypedError(f"{place}: expected {format_term(source)} at {link.path}")
         current = _put(current, link.path, target)
-        _require(windows_are_stated(target, goal), f"{place}: a kernel may be even or too large")
         if current != link.term:
             raise IllTypedError(f"{place}: what follows is {format_term(current)}")
     if current != right:
@@ -139,14 +187,14 @@ class _Replayer:
         self._own = {_filled(term, {}, self._values): instance.typing.types[term] for term in terms}
         self._fixed = frozenset[str]().union(*(type_.symbols for type_ in self._own.values()))
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
-        self._typed = {
-            (operator, tuple(instance.typing.types[child] for child in term.inputs))
-            for term, operator in instance.typing.operators.items()
-        }
+        self._assumed = assumed(goal, instance)
         _require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
         for condition in goal.conditions:
-            met = holds(condition, instance.types, instance.attributes)
-            _require(met, f"the instance breaks {format_condition(condition)}")
+            met = decide(condition, instance.types, instance.attributes)
+            _require(
+                met in (Decision.HOLDS, Decision.ASSUMED),
+                f"the instance breaks {format_condition(condition)}",
+            )
 
     def side(self, term: Term) -> _Resolved:
         """A term of the goal, resolved as the instance says and typed anew."""
@@ -187,12 +235,9 @@ class _Replayer:
             _require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
         types = {name: part.type for name, part in parts.items()}
         _require(as_declared(axiom.types, types), "the types are not as the axiom declares")
-        written = dict(link.terms)
         for condition in axiom.conditions:
             if not holds(condition, types, values):
                 raise IllTypedError(f"the axiom needs {format_condition(condition)}")
-            stated = groups_are_stated(condition, types, written, self._goal, self._instance.types)
-            _require(stated, f"the rule does not say {format_condition(condition)}")
         _require(sides[source] is node, "the axiom speaks of other sizes")
         return sides[target]
 
@@ -279,7 +324,7 @@ class _Replayer:
                 raise IllTypedError(f"there is no {what}")
             if not all(map(self._sizes.is_positive, (*type_.shape, *_halves(head, types)))):
                 raise IllTypedError(f"{type_} may be empty")
-            if not isinstance(head, str) and (head, types) not in self._typed and undecided(head, types):
+            if not isinstance(head, str) and not head.unseen(*types) <= self._assumed:
                 raise IllTypedError(f"{head.name} may be ill-typed, depending on sizes")
             node = self._nodes[key] = _Resolved(head, inputs, type_)
         return node
@@ -343,9 +388,10 @@ def _leaves_sizes_out(term: Term) -> bool:
 
 
 def _own_sizes(typing: Typing) -> Iterator[Dimension]:
-    """The sizes of a rule's own terms: where both sides are well-typed they are positive."""
+    """The sizes of a rule's own terms, positive where both sides are well-typed; and the symbols."""
     for type_ in typing.types.values():
         yield from type_.shape
+        yield from map(symbol, type_.symbols)
     for term, operator in typing.operators.items():
         yield from _halves(operator, tuple(typing.types[child] for child in term.inputs))
 
@@ -360,4 +406,4 @@ def _require(fulfilled: object, otherwise: str) -> None:
         raise IllTypedError(otherwise)
 
 
-__all__ = ["replay"]
+__all__ = ["Failure", "first_failure", "replay", "replay_in"]

@@ -18,9 +18,10 @@ import z3
 
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Direction, Equation
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.instances import Instance, InstanceSampler
+from verifier.instance import Instance
+from verifier.instances import InstanceSampler
 from verifier.seeds import seed_of
 from verifier.solver import Limits
 
@@ -104,7 +105,10 @@ def small_instances(
 
 
 def check_symbolically(equation: Equation, instance: Instance, limits: Limits = LIMITS) -> str:
-    """``equal``, ``different types``, or what the solver said instead."""
+    """``equal``, ``different types``, or what the solver said instead.
+
+    Values are compared where no divisor of the left side is 0, or none of either side if it claims both ways.
+    """
     context = z3.Context()
     domain = SymbolicDomain(context)
     arrays = {
@@ -112,12 +116,13 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
         for name, type_ in instance.types.items()
     }
     try:
-        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+        lefts = evaluate_terms(equation.left, instance.typing, domain, arrays)
+        of_left, domain.needs = domain.needs, []
+        rights = evaluate_terms(equation.right, instance.typing, domain, arrays)
     except SuperoptError as error:
         return str(error)
-    half = len(equation.left)
     open_questions: list[Expression] = []
-    for left, right in zip(values[:half], values[half:], strict=True):
+    for left, right in zip(lefts, rights, strict=True):
         if left.shape != right.shape:
             return "different types"
         for index in np.ndindex(left.shape):
@@ -130,10 +135,12 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
                 return "different values"
     if not open_questions:
         return "equal"
-    answer = _ask(open_questions, domain.facts, context, limits)
+    sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
+    facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
+    answer = _ask(open_questions, facts, context, limits)
     if answer == "equal" or not domain.definitions:
         return answer
-    return _ask(open_questions, [*domain.facts, *domain.definitions], context, limits)
+    return _ask(open_questions, [*facts, *domain.definitions], context, limits)
 
 
 def _ask(differences: list[Expression], facts: list[Expression], context: Expression, limits: Limits) -> str:

@@ -7,25 +7,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import z3
 
 from axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
+from verifier.cases import cases_of
 from verifier.certificate import Certificate, Grade
 from verifier.chain import ChainChecker
 from verifier.explanation import explain
 from verifier.generality import is_instance
 from verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
-from verifier.instances import Instance, InstanceSampler
+from verifier.instance import Instance
+from verifier.instances import InstanceSampler
 from verifier.pool import Progress, judge_all
 from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
+from verifier.rank_bound import largest_rank
 from verifier.refute import Effort, Refutation, refute_on
-from verifier.replay import replay
-from verifier.seeds import seed_of
+from verifier.replay import Failure, first_failure
+from verifier.seeds import chosen_seed, seed_of
 from verifier.solver import Limits, Step, least
-from verifier.stated import why_too_vague
 from verifier.validate import validate_on
 
 
@@ -39,14 +42,20 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed."""
+    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed.
+
+    ``seed`` chooses the inputs and instances to evaluate on; None asks the operating system for one, so that
+    nobody can write an equation for which they happen to agree.
+    """
 
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
     least_instances: int = 3
     concrete_instances: int = 6
-    symbolic_instances: int = 12
+    symbolic_instances: int = 6
+    searches: int = 4
     instances_to_validate: int = 2
+    seed: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,7 @@ class Verdict:
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
-    """The verdict on one equation, the same whenever and wherever it is asked.
+    """The verdict on one equation, the same whenever and wherever it is asked unless the seed is None.
 
     An equation without a well-typed instance is unproved, and so is one on which anything fails or takes
     too long.
@@ -140,27 +149,26 @@ def _lost(candidates: Sequence[Equation], reason: str) -> tuple[Equation, Verdic
 
 
 def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
-    sampler = InstanceSampler(equation, seed_of(equation, 0))
-    refutation = refute_on(sampler, options.effort)
+    seed = chosen_seed(options.seed)
+    sampler = InstanceSampler(equation, seed_of(equation, 0, seed))
+    refutation = refute_on(sampler, options.effort, seed)
     if refutation.counterexample is not None:
         return _without_proof(
             Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
         )
-    doubt = _doubt(refutation, options) or why_too_vague(equation)
+    doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    instances = _instances(sampler, refutation.instances, options)
-    if instances is None:
-        return _without_proof(Status.UNPROVED, reason="its condition is decided for no symbolic sizes")
-    proof = prove(equation, axioms.equations, *instances, limits=options.limits)
+    cases = list(cases_of(equation, largest_rank(equation)))
+    if not cases:
+        return _without_proof(Status.UNPROVED, reason="no well-typed instance was found")
+    proof, certificate = _proved(equation, axioms, _instances(cases, refutation.instances, options), options)
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
         )
-    essential, further = instances
-    certificate = _certificate(equation, axioms, proof.steps, (*essential, *further))
-    if certificate is None:
-        reason = "no proof: no chain of the axioms used is well-typed for all sizes"
+    if isinstance(certificate, Failure):
+        reason = f"no proof: no chain of the axioms used holds in all cases: {certificate.reason}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
     validation = validate_on(sampler, max(1, options.instances_to_validate))
     if validation.failure is not None:
@@ -170,31 +178,59 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
 
 
 def _instances(
-    sampler: InstanceSampler, sampled: Sequence[Instance], options: Options
-) -> tuple[Sequence[Instance], Sequence[Instance]] | None:
-    """Instances that every proof is checked under, with symbols for sizes among them, and the others; None
-    when there are none with symbols: nothing could be said about all sizes.
-    """
+    cases: Sequence[Instance], sampled: Sequence[Instance], options: Options
+) -> tuple[Sequence[Instance], Sequence[Instance]]:
+    """Instances that every proof is looked for under, cases of the rule among them, and the others."""
     concrete = representative(sampled, options.concrete_instances)
     chosen = {id(instance) for instance in concrete}
     further = [instance for instance in sampled if id(instance) not in chosen]
-    symbolic = [i for i in map(sampler.symbolic, sampler.schemes(options.symbolic_instances)) if i]
-    return ((*concrete, *symbolic), further) if symbolic else None
+    count = min(len(cases), options.symbolic_instances)
+    spread = [cases[number * len(cases) // count] for number in range(count)]
+    return (*concrete, *spread), further
+
+
+def _proved(
+    equation: Equation,
+    axioms: AxiomSet,
+    instances: tuple[Sequence[Instance], Sequence[Instance]],
+    options: Options,
+) -> tuple[Proof, Certificate | Failure]:
+    """A proof with a certificate that replays in all cases; where one does not, the search starts again with
+    the case in which it fails among the instances."""
+    essential, further = instances
+    certificate: Certificate | Failure = Failure("no chain connects the sides")
+    proof = Proof(proved=False, steps=(), reason="nothing was asked", milliseconds=0.0)
+    for _ in range(options.searches):
+        proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
+        if not proof.proved:
+            return proof, certificate
+        certificate = _certificate(equation, axioms, proof.steps, (*essential, *further))
+        if isinstance(certificate, Certificate) or certificate.case is None:
+            return proof, certificate
+        essential = (*essential, certificate.case)
+    return proof, certificate
 
 
 def _certificate(
     equation: Equation, axioms: AxiomSet, steps: Sequence[Step], instances: Sequence[Instance]
-) -> Certificate | None:
-    """A certificate that replays under all instances; if need be, of steps that are sound under all."""
+) -> Certificate | Failure:
+    """A certificate that replays in all cases; if need be, of steps that are sound under all instances."""
     certificate = explain(equation, axioms.by_name, steps)
-    if certificate and not replay(equation, axioms.by_name, certificate, instances):
-        return certificate
+    failure = _failure(equation, axioms, certificate)
+    if failure is None:
+        return cast("Certificate", certificate)
+    if failure.case is not None:
+        instances = (*instances, failure.case)
     checkers = [ChainChecker(equation, axioms.by_name, instance) for instance in instances]
     everywhere = [step for step in steps if all(checker.typed(step) for checker in checkers)]
     certificate = explain(equation, axioms.by_name, everywhere)
-    if certificate and not replay(equation, axioms.by_name, certificate, instances):
-        return certificate
-    return None
+    return failure if _failure(equation, axioms, certificate) else cast("Certificate", certificate)
+
+
+def _failure(equation: Equation, axioms: AxiomSet, certificate: Certificate | None) -> Failure | None:
+    if certificate is None:
+        return Failure("no chain connects the sides")
+    return first_failure(equation, axioms.by_name, certificate)
 
 
 def representative(instances: Sequence[Instance], count: int) -> tuple[Instance, ...]:

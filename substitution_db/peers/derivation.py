@@ -18,7 +18,8 @@ from superopt.errors import IllTypedError
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Direction, Equation
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
-from verifier.instances import Instance, InstanceSampler
+from verifier.instance import Instance
+from verifier.instances import InstanceSampler
 from verifier.schemes import Scheme
 from verifier.seeds import seed_of
 

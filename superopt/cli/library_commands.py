@@ -21,7 +21,7 @@ from substitution_db.peers.importing import import_peer_rules
 from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
-from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
 from superopt.cli.spending import Spending
 from superopt.errors import InvalidOptionError
@@ -49,15 +49,33 @@ def verify(
     stage: Annotated[
         bool, typer.Option("--stage", help="Only record the verdicts: `library publish` puts them in force.")
     ] = False,
+    identity: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Prove this rule anew, and no other.")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --id: the model of the evidence against a suspect rule, to look at it again."
+        ),
+    ] = None,
     jobs: JobsOption = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Turn candidates into verdicts; interrupted runs go on where they stopped.
 
     New jobs see the verdicts when all are there, at once; jobs that were accepted before keep their library.
+    A suspect rule stays suspect whatever is proved of it. With --id and the --model whose outputs it changed,
+    it is applied there again: where they no longer differ it is proved anew, and used again if that succeeds.
+    Exit 1 where it stays suspect or is refuted, 3 where it is unproved.
     """
     output = Output(as_json)
+    if model is not None and identity is None:
+        raise InvalidOptionError("model: say with --id which rule it is evidence against")
+    if identity is not None:
+        if everything:
+            raise InvalidOptionError("--all and --id exclude each other")
+        return _verify_one(identity, model, database, stage=stage, output=output)
     spending = Spending()
     with open_database(database) as opened, counted("verifying") as progress:
         judge = discovery.verify_all if everything else discovery.verify_pending
@@ -80,6 +98,33 @@ def verify(
         f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition; "
         f"{spending}"
     )
+    return 0
+
+
+_EXITS = {RuleStatus.VERIFIED: 0, RuleStatus.UNPROVED: 3}
+
+
+def _verify_one(
+    identity: str, model: Path | None, database: str | None, *, stage: bool, output: Output
+) -> int:
+    from superopt.reexamination import reexamine  # it loads onnx, which the others do not need
+
+    with open_database(database) as opened:
+        found = reexamine(opened, identity, model)
+        if not stage:
+            opened.library.publish(current(), f"library verify --id {identity}")
+    output.document(
+        {
+            "id": identity,
+            "status": str(found.status),
+            "standing": list(found.standing),
+            "reason": found.reason,
+        }
+    )
+    output.line(f"{identity}: {found.status}{f': {found.reason}' if found.reason else ''}")
+    for evidence in found.standing:
+        output.line(f"    {evidence}")
+    return _EXITS.get(found.status, 1)
 
 
 @app.command("import")
@@ -154,4 +199,4 @@ def export(
     write = export_selected if selected else export_left_out if left_out else export_rules
     count = write(rules, file)
     output.document({"path": str(file), "rules": count})
-    output.line(f"{file}: {count} rules")
+    output.line(f"{file}: {several(count, 'rule')}")

@@ -12,19 +12,19 @@ import typer
 from optimizer.report import EquivalenceSummary
 from superopt import api
 from superopt.cli.equivalence_views import errors_against
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output
 
 NOT_EQUIVALENT = 1
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("inspect")(inspect)
-    app.command("check")(check)
+    app.command("inspect", short_help="Show what was understood of a model.")(inspect)
+    app.command("check", short_help="Tell whether two models give the same outputs.")(check)
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="The ONNX model.")],
+    model: ModelArgument,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,6 +64,13 @@ def inspect(
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
 
 
+def _errors(summary: EquivalenceSummary) -> dict[str, object]:
+    errors = {"absolute": summary.max_abs_error, "relative": summary.max_rel_error}
+    texts = {name: "no number" if error is None else f"{error:.3g}" for name, error in errors.items()}
+    texts["relative"] += errors_against(summary)
+    return {f"largest {name} error": text for name, text in texts.items()}
+
+
 def check(
     first: Annotated[Path, typer.Argument(metavar="MODEL_A", help="The model to compare with.")],
     second: Annotated[Path, typer.Argument(metavar="MODEL_B", help="The model to compare.")],
@@ -87,9 +94,8 @@ def check(
         {
             "equivalent": "yes" if verdict.passed else "no",
             "samples": verdict.samples,
-            "largest absolute error": f"{verdict.max_abs_error:.3g}",
-            "largest relative error": f"{verdict.max_rel_error:.3g}{errors_against(summary)}",
         }
+        | (_errors(summary) if verdict.samples else {})
     )
     if verdict.why:
         output.line(verdict.why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from axioms import load_axioms
 from substitution_db import Rule
 from substitution_db.certificates import chain_of
-from substitution_db.exchange import proof_object
+from substitution_db.exchange import evidence_object, proof_object
 from substitution_db.records import Proof
 from superopt.cli.output import Output
 from superopt.equations import format_equation, parse_equation, picture
@@ -27,6 +27,7 @@ def rule_document(rule: Rule) -> dict[str, object]:
         "proof": dict(proof_object(rule.proof)) if rule.proof else None,
         "chain": _chain(rule, rule.proof).splitlines() if rule.proof else [],
         "provenance": rule.provenance,
+        "evidence": [evidence_object(evidence) for evidence in rule.evidence],
         "ships": None if rule.selection is None else rule.selection.ships,
         "why": None if rule.selection is None else rule.selection.why,
     }
@@ -39,6 +40,8 @@ def print_rule(rule: Rule, output: Output) -> None:
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
     if rule.selection is not None:
         pairs["ships"] = f"{'yes' if rule.selection.ships else 'no'}: {rule.selection.why}"
+    if rule.evidence:
+        pairs["evidence"] = "; ".join(map(str, rule.evidence))
     proof = rule.proof
     output.pairs(pairs | ({} if proof is None else _facts(proof)))
     if proof is None:

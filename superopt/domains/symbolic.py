@@ -1,7 +1,8 @@
 """Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
 
 Order becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
-verifier's callers ask for kept in ``facts`` (an exponential is positive). What is compared is named, so that
+verifier's callers ask for kept in ``facts`` (an exponential is positive). ``needs`` are the divisors met so
+far, which are not 0 where the values are defined. What is compared is named, so that
 a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
 callers to whom an answer without them is not enough.
 """
@@ -31,6 +32,7 @@ class SymbolicDomain(ObjectDomain):
         self._context = context
         self.facts: list[z3.BoolRef] = []
         self.definitions: list[z3.BoolRef] = []
+        self.needs: list[z3.BoolRef] = []
         self._names: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
 
     def variables(self, name: str, shape: tuple[int, ...]) -> Array:
@@ -47,7 +49,11 @@ class SymbolicDomain(ObjectDomain):
 
     def reciprocal(self, array: Array) -> Array:
         """1/x; Z3 leaves division by 0 unspecified."""
-        return self._each(array, lambda x: _number(z3.RealVal(1, self._context) / x))
+        return self._each(array, self._inverse)
+
+    def _inverse(self, value: z3.ArithRef) -> z3.ArithRef:
+        self.needs.append(cast("z3.BoolRef", value != z3.RealVal(0, self._context)))
+        return _number(z3.RealVal(1, self._context) / value)
 
     def maximum(self, left: Array, right: Array) -> Array:
         """``b + (a - b if a - b >= 0 else 0)``: what both arguments have in common stays outside, so that it

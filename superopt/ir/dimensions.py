@@ -13,6 +13,9 @@ from functools import cached_property, reduce
 from math import gcd
 from typing import TypeAlias
 
+_MOST_TERMS = 16
+"""Of a quotient of polynomials."""
+
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
@@ -130,9 +133,9 @@ def floor_divide(numerator: Dimension, denominator: Dimension) -> Dimension:
         return 0
     if numerator == denominator:
         return 1
-    quotient_of_monomials = _exact_monomial_quotient(numerator, denominator)
-    if quotient_of_monomials is not None:
-        return quotient_of_monomials
+    quotient = _exact_quotient(numerator, denominator)
+    if quotient is not None:
+        return quotient
     return SymbolicDimension((((FloorDivision(numerator, denominator),), 1),))
 
 
@@ -269,6 +272,17 @@ def is_positive(dimension: Dimension) -> bool:
     )
 
 
+def surely_below(left: Dimension, right: Dimension) -> bool:
+    """Whether ``left < right`` is seen to hold whatever the symbols stand for: the difference is a number."""
+    difference = left - right
+    return isinstance(difference, int) and difference < 0
+
+
+def surely_even(dimension: Dimension) -> bool:
+    """Whether the dimension is a multiple of 2 whatever the symbols stand for."""
+    return floor_divide(dimension, 2) * 2 == dimension
+
+
 def product(dimensions: Iterable[Dimension]) -> Dimension:
     """The product of all dimensions; 1 for none."""
     total: Dimension = 1
@@ -296,9 +310,10 @@ def _polynomial(terms: Iterable[tuple[Monomial, int]]) -> Dimension:
     kept = [(monomial, coefficient) for monomial, coefficient in collected.items() if coefficient]
     if not kept:
         return 0
-    if len(kept) == 1 and not kept[0][0]:
+    if len(kept) > 1:
+        kept.sort(key=_term_order)
+    elif not kept[0][0]:
         return kept[0][1]
-    kept.sort(key=_term_order)
     return SymbolicDimension(tuple(kept))
 
 
@@ -308,11 +323,11 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[str, bool]
 
 def _atom_order(atom: Atom) -> tuple[str, bool]:
     """By their text; a symbol whose name is the text of a floor division comes first."""
-    return (str(atom), isinstance(atom, FloorDivision))
+    return (atom.name, False) if isinstance(atom, Symbol) else (str(atom), True)
 
 
 def _sorted_monomial(atoms: Monomial) -> Monomial:
-    return tuple(sorted(atoms, key=_atom_order))
+    return tuple(sorted(atoms, key=_atom_order)) if len(atoms) > 1 else atoms
 
 
 def _symbols(atom: Atom) -> frozenset[str]:
@@ -327,18 +342,19 @@ def _substitute_atom(atom: Atom, assignment: Assignment) -> Dimension:
     return floor_divide(substitute(atom.numerator, assignment), substitute(atom.denominator, assignment))
 
 
-def _exact_monomial_quotient(numerator: Dimension, denominator: SymbolicDimension) -> Dimension | None:
-    if len(denominator.terms) != 1:
-        return None
-    divisor, scale = denominator.terms[0]
-    quotient: list[tuple[Monomial, int]] = []
-    for monomial, coefficient in _terms(numerator):
-        remaining = list(monomial)
-        for atom in divisor:
-            if atom not in remaining:
-                return None
-            remaining.remove(atom)
-        if coefficient % scale:
+def _exact_quotient(numerator: Dimension, denominator: SymbolicDimension) -> Dimension | None:
+    """The polynomial that times the denominator is the numerator, by long division; None when none is."""
+    leading, scale = denominator.terms[0]
+    quotient: Dimension = 0
+    remainder = numerator
+    for _ in range(_MOST_TERMS):
+        if remainder == 0:
+            return quotient
+        monomial, coefficient = _terms(remainder)[0]
+        rest = list(monomial)
+        if coefficient % scale or not all(_taken(rest, atom) for atom in leading):
             return None
-        quotient.append((tuple(remaining), coefficient // scale))
-    return _polynomial(quotient)
+        term = _polynomial([(tuple(rest), coefficient // scale)])
+        quotient = quotient + term
+        remainder = remainder - term * denominator
+    return None

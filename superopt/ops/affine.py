@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -26,6 +27,7 @@ A = TypeVar("A")
 class ChannelOperator(Operator):
     """A tensor combined with vectors that hold one number for each position along ``axis``."""
 
+    positions: ClassVar[int | None] = 1
     axis: int
     vectors: ClassVar[int] = 1
 
@@ -102,6 +104,7 @@ class BiasAdd(ChannelOperator):
 class BatchNormVector(Operator):
     """A vector computed from the statistics of a batch normalisation; exists only to be folded."""
 
+    positions: ClassVar[int | None] = 1
     inputs: ClassVar[int]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -128,6 +131,12 @@ class BatchNormScale(BatchNormVector):
     name: ClassVar[str] = "batchnorm_scale"
     inputs: ClassVar[int] = 2
     epsilon: Fraction | int = Fraction(1, 100000)
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Undefined where a variance is -epsilon or less."""
+        del attributes
+        return False
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The factor of the affine step."""

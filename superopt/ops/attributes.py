@@ -71,8 +71,9 @@ def _is_size(value: object) -> bool:
     return isinstance(value, SymbolicDimension) or (isinstance(value, int) and value >= 0)
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int) and value > 0
+def _is_extent(value: object) -> bool:
+    """A positive number; or a symbol, where a rule leaves it open and types are all that counts."""
+    return isinstance(value, SymbolicDimension) or (isinstance(value, int) and value > 0)
 
 
 def _tuple_of(accepts: Callable[[object], bool], length: int | None = None) -> Callable[[object], bool]:
@@ -86,10 +87,10 @@ def _tuple_of(accepts: Callable[[object], bool], length: int | None = None) -> C
 
 
 def _is_padding(value: object) -> bool:
-    return value in PADDING_WORDS or _tuple_of(lambda n: _is_integer(n) and _is_size(n), 4)(value)
+    return value in PADDING_WORDS or _tuple_of(_is_size, 4)(value)
 
 
-_PAIR = AttributeKind("two positive integers", _tuple_of(_is_positive, 2))
+_PAIR = AttributeKind("two positive integers", _tuple_of(_is_extent, 2))
 _NUMBER = AttributeKind("a number", _is_number)
 _SIZE = AttributeKind("a size", _is_size)
 _SIZES = AttributeKind("a tuple of sizes", _tuple_of(_is_size))

@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -49,7 +50,9 @@ class Operator(ABC):
 
     ``implicit`` names fields that equations leave out because unification determines them: dimensions of
     constants, the size of the first half of a split, the target of a broadcast. ``overflows`` says that
-    results leave the range of floating point numbers where arguments are of moderate size.
+    results leave the range of floating point numbers where arguments are of moderate size. ``positions`` is
+    how many axes at either end of a tensor, or of a tensor of fixed rank, an operator tells from others
+    without naming them in an attribute; None where every axis may matter.
     """
 
     name: ClassVar[str]
@@ -59,6 +62,7 @@ class Operator(ABC):
     element_wise: ClassVar[bool] = False
     commutative: ClassVar[bool] = False
     overflows: ClassVar[bool] = False
+    positions: ClassVar[int | None] = 0
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Output types for input types, divided tensors among them; raises IllTypedError
@@ -71,6 +75,15 @@ class Operator(ABC):
     @abstractmethod
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """``infer`` for tensors that are not divided."""
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Whether every output element is defined for all real inputs.
+
+        ``attributes`` are as in a term: what is missing has its default, what is not a number may be any.
+        """
+        del attributes
+        return True
 
     @abstractmethod
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -92,6 +105,16 @@ class Operator(ABC):
         """The dimensions along which the computation can be divided into tasks: all axes of an element-wise
         operator, none of others unless a subclass knows better."""
         return axis_by_axis(inputs, outputs) if self.element_wise else undivided(inputs, outputs)
+
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """Channels, channels per group and outputs, where types fit whatever number of groups these make."""
+        del inputs
+        return None
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """What ``infer`` takes for granted of sizes that are symbols; empty where it has seen everything."""
+        del inputs
+        return frozenset()
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
         """The operator that makes a part of those types from parts of the inputs: itself, unless attributes
@@ -156,6 +179,12 @@ def attribute_defaults(name: str) -> dict[str, object]:
         for field in _fields(OPERATORS[name])
         if field.default is not dataclasses.MISSING
     }
+
+
+def number_of(name: str, attributes: Mapping[str, object], attribute: str) -> Fraction | None:
+    """The value of an attribute that is given or has a default; None where it is not a number."""
+    value = attributes[attribute] if attribute in attributes else attribute_defaults(name).get(attribute)
+    return Fraction(value) if isinstance(value, int | float | Fraction) else None
 
 
 def tensors(where: str, count: int, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
@@ -238,6 +267,7 @@ __all__ = [
     "equal_shapes",
     "moved_bytes",
     "normalise_attribute",
+    "number_of",
     "operator_from_attributes",
     "register",
     "require_float",

@@ -11,7 +11,7 @@ import numpy as np
 from superopt.domains import Domain
 from superopt.domains.arrays import padded
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.dimensions import Dimension, floor_divide, surely_below, surely_even
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.activation import Activation, activate, activation_from_text
 from superopt.ops.base import (
@@ -27,7 +27,7 @@ from superopt.ops.base import (
 )
 from superopt.ops.matrix import concrete
 from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
-from superopt.ops.windows import Padding, explicit_padding, output_size, windows
+from superopt.ops.windows import Padding, explicit_padding, odd_windows, output_size, windows
 
 A = TypeVar("A")
 
@@ -38,6 +38,7 @@ class Conv(Operator):
     """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw], whose shape says the groups."""
 
     name: ClassVar[str] = "conv"
+    positions: ClassVar[int | None] = 4
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
     dilation: tuple[int, int] = (1, 1)
@@ -63,6 +64,28 @@ class Conv(Operator):
             return channels
         equal_dimensions(f"{self.name}, channels", channels, per_group)
         return 1
+
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """The three sizes that groups divide."""
+        if len(inputs) != 2 or any(type_.rank != 4 for type_ in inputs):
+            return None
+        data, weight = inputs
+        return data.shape[1], weight.shape[1], weight.shape[0]
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """That windows are odd where padding is on both sides the same; that groups divide the outputs."""
+        data, weight = inputs
+        extents = (d * (size - 1) + 1 for d, size in zip(self.dilation, weight.shape[2:], strict=True))
+        return odd_windows(self.padding, extents) | self.undivided(data, weight)
+
+    def undivided(self, data: TensorType, weight: TensorType) -> frozenset[tuple[object, ...]]:
+        """That groups divide the outputs, unless it is seen."""
+        groups, outputs = self.groups(data, weight), weight.shape[0]
+        return (
+            frozenset[tuple[object, ...]]()
+            if _divides(groups, outputs)
+            else frozenset({("divides", groups, outputs)})
+        )
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([n, c, h, w], [o, c / g, kh, kw]) -> [n, o, h', w']."""
@@ -130,14 +153,20 @@ class Enlarge(Operator):
     """A convolution kernel padded with zeros on all sides to the size ``kernel`` (TASO: enlarge)."""
 
     name: ClassVar[str] = "enlarge"
+    positions: ClassVar[int | None] = 4
     kernel: tuple[int, int]
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """That the kernel can be centred."""
+        pairs = zip(inputs[0].shape[2:], self.kernel, strict=True)
+        return frozenset(("centred", old, new) for old, new in pairs if not isinstance(new - old, int))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[o, c, kh, kw] -> [o, c, KH, KW]; the difference of the sizes is even."""
         (weight,) = tensors(self.name, 1, types)
         require_rank(self.name, weight, 4)
         for old, new in zip(weight.shape[2:], self.kernel, strict=True):
-            if isinstance(old, int) and (new < old or (new - old) % 2):
+            if surely_below(new, old) or surely_even(new - old + 1):
                 raise IllTypedError(f"{self.name}: a kernel of {old} cannot be centred in {new}")
         return (weight.with_shape((*weight.shape[:2], *self.kernel)),)
 
@@ -158,6 +187,7 @@ class AveragePoolKernel(Operator):
     """The depthwise kernel whose convolution is average pooling with padding counted (TASO: C_pool)."""
 
     name: ClassVar[str] = "avgpool_kernel"
+    positions: ClassVar[int | None] = 4
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
     kernel: tuple[int, int]
     channels: Dimension
@@ -187,14 +217,20 @@ class IdentityKernel(Operator):
     """The kernel whose convolution with padding ``same`` and stride 1 changes nothing (TASO: I_conv)."""
 
     name: ClassVar[str] = "identity_kernel"
+    positions: ClassVar[int | None] = 4
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
     kernel: tuple[int, int]
     channels: Dimension
 
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """That there is a centre."""
+        del inputs
+        return odd_windows("same", self.kernel)
+
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> [channels, channels, kh, kw] for odd sizes."""
         tensors(self.name, 0, types)
-        if self.kernel[0] % 2 == 0 or self.kernel[1] % 2 == 0:
+        if surely_even(self.kernel[0]) or surely_even(self.kernel[1]):
             raise IllTypedError(f"{self.name}: expected an odd kernel, got {self.kernel}")
         return (TensorType(ElementType.FLOAT, (self.channels, self.channels, *self.kernel)),)
 
@@ -216,6 +252,7 @@ class BandKernel(Operator):
     """
 
     name: ClassVar[str] = "band_kernel"
+    positions: ClassVar[int | None] = 4
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
     size: int
     alpha: Fraction | int
@@ -242,6 +279,19 @@ class KernelResponse(Operator):
     """
 
     name: ClassVar[str] = "kernel_response"
+    positions: ClassVar[int | None] = 4
+
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """The three sizes that groups divide."""
+        if len(inputs) != 2 or (inputs[0].rank, inputs[1].rank) != (4, 1):
+            return None
+        weight, vector = inputs
+        return vector.shape[0], weight.shape[1], weight.shape[0]
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """That groups divide the outputs."""
+        weight, vector = inputs
+        return Conv().undivided(vector.with_shape((1, vector.shape[0], 1, 1)), weight)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([o, c / g, kh, kw], [c]) -> [o]."""

@@ -33,6 +33,7 @@ class Matmul(Operator):
     """Matrix product over the last two axes; batch dimensions are equal, or one operand is a plain matrix."""
 
     name: ClassVar[str] = "matmul"
+    positions: ClassVar[int | None] = 2
     onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=1)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -84,6 +85,7 @@ class Transpose(Operator):
     """Axis i of the result is axis ``perm[i]``; without ``perm`` the last two axes are swapped."""
 
     name: ClassVar[str] = "transpose"
+    positions: ClassVar[int | None] = 2
     perm: tuple[int, ...] = ()
 
     def permutation(self, rank: int) -> tuple[int, ...]:
@@ -118,6 +120,7 @@ class IdentityMatrix(Operator):
     """The identity matrix (TASO: I_matmul)."""
 
     name: ClassVar[str] = "identity_matrix"
+    positions: ClassVar[int | None] = 2
     implicit: ClassVar[tuple[str, ...]] = ("size",)
     size: Dimension
 

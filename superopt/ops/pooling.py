@@ -9,6 +9,7 @@ import numpy as np
 
 from superopt.domains import Domain
 from superopt.errors import IllTypedError
+from superopt.ir.dimensions import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import (
     OnnxForm,
@@ -21,7 +22,7 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.splits import Splits, axis_by_axis
-from superopt.ops.windows import Padding, explicit_padding, output_size, window_counts, windows
+from superopt.ops.windows import Padding, explicit_padding, odd_windows, output_size, window_counts, windows
 
 A = TypeVar("A")
 
@@ -29,6 +30,7 @@ A = TypeVar("A")
 class Pool(Operator):
     """Windows of [n, c, h, w] reduced to one element each."""
 
+    positions: ClassVar[int | None] = 4
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: Padding
@@ -39,7 +41,7 @@ class Pool(Operator):
         require_rank(self.name, data, 4)
         require_float(self.name, data)
         if isinstance(self.padding, tuple) and any(
-            self.padding[side] >= self.kernel[side % 2] for side in range(4)
+            surely_below(self.kernel[side % 2] - 1, self.padding[side]) for side in range(4)
         ):
             raise IllTypedError(
                 f"{self.name}: expected padding {self.padding} smaller than the kernel {self.kernel}"
@@ -51,6 +53,14 @@ class Pool(Operator):
             for axis in range(2)
         )
         return (data.with_shape((*data.shape[:2], *sizes)),)
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """That windows are odd where padding is the same on both sides, and larger than margins."""
+        del inputs
+        if not isinstance(self.padding, tuple):
+            return odd_windows(self.padding, self.kernel)
+        pairs = ((margin, self.kernel[side % 2]) for side, margin in enumerate(self.padding))
+        return frozenset(("below", *pair) for pair in pairs if not surely_below(*pair))
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """Samples and channels."""
@@ -114,6 +124,7 @@ class GlobalAveragePool(Operator):
     """The mean over the last two axes, which become 1."""
 
     name: ClassVar[str] = "global_avgpool"
+    positions: ClassVar[int | None] = 4
     onnx: ClassVar[OnnxForm | None] = OnnxForm("GlobalAveragePool")
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:

@@ -160,6 +160,7 @@ class Reshape(Operator):
     """The same elements in row-major order at another shape."""
 
     name: ClassVar[str] = "reshape"
+    positions: ClassVar[int | None] = None
     shape: tuple[Dimension, ...]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:

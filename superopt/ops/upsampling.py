@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from superopt.domains import Domain
 from superopt.errors import IllTypedError
+from superopt.ir.dimensions import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, Work, moved_bytes, register, require_float, require_rank, tensors
 from superopt.ops.splits import Splits, axis_by_axis
@@ -21,6 +22,7 @@ Weights = npt.NDArray[np.int64]
 class Upsample(Operator):
     """[n, c, h, w] with ``stride`` rows and columns for each one: linear in the image, channel by channel."""
 
+    positions: ClassVar[int | None] = 4
     stride: tuple[int, int]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -29,7 +31,7 @@ class Upsample(Operator):
         require_rank(self.name, image, 4)
         require_float(self.name, image)
         rows, columns = self.stride
-        if rows < 1 or columns < 1:
+        if surely_below(rows, 1) or surely_below(columns, 1):
             raise IllTypedError(f"{self.name}: expected a stride of at least 1, got {self.stride}")
         n, c, h, w = image.shape
         return (image.with_shape((n, c, h * rows, w * columns)),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
@@ -10,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from superopt.domains import Array, Domain, arrays
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.dimensions import Dimension, floor_divide, surely_below, surely_even
 from superopt.ops.attributes import PADDING_WORDS
 
 A = TypeVar("A")
@@ -21,22 +22,31 @@ Padding: TypeAlias = "str | tuple[int, int, int, int]"
 
 
 def output_size(
-    where: str, size: Dimension, kernel: Dimension, stride: int, dilation: int, padding: Padding, axis: int
+    where: str,
+    size: Dimension,
+    kernel: Dimension,
+    stride: Dimension,
+    dilation: Dimension,
+    padding: Padding,
+    axis: int,
 ) -> Dimension:
-    """The number of window positions along one of the two axes (0 is rows); raises IllTypedError."""
-    if stride < 1 or dilation < 1 or (isinstance(kernel, int) and kernel < 1):
+    """The number of window positions along one of the two axes (0 is rows); raises IllTypedError.
+
+    What symbols leave open is accepted: that a window is odd, and that it fits.
+    """
+    if any(surely_below(number, 1) for number in (kernel, stride, dilation)):
         raise IllTypedError(
             f"{where}: expected positive kernel, stride and dilation, got {kernel}, {stride}, {dilation}"
         )
     extent = dilation * (kernel - 1) + 1
     if isinstance(padding, tuple):
-        if min(padding) < 0:
+        if any(surely_below(margin, 0) for margin in padding):
             raise IllTypedError(f"{where}: expected padding of at least 0, got {padding}")
         padded = size + padding[axis] + padding[axis + 2]
     elif padding == "valid":
         padded = size
     elif padding == "same":
-        if isinstance(extent, int) and extent % 2 == 0:
+        if surely_even(extent):
             raise IllTypedError(f"{where}: padding=same needs an odd kernel, got extent {extent}")
         padded = size + extent - 1
     elif padding in ("same_upper", "same_lower"):
@@ -46,9 +56,16 @@ def output_size(
             f"{where}: unknown padding {padding}; known: valid, same, same_upper, same_lower, (t, l, b, r)"
         )
     room = padded - extent
-    if isinstance(room, int) and room < 0:
+    if surely_below(room, 0):
         raise IllTypedError(f"{where}: a window of {extent} does not fit in {padded}")
     return floor_divide(room, stride) + 1
+
+
+def odd_windows(padding: Padding, extents: Iterable[Dimension]) -> frozenset[tuple[object, ...]]:
+    """What ``same`` takes for granted of windows whose extents are symbols: that they are odd."""
+    return frozenset(
+        ("odd", extent) for extent in extents if padding == "same" and not surely_even(extent + 1)
+    )
 
 
 def explicit_padding(

@@ -18,6 +18,7 @@ from superopt.ir.terms import Application, Condition, Term, Variable
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Concat, Half, Split
 from superopt.rewriting.binding import Bundle
+from superopt.rewriting.claims import MOST_RANK, speaks_of
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.matching import Match
 from superopt.rewriting.typing import Typing, infer_terms
@@ -51,6 +52,7 @@ def apply_match(graph: Graph, match: Match) -> Rewrite | None:
     if (
         types is None
         or not as_declared(substitution.equation.types, types)
+        or not speaks_of(substitution.equation, types, match.attributes)
         or not all(holds(condition, types, match.attributes) for condition in substitution.conditions)
         or not _implicit_sizes_fit(graph, match, types)
     ):
@@ -88,6 +90,8 @@ def obstacle(graph: Graph, match: Match) -> Obstacle | None:
         return Obstacle("rules are about floating point tensors, and an operand is none")
     if not as_declared(substitution.equation.types, types):
         return Obstacle("an operand has not the type that the rule declares")
+    if not speaks_of(substitution.equation, types, match.attributes):
+        return Obstacle(f"the rule speaks of tensors of rank {MOST_RANK} at most")
     for condition in substitution.conditions:
         if not holds(condition, types, match.attributes):
             return Obstacle("a condition of the rule does not hold", condition)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import operator
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from fractions import Fraction
 from typing import TypeAlias, cast
 
@@ -18,6 +19,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
+_PARITY = symbol("parity")
 Quantity: TypeAlias = "Dimension | str | tuple[Dimension, ...] | TensorType"
 
 
@@ -37,7 +39,67 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     if isinstance(left, int | SymbolicDimension) and isinstance(right, int | SymbolicDimension):
         difference = left - right
         return isinstance(difference, int) and _ORDER[condition.relation](difference, 0)
+    if isinstance(left, str) != isinstance(right, str):
+        return condition.relation == "!="
     return condition.relation == "!=" and left != right and not _is_symbolic(left) and not _is_symbolic(right)
+
+
+class Decision(enum.Enum):
+    """What sizes that are symbols say of a clause. ``ASSUMED`` is one about odd and even: nothing is known of
+    symbols there, and what is not seen is not relied on."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    ASSUMED = "assumed"
+    OPEN = "open"
+
+
+def decide(
+    condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> Decision | tuple[Dimension, Dimension]:
+    """Whether the clause holds for all that its symbols stand for, or two sizes that must be equal for it to.
+
+    Raises InvalidEquationError for an unknown name or function.
+    """
+    if holds(condition, types, attributes):
+        return Decision.HOLDS
+    match condition:
+        case Condition(
+            ConditionCall("groups", (ConditionName(data), ConditionName(weight))), "=", int(number)
+        ):
+            if types[data].rank > 1 and types[weight].rank > 1:
+                channels, per_group = types[data].shape[1], types[weight].shape[1] * number
+                return Decision.FAILS if isinstance(channels - per_group, int) else (channels, per_group)
+        case _:
+            pass
+    left = _quantity(condition.left, types, attributes)
+    right = 1 if condition.right is None else _quantity(condition.right, types, attributes)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        pairs = list(zip(left, right, strict=False)) if len(left) == len(right) else []
+    else:
+        pairs = [(left, right)]
+    unequal = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    if unequal is None or not any(map(_is_symbolic, unequal)):
+        return Decision.FAILS
+    if any(isinstance(side, SymbolicDimension) and side == _PARITY for side in unequal):
+        return Decision.ASSUMED
+    one, other = unequal
+    numbers = isinstance(one, int | SymbolicDimension) and isinstance(other, int | SymbolicDimension)
+    if condition.relation in ("", "=") and numbers:
+        return cast("tuple[Dimension, Dimension]", unequal)
+    return Decision.OPEN if numbers else Decision.FAILS
+
+
+def odd_sizes(
+    conditions: Iterable[Condition], types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> Iterator[Dimension]:
+    """The sizes that clauses say are odd."""
+    for condition in conditions:
+        match condition:
+            case Condition(ConditionCall("odd", (argument,)), "", None):
+                yield from _numbers(_quantity(argument, types, attributes))
+            case _:
+                pass
 
 
 def as_declared(declarations: Iterable[tuple[str, VariableType]], types: Mapping[str, TensorType]) -> bool:
@@ -157,16 +219,24 @@ def _channels(*arguments: Quantity) -> Quantity:
 
 
 def _groups(*arguments: Quantity) -> Quantity:
+    """The channels by those of each group; 0 where that is not whole."""
     data, weight = _tensor("groups", arguments, 0), _tensor("groups", arguments, 1)
     if data.rank < 2 or weight.rank < 2 or weight.shape[1] == 0:
         return 0
-    return floor_divide(data.shape[1], weight.shape[1])
+    return _quotient(data.shape[1], weight.shape[1])
 
 
 def _outputs_per_group(*arguments: Quantity) -> Quantity:
     """The outputs of each group of a convolution; 0 where there are no groups."""
     groups = cast("Dimension", _groups(*arguments))
-    return 0 if groups == 0 else floor_divide(_tensor("outputs_per_group", arguments, 1).shape[0], groups)
+    return 0 if groups == 0 else _quotient(_tensor("outputs_per_group", arguments, 1).shape[0], groups)
+
+
+def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
+    """The quotient; 0 where sizes are numbers and it is not whole."""
+    quotient = floor_divide(numerator, denominator)
+    numbers = isinstance(numerator, int) and isinstance(denominator, int)
+    return 0 if numbers and quotient * denominator != numerator else quotient
 
 
 def _odd(*arguments: Quantity) -> Quantity:
@@ -182,7 +252,7 @@ def _all_leave(remainder: int, quantity: Quantity) -> Quantity:
     numbers = _numbers(quantity)
     if all(isinstance(number, int) for number in numbers):
         return int(all(cast("int", number) % 2 == remainder for number in numbers))
-    return symbol("parity")
+    return _PARITY
 
 
 def _numbers(quantity: Quantity) -> tuple[Dimension, ...]:

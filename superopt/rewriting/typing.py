@@ -67,7 +67,8 @@ def infer_terms(
     ordered = _ordered(tuple(terms))
     shapeless = [term for term in ordered if _has_implicit_shape(term)]
     failure: IllTypedError | None = None
-    for ranks in _rank_choices(len(shapeless), [t.rank for t in types.values()]):
+    given = (*types.values(), *(other for _, other in equal if isinstance(other, TensorType)))
+    for ranks in _rank_choices(len(shapeless), [type_.rank for type_ in given]):
         chosen = dict(zip(shapeless, ranks, strict=True))
         unifier = _Unifier(ordered, types, attributes or {}, chosen, fixed, cuts or {})
         try:

@@ -1,4 +1,4 @@
-"""superopt library show and gate --strict, as they are typed."""
+"""superopt library show and gate, as they are typed."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_rule_in_json(capsys: pytest.CaptureFixture[str], database: str) -> No
     ]
 
 
-def test_the_strict_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: Path) -> None:
-    assert run(["gate", "--strict", "--database", database]) == 0
+def test_the_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: Path) -> None:
+    assert run(["gate", "--database", database]) == 0
     assert capsys.readouterr().out == (
         "1 of 1 rules pass\n"
         "not looked at, because nothing uses rules that were never verified: 1 candidate, 1 refuted\n"
@@ -103,6 +103,11 @@ def test_the_strict_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_
     line["proof"] |= {"grade": "sampled", "certificate": None}
     path.write_text(json.dumps(line) + "\n")
     capsys.readouterr()
-    assert run(["gate", str(path), "--jobs", "1"]) == 0
-    assert run(["gate", str(path), "--strict", "--jobs", "1"]) == 1
-    assert "its grade is sampled, not replayed" in capsys.readouterr().out
+    assert run(["gate", str(path), "--quick"]) == 0
+    assert capsys.readouterr().out == (
+        "1 of 1 rules have the hashes of today; --quick read no equation and replayed no proof\n"
+    )
+    assert run(["gate", str(path), "--jobs", "1", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["quick"], document["rules"], document["replayed"]) == (False, 1, 1)
+    assert document["offenders"][0]["reason"] == "its grade is sampled, not replayed"

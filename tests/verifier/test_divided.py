@@ -21,7 +21,8 @@ from superopt.ops.base import attributes_of
 from superopt.rewriting.divisions import DIVIDING
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.divided import Shards, applied, sharded
-from verifier.instances import Instance, InstanceSampler
+from verifier.instance import Instance
+from verifier.instances import InstanceSampler
 
 AXES_ARE_CUT = {"reshape", "broadcast"}
 """Letters do not say how these are divided."""

@@ -32,10 +32,10 @@ REFUTED = {
     "dilated kernels enlarged": "conv[padding=p, dilation=d](x, enlarge[kernel=3](w)) => conv[padding=p, dilation=d](x, w)",
     "padding that counts at the border only": "avgpool[kernel=k, padding=p](x) => avgpool[kernel=k, padding=p, includes_padding=1](x)",
     "a root of a square": "sqrt(mul(x, x)) => x",
-    "a square of a root, undefined below 0": "mul(sqrt(x), sqrt(x)) => x",
+    "a square of a root, undefined below 0": "relu(x) => mul(sqrt(x), sqrt(x))",
     "roots of factors of one sign": "sqrt(mul(x, y)) => mul(sqrt(x), sqrt(y))",
     "powers of factors of one sign": "power[exponent=a](mul(x, y)) => mul(power[exponent=a](x), power[exponent=a](y))",
-    "a quotient by zero": "div(mul(x, y), y) => x",
+    "a quotient by zero": "mul(x, y) => mul(div(mul(x, y), y), y)",
     "a factor of unknown sign": "relu(scale(x, s)) => scale(relu(x), s)",
     "a maximum of multiples of unknown sign": "maxpool[kernel=2](channel_scale[axis=1](x, s)) => channel_scale[axis=1](maxpool[kernel=2](x), s)",
     "a constant that is 1 modulo the prime": "scale(x, full[value=2147483648]) => x",
@@ -64,6 +64,7 @@ REFUTED = {
     "a product that is 1 modulo the prime": "scale(scale(x, full[value=65536]), full[value=32768]) => x",
     "a window of windows at the border": "avgpool[kernel=3, padding=same](avgpool[kernel=3, padding=same](x)) => avgpool[kernel=5, padding=same](x)",
     "groups of two kernels that are joined": "(conv(x, y), conv(x, z)) => (split0[axis=1](conv(x, concat[axis=0](y, z))), split1[axis=1](conv(x, concat[axis=0](y, z))))",
+    "a difference in the ninth digit": "add(x, scale(y, full[value=1/1000000000])) => x",
     "odd, said by what it is not": "relu(x) => x where even(dim(x, 0)) = 0",
 }
 RARELY_SEEN = "split0[axis=1](conv(x, y)) => conv(x, split0[axis=0](y)) where groups(x, y) != 2"
@@ -72,7 +73,7 @@ UNPROVED = {
     "vacuous: some without elements": "add(x: f32[0, n], y) => mul(x, y)",
     "vacuous: a size out of reach": "relu(x) => x where dim(x, 0) > 50",
     "vacuous: types that never agree": "concat[axis=0](ones(), ones()) => ones()",
-    "a difference that floats do not show": "add(x, scale(y, full[value=1/1000000000])) => x",
+    "a difference that floats do not show": "add(exp(x), scale(y, full[value=1/100000000000000000000])) => exp(x)",
     "one name for an axis and a kernel": "channel_scale[axis=k](maxpool[kernel=k](x), y) => maxpool[kernel=k](x)",
     "halves of a broadcast": "split0[axis=0](broadcast(x)) => broadcast(split0[axis=0](x))",
 }

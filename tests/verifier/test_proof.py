@@ -11,7 +11,8 @@ from superopt.rewriting.typing import type_equation
 from verifier import Status, verify
 from verifier.chain import ChainChecker, instantiated
 from verifier.congruence import Congruence
-from verifier.instances import Instance, InstanceSampler
+from verifier.instance import Instance
+from verifier.instances import InstanceSampler
 from verifier.prove import Proof, prove
 from verifier.refute import Effort, refute
 from verifier.smtlib import Vocabulary, axiom_command, relevant

@@ -37,7 +37,7 @@ from superopt.rewriting.typing import Typing, infer_terms
 from verifier.chain import instantiated
 from verifier.congruence import Congruence
 from verifier.consistency.overlaps import has_open_shape
-from verifier.instances import Instance
+from verifier.instance import Instance
 from verifier.solver import Step
 
 RELATIVE_TOLERANCE = 1e-6

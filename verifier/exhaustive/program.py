@@ -15,7 +15,7 @@ from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_
 from superopt.ops.parallel import ParallelOperator
 from superopt.rewriting.typing import Typing
 from verifier.divided import demanding
-from verifier.instances import Instance
+from verifier.instance import Instance
 
 A = TypeVar("A")
 Implicit = Mapping[str, "Dimension | tuple[Dimension, ...]"]

@@ -24,6 +24,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
+from superopt.rewriting.claims import speaks_of
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.egraph.vocabulary import is_open
 from superopt.rewriting.substitution import Substitution
@@ -84,9 +85,10 @@ class Question:
         rule = self.substitution
         implicit = dict(zip(self.given, given, strict=True))
         try:
-            if not as_declared(rule.equation.types, types) or not all(
-                holds(condition, types, attributes) for condition in rule.conditions
-            ):
+            declared = as_declared(rule.equation.types, types)
+            if not declared or not speaks_of(rule.equation, types, attributes):
+                return None
+            if not all(holds(condition, types, attributes) for condition in rule.conditions):
                 return None
             found = self._source(types, attributes, implicit)
             target = infer_terms(

@@ -1,0 +1,89 @@
+"""Up to which rank a rule must be looked at for its proof to hold at every rank.
+
+A tensor of a higher rank has an axis that nothing in the proof tells from its neighbours: neither an operator
+by its place, nor an axis of a fixed number, nor the value of an axis variable, and that is not where a step
+fails. Without that axis, taken out of every tensor that has it, the same step fails at a rank one lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from superopt.errors import IllTypedError
+from superopt.ir.terms import (
+    Application,
+    AttributeVariable,
+    ConditionCall,
+    Equation,
+    Term,
+    applications,
+    attribute_variables,
+)
+from superopt.ops.base import OPERATORS
+from superopt.rewriting.claims import most_rank
+
+
+def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Term] = ()) -> int:
+    """The bound for a rule whose proof uses these axioms and passes through these terms.
+
+    Without them, that for what the rule itself says.
+
+    Raises IllTypedError where none is known.
+    """
+    limit = most_rank(goal)
+    if limit is not None:
+        return limit
+    axioms = tuple(used)
+    every = (goal, *axioms)
+    terms = [*applications(*met, *(term for equation in every for term in (*equation.left, *equation.right)))]
+    places = [_positions(term) for term in terms]
+    axes = [value for term in terms for value in _axes(term)] + [n for each in every for n in _named(each)]
+    left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
+    right = max([0, *places, *(-axis for axis in axes if axis < 0)])
+    variables = sum(1 for name in attribute_variables(*goal.left, *goal.right) if _is_axis(goal, name))
+    levels = 1 + sum(1 for term in terms if term.operator == "broadcast")
+    said = [number + 1 for equation in every for number in _ranks(equation)]
+    return max([levels * (left + variables) + right + 2, *said])
+
+
+def _positions(term: Application) -> int:
+    places, perm = OPERATORS[term.operator].positions, term.attribute("perm")
+    if places is None:
+        raise IllTypedError(f"at which ranks {term.operator} is well-typed is not known for all ranks")
+    return max(places, len(perm) if isinstance(perm, tuple) else 0)
+
+
+def _axes(term: Application) -> Iterable[int]:
+    value = term.attribute("axis")
+    return (value,) if isinstance(value, int) else ()
+
+
+def _is_axis(goal: Equation, name: str) -> bool:
+    return any(
+        attribute == "axis" and value == AttributeVariable(name)
+        for term in applications(*goal.left, *goal.right)
+        for attribute, value in term.attributes
+    )
+
+
+def _named(equation: Equation) -> Iterable[int]:
+    """The axes that conditions name, as in ``dim(x, -1)``."""
+    for call in _calls(equation):
+        yield from (each for each in call.arguments if isinstance(each, int))
+
+
+def _ranks(equation: Equation) -> Iterable[int]:
+    """The ranks that an equation speaks of: in its conditions, and of declared variables."""
+    yield from (len(type_.shape) for _, type_ in equation.types)
+    for condition in equation.conditions:
+        sides = (condition.left, condition.right)
+        if any(isinstance(side, ConditionCall) for side in sides):
+            yield from (abs(side) for side in sides if isinstance(side, int))
+
+
+def _calls(equation: Equation) -> Iterable[ConditionCall]:
+    sides = (side for each in equation.conditions for side in (each.left, each.right))
+    return (side for side in sides if isinstance(side, ConditionCall))
+
+
+__all__ = ["largest_rank"]

@@ -1,0 +1,53 @@
+"""Which ranks an operator may take whatever the sizes are, asked once for all rules."""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+
+from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.ir.dimensions import symbol
+from superopt.ir.terms import AttributeTerm
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.base import OPERATORS, operator_from_attributes
+
+
+@lru_cache(maxsize=65536)
+def fitting_ranks(
+    operator: str,
+    attributes: tuple[tuple[str, AttributeTerm], ...],
+    pattern: tuple[tuple[int, int], ...],
+    largest_rank: int,
+) -> tuple[tuple[int, ...], ...]:
+    """The ranks of the inputs that have none under which the operator is not refused whatever the sizes.
+
+    ``pattern`` gives for each input which input it is (equal ones have equal numbers) and its rank, -1 for
+    none.
+    """
+    missing = list(dict.fromkeys(index for index, rank in pattern if rank < 0))
+    given = dict(attributes)
+    implicit = {name: symbol("size") for name in OPERATORS[operator].implicit if name not in given}
+    if "shape" in implicit:
+        raise IllTypedError(f"{operator} has no rank of its own")
+    try:
+        applied = operator_from_attributes(operator, {**given, **implicit})
+    except IllTypedError:
+        return ()
+    fitting: list[tuple[int, ...]] = []
+    for ranks in itertools.product(range(largest_rank + 1), repeat=len(missing)):
+        known = {index: rank for index, rank in pattern if rank >= 0} | dict(zip(missing, ranks, strict=True))
+        types = (
+            TensorType(ElementType.FLOAT, tuple(symbol(f"i{index}.{axis}") for axis in range(known[index])))
+            for index, _ in pattern
+        )
+        try:
+            applied.infer(*types)
+        except DimensionMismatchError:
+            pass
+        except IllTypedError:
+            continue
+        fitting.append(ranks)
+    return tuple(fitting)
+
+
+__all__ = ["fitting_ranks"]
