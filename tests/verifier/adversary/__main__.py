@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.verifier.adversary.judging import FAMILIES, Judged, Outcome, all_judged
 
-SHOWN = (Outcome.HOLE, Outcome.WRONG_REFUTATION, Outcome.UNSEEN)
+SHOWN = (Outcome.HOLE, Outcome.WRONG_REFUTATION, Outcome.UNSEEN, Outcome.TOO_LONG)
 LISTED = 12
 """How many true equations that were not proved are listed for each family."""
 
@@ -61,8 +61,18 @@ def table(every: Sequence[Judged]) -> list[str]:
     """A line for each family."""
     counts = {family: Counter(each.outcome for each in every if each.family == family) for family in FAMILIES}
     counts["all"] = Counter(each.outcome for each in every)
-    heads = ("tried", "false", "refuted", "verified", "holes", "unseen", "wrong ref.", "true unproved")
-    lines = [f"{'family':20}" + "".join(f"{head:>15}" for head in heads)]
+    heads = (
+        "tried",
+        "false",
+        "refuted",
+        "verified",
+        "holes",
+        "unseen",
+        "wrong ref.",
+        "no answer",
+        "true unproved",
+    )
+    lines = [f"{'family':20}" + "".join(f"{head:>14}" for head in heads)]
     for family, own in counts.items():
         if not own.total():
             continue
@@ -76,9 +86,10 @@ def table(every: Sequence[Judged]) -> list[str]:
             own[Outcome.HOLE],
             own[Outcome.UNSEEN],
             own[Outcome.WRONG_REFUTATION],
+            own[Outcome.TOO_LONG],
             own[Outcome.UNPROVED_TRUE],
         )
-        lines.append(f"{family:20}" + "".join(f"{number:>15,}" for number in numbers))
+        lines.append(f"{family:20}" + "".join(f"{number:>14,}" for number in numbers))
     return lines
 
 

@@ -28,10 +28,12 @@ from superopt.errors import SuperoptError
 from superopt.ir.terms import AttributeVariable, Direction, Equation, Variable, attribute_variables, variables
 from tests.verifier.adversary.families import is_rule
 from tests.verifier.adversary.forgeries import FORGERIES, Claim
+from tests.verifier.adversary.limits import TooLong, processor_seconds
 from tests.verifier.adversary.oracle import judge
 from verifier.certificate import Certificate, Link, format_certificate
 
 INSTANCES = 300
+MOST_SECONDS = 15
 APPLICATIONS = 24
 """To how many claims a kind is tried to apply."""
 
@@ -131,7 +133,11 @@ def accepted(claim: Claim) -> bool:
         Outcome.VERIFIED, "z3", "", used, Hashes("", "", ""), None, (), None, "", "replayed", "",
         stored_certificate(claim.equation, claim.certificate),
     )  # fmt: skip
-    return not why_not_replayed(rule_id(claim.equation), proof, load_axioms())
+    try:
+        with processor_seconds(MOST_SECONDS):
+            return not why_not_replayed(rule_id(claim.equation), proof, load_axioms())
+    except TooLong:
+        return False
 
 
 def described(each: Forged) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from superopt.ir.terms import (
+    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -15,6 +16,16 @@ from superopt.ir.terms import (
 from tests.verifier.brute.meaning import RANKS
 
 MOST_RANK = 9
+MOST_REARRANGED = 5
+"""A rule that reshapes, or permutes axes in a way that it leaves open, speaks of no more axes than that."""
+
+
+def most_rank(equation: Equation) -> int:
+    """The most axes of a tensor of which the equation speaks."""
+    for term in applications(*equation.left, *equation.right):
+        if term.operator == "reshape" or isinstance(term.attribute("perm"), AttributeVariable):
+            return MOST_REARRANGED
+    return MOST_RANK
 
 
 def ranks_to_try(equation: Equation, axes: Sequence[int]) -> list[int]:

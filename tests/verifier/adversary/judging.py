@@ -13,12 +13,14 @@ from axioms import load_axioms
 from superopt.equations import canonical, format_equation
 from superopt.ir.terms import Equation
 from tests.verifier.adversary.families import FAMILIES, equation_of
+from tests.verifier.adversary.limits import TooLong, processor_seconds
 from tests.verifier.adversary.oracle import judge
 from verifier import Status, verify_most_general
 from verifier.certificate import format_certificate
 
 FIRST_LOOK = 40
 LONG_LOOK = 500
+MOST_SECONDS = 15
 SHARE = 4
 """Of equations that the first look does not see to be false the verifier judges one of so many."""
 
@@ -40,6 +42,8 @@ class Outcome(enum.StrEnum):
     UNPROVED_TRUE = "unproved, not seen false"
     UNKNOWN = "unproved unseen"
     """Neither verified nor typed by the oracle."""
+    TOO_LONG = "no answer"
+    """The verifier took more than its processor time."""
     NOT_ASKED = "not seen false, not asked"
     """The verifier was not asked: proofs of what is true take most of the time."""
 
@@ -67,7 +71,12 @@ def judged(family: str, number: int, equation: Equation, seed: int, share: int =
         text = format_equation(equation)
         return Judged(family, number, text, Outcome.NOT_ASKED, instances=oracle.compared)
     start = time.process_time()
-    _, verdict = verify_most_general((equation,), load_axioms())
+    try:
+        with processor_seconds(MOST_SECONDS):
+            _, verdict = verify_most_general((equation,), load_axioms())
+    except TooLong:
+        text = format_equation(equation)
+        return Judged(family, number, text, Outcome.TOO_LONG, oracle.false, oracle.compared)
     spent = (time.process_time() - start) * 1000
     verified, refuted = verdict.status is Status.VERIFIED, verdict.status is Status.REFUTED
     if not oracle.false and (verified or refuted):

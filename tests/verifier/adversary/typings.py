@@ -22,7 +22,7 @@ from superopt.ir.terms import (
     subterms,
     variables,
 )
-from tests.verifier.adversary.hints import only_ranks, pinned, ranks_to_try
+from tests.verifier.adversary.hints import most_rank, only_ranks, pinned, ranks_to_try
 from tests.verifier.adversary.meaning import DIVIDING
 from tests.verifier.adversary.wanted import Place, Wish, operand
 from tests.verifier.brute.basics import Attributes, IllTyped, Shape
@@ -208,8 +208,9 @@ class _Attempt:
                     raise IllTyped
             except (KeyError, IndexError, TypeError) as error:
                 raise IllTyped from error
+        most = most_rank(self._equation)
         for shape in self._shapes.values():
-            if min(shape, default=1) < 1 or prod(shape) > MOST_ELEMENTS:
+            if min(shape, default=1) < 1 or prod(shape) > MOST_ELEMENTS or len(shape) > most:
                 raise IllTyped
         return Typed(self._shapes, self._attributes, dict(self._values), mismatch=mismatch)
 
