@@ -42,7 +42,7 @@ def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
         {
             "with a condition": statistics.conditional,
             "with a chain that replays for all sizes": statistics.replayed,
-            "confirmed by a second prover": statistics.confirmed,
+            "derived by a second prover too": statistics.confirmed,
             "median time of a proof": "none" if milliseconds is None else f"{milliseconds:.0f} ms",
         }
     )

@@ -109,12 +109,12 @@ def _said(verdict: Verdict) -> str:
 def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
     found = f"{verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}"
     if verdict.certificate is not None:
-        output.line(f"proved in {found}; every term of the chain is well-typed for all sizes:\n")
+        output.line(f"proved in {found}; every term of the chain is well-typed in every case:\n")
         output.line(format_certificate(equation, verdict.certificate))
     else:
         output.line(f"proved in {found}; checked for the sizes that were tried")
     if verdict.confirmed_by:
-        output.line(f"\nconfirmed by {verdict.confirmed_by}")
+        output.line(f"\n{verdict.confirmed_by} derives it from the same axioms too, shapes left aside")
     output.line("\naxioms used:")
     print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
     output.line(f"\nvalidated on: {'; '.join(verdict.validated_shapes)}")

@@ -12,7 +12,7 @@ from superopt.equations import format_equation, parse_equation, picture
 from superopt.errors import InvalidFileError
 from verifier.certificate import Grade
 
-_GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed for all sizes"}
+_GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed in every case"}
 
 
 def rule_document(rule: Rule) -> dict[str, object]:
@@ -59,7 +59,7 @@ def _facts(proof: Proof) -> dict[str, object]:
     facts: dict[str, object] = {
         "prover": f"{proof.prover} {proof.version}{_time(proof)}" if proof.prover else "",
         "grade": next((said for grade, said in _GRADES.items() if grade == proof.grade), proof.grade),
-        "confirmed by": proof.confirmed_by,
+        "also derived by": proof.confirmed_by,
         "validated on": "; ".join(proof.validated_shapes),
         "counterexample": proof.counterexample,
         "reason": proof.reason,
