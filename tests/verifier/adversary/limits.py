@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class TooLong(BaseException):  # noqa: N818 (not an Exception: what catches errors must not catch it)
-    """The question took more processor time than it may."""
+class TooLong(BaseException):
+    """The question took more processor time than it may; not an Exception, so that nothing catches it."""
 
 
 @contextmanager
 def processor_seconds(most: float) -> Iterator[None]:
     """Raises TooLong in the main thread once that much processor time is spent in the block."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, end)

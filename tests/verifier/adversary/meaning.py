@@ -95,7 +95,24 @@ def _interpolated(attributes: Attributes, x: Real) -> Real:
     return np.where(whole, VALUES["upsample_linear"](attributes, np.where(whole, x, 0.0)), np.nan)
 
 
-_MEANING: Mapping[str, ValueOf] = {**VALUES, "power": _power, "upsample_linear": _interpolated}
+def _response_normalized(attributes: Attributes, x: Real) -> Real:
+    """x times a power of what neighbouring channels sum to; every channel takes part in every other one."""
+    size, channels = attributes["size"], x.shape[1]
+    offsets = np.arange(channels)[None, :] - np.arange(channels)[:, None]
+    near = ((offsets >= -((size - 1) // 2)) & (offsets <= size // 2)).astype(np.float64)
+    sums = np.einsum("ij,njhw->nihw", near, x * x)
+    alpha, beta = (Fraction(attributes.get(name, default)) for name, default in _OF_LRN)
+    base = float(attributes.get("bias", 1)) + float(alpha / size) * sums
+    return x * _power({"exponent": -beta}, base)
+
+
+_OF_LRN = (("alpha", Fraction(1, 10000)), ("beta", Fraction(3, 4)))
+_MEANING: Mapping[str, ValueOf] = {
+    **VALUES,
+    "power": _power,
+    "upsample_linear": _interpolated,
+    "lrn": _response_normalized,
+}
 
 
 def _require_certain(term: Application, attributes: Attributes, inputs: Sequence[Real]) -> None:
