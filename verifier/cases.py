@@ -31,7 +31,7 @@ from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.sharding import whole
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
-from superopt.rewriting.typing import Typing
+from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from verifier.attribute_cases import attribute_cases
 from verifier.instance import Instance
 from verifier.partial_typing import PartialTyping
@@ -39,6 +39,9 @@ from verifier.rank_choices import fitting_ranks
 from verifier.size_equations import Solution, UndecidedSizesError, never_positive, numbered, solutions
 
 MOST_CASES = 5_000
+MOST_STEPS = 60_000
+"""Of typing one operator, or of choosing ranks; rules that ship take 35,000 at most."""
+
 _IMPLICIT = "implicit "
 _HALVES = ("split0", "split1")
 
@@ -69,8 +72,9 @@ class _Search:
         self._names = variables(*self._terms)
         self._fresh = numbered(_IMPLICIT)
         self._part = numbered("part ")
+        self._steps = 0
         self._divides = any(term.operator in DIVIDING for term in self._order)
-        self._leaves_sizes_out = any(map(_leaves_sizes_out, self._order))
+        self._leaves_sizes_out = any(map(leaves_sizes_out, self._terms))
 
     def cases(self) -> Iterator[Instance]:
         unequal: set[object] = set()
@@ -86,6 +90,11 @@ class _Search:
                     unequal.add(ranks)
         if not unequal <= equal:
             raise IllTypedError("the sides are well-typed at different ranks")
+
+    def _count(self) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise UndecidedCasesError(f"to find all cases takes more than {MOST_STEPS} steps")
 
     def _pairs(self) -> Iterator[tuple[Term, Term]]:
         return zip(self._goal.left, self._goal.right, strict=True)
@@ -147,7 +156,7 @@ class _Search:
             yield state
             return
         choices: Iterable[tuple[int, ...]]
-        if _shapeless(term) or any(child in state.waiting for child in term.inputs):
+        if leaves_shape_out(term) or any(child in state.waiting for child in term.inputs):
             choices = itertools.product(range(self._largest_rank + 1), repeat=len(open_))
         elif term.operator in DIVIDING:
             choices = ((rank,) for rank in self._ranks_above(term, state))
@@ -169,7 +178,7 @@ class _Search:
     def _ranks_above(self, term: Application, state: PartialTyping) -> Iterable[int]:
         """The ranks that whatever uses a term may take, when that only divides it, and so on."""
         users = [each for each in self._order if term in each.inputs]
-        if not users or users[0].operator == "reshape" or _shapeless(users[0]):
+        if not users or users[0].operator == "reshape" or leaves_shape_out(users[0]):
             return range(self._largest_rank + 1)
         if users[0].operator in DIVIDING:
             return self._ranks_above(users[0], state)
@@ -179,7 +188,7 @@ class _Search:
 
     def _with_shape(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
         """States with a shape of each rank for a constant or a broadcast whose shape the text leaves out."""
-        if not _shapeless(term):
+        if not leaves_shape_out(term):
             yield state
             return
         for rank in range(self._largest_rank + 1):
@@ -187,6 +196,7 @@ class _Search:
 
     def _given(self, state: PartialTyping, ranks: Mapping[str, int]) -> PartialTyping:
         """The state with new types of these ranks for variables."""
+        self._count()
         for name, rank in ranks.items():
             needed = divisions_needed(self._goal, {name: rank}, state.attributes)
             type_ = variable_type(name, [symbol(f"{name}.{axis}") for axis in range(rank)], needed)
@@ -209,6 +219,7 @@ class _Search:
 
     def _typed(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
         """The states in which the term has a type, or waits for one."""
+        self._count()
         if any(child not in state.types for child in term.inputs):
             yield state.postponed(term)
             return
@@ -381,16 +392,6 @@ def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
         return None
     quotient = numerator // denominator
     return quotient if quotient * denominator == numerator else None
-
-
-def _leaves_sizes_out(term: Application) -> bool:
-    """Whether the operator has sizes that only types determine."""
-    return any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
-
-
-def _shapeless(term: Application) -> bool:
-    """Whether the operator leaves its shape to what uses it: a constant or a broadcast."""
-    return "shape" in OPERATORS[term.operator].implicit and term.attribute("shape") is None
 
 
 __all__ = ["UndecidedCasesError", "cases_of"]

@@ -25,10 +25,10 @@ from superopt.ir.terms import (
     subterms,
 )
 from superopt.ir.types import TensorType
-from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
+from superopt.ops.base import Operator, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
-from superopt.rewriting.typing import Typing, infer_terms
+from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
 from verifier.cases import cases_of
 from verifier.certificate import Certificate, Link
 from verifier.chain_text import fill, require, require_text, sides_of, value_of
@@ -159,7 +159,7 @@ class _Replayer:
                 require(same, f"{term.name} stands for two terms, whose sizes differ")
         values = {name: value_of(value, self._values) for name, value in link.attributes}
         terms = (*axiom.left, *axiom.right, *(term for name, term in link.terms if name not in bound))
-        if any(map(_leaves_sizes_out, terms)):
+        if any(map(leaves_sizes_out, terms)):
             sides, parts = self._sized(axiom, link, values, matched, bound)
         else:
             new = {name: term for name, term in link.terms if name not in bound}
@@ -281,15 +281,6 @@ def _matched(pattern: Term, node: _Resolved) -> Iterator[tuple[Term, _Resolved]]
 @lru_cache(maxsize=4096)
 def _operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> Operator:
     return operator_from_attributes(name, dict(attributes))
-
-
-@lru_cache(maxsize=4096)
-def _leaves_sizes_out(term: Term) -> bool:
-    """Whether an operator in the term has attributes that only types determine."""
-    return isinstance(term, Application) and (
-        any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
-        or any(map(_leaves_sizes_out, term.inputs))
-    )
 
 
 def _own_sizes(typing: Typing) -> Iterator[Dimension]:

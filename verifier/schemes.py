@@ -32,7 +32,7 @@ from superopt.ops.base import OPERATORS, attributes_of
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed
 from superopt.rewriting.divisions import divisions_needed, variable_type
-from superopt.rewriting.typing import FRESH, Typing, infer_terms
+from superopt.rewriting.typing import FRESH, Typing, infer_terms, leaves_shape_out
 from verifier.attributes import plausible_values
 from verifier.divided import demanding, divided_forms
 from verifier.ranks import MISSING, RANKS, UNKNOWN, fitting_ranks
@@ -188,7 +188,7 @@ class SchemeSearch:
 
         The type of a constant or a broadcast is left to what uses it.
         """
-        if _shapeless(term):
+        if leaves_shape_out(term):
             return state
         if term.operator == "conv" and self._random.random() < 0.5:
             state = self._grouped(term, state) or state
@@ -218,7 +218,7 @@ class SchemeSearch:
         typing: Typing,
         place: tuple[Term, int] | None,
     ) -> _State:
-        constants = [own for own in applications(skeleton.term) if _shapeless(own)]
+        constants = [own for own in applications(skeleton.term) if leaves_shape_out(own)]
         if constants and (typing.unresolved or any(typing.types[own].rank == 0 for own in constants)):
             return state
         named = {name: symbol(f"cut{next(self._counter)}") for name in typing.unresolved}
@@ -329,11 +329,6 @@ class _Skeleton:
 
     term: Application
     children: tuple[tuple[str, Term], ...]
-
-
-def _shapeless(term: Application) -> bool:
-    """Whether the operator leaves its shape to what uses it: a constant or a broadcast."""
-    return "shape" in OPERATORS[term.operator].implicit and term.attribute("shape") is None
 
 
 def _skeleton(term: Application, types: Mapping[Term, TensorType]) -> _Skeleton:

@@ -65,7 +65,7 @@ def infer_terms(
     IllTypedError when there is no typing.
     """
     ordered = _ordered(tuple(terms))
-    shapeless = [term for term in ordered if _has_implicit_shape(term)]
+    shapeless = [term for term in ordered if leaves_shape_out(term)]
     failure: IllTypedError | None = None
     given = (*types.values(), *(other for _, other in equal if isinstance(other, TensorType)))
     for ranks in _rank_choices(len(shapeless), [type_.rank for type_ in given]):
@@ -243,7 +243,17 @@ def _closed_operator(term: Application) -> Operator:
 
 
 @lru_cache(maxsize=4096)
-def _has_implicit_shape(term: Application) -> bool:
+def leaves_sizes_out(term: Term) -> bool:
+    """Whether an operator in the term has attributes that only types determine."""
+    return isinstance(term, Application) and (
+        any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
+        or any(map(leaves_sizes_out, term.inputs))
+    )
+
+
+@lru_cache(maxsize=4096)
+def leaves_shape_out(term: Application) -> bool:
+    """Whether the operator leaves its shape to what uses it: a constant or a broadcast."""
     return "shape" in OPERATORS[term.operator].implicit and term.attribute("shape") is None
 
 
