@@ -26,7 +26,7 @@ TRUE = (
     f"{CYCLE}(transpose(x)) => transpose[perm=(2, 1, 0)](x)",
     "transpose[perm=(3, 2, 1, 0)](transpose[perm=(0, 2, 3, 1)](x)) => transpose[perm=(1, 3, 2, 0)](x)",
     "upsample_nearest[stride=2](upsample_nearest[stride=2](x)) => upsample_nearest[stride=4](x)",
-    "upsample_nearest[stride=(2, 1)](upsample_nearest[stride=(1,3)](x)) => upsample_nearest[stride=(2,3)](x)",
+    "upsample_nearest[stride=(2,1)](upsample_nearest[stride=(1,3)](x)) => upsample_nearest[stride=(2,3)](x)",
     "partition[axis=0, degree=2](partition[axis=0, degree=2](x)) => partition[axis=0, degree=4](x)",
     "combine[axis=0, degree=2](combine[axis=0, degree=2](x)) => combine[axis=0, degree=4](x)",
     "combine[axis=a, degree=2](combine[axis=a, degree=3](x)) => combine[axis=a, degree=6](x)",

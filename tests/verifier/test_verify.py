@@ -49,8 +49,8 @@ def test_a_counterexample_can_be_read() -> None:
         (
             "matmul(x, scale(y, x)) => matmul(x, y)",
             (
-                "malformed: the source is never well-typed: matmul(x, scale(y, x)): matmul, first input: expected "
-                "rank 2 to 64, got 0"
+                "malformed: the source is never well-typed: matmul(x, scale(y, x)): matmul, first "
+                "input: expected rank 2 to 64, got 0"
             ),
         ),
         ("avgpool[kernel=9](x) => avgpool[kernel=9, includes_padding=1](x)", None),
