@@ -15,7 +15,7 @@ from axioms import AxiomSet
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
 from verifier.case_refutation import agreeing, counterexample_in
-from verifier.cases import cases_of
+from verifier.cases import UndecidedCasesError, cases_of
 from verifier.certificate import Certificate, Grade
 from verifier.chain import ChainChecker
 from verifier.explanation import explain
@@ -93,6 +93,8 @@ def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
     options = options or Options()
     try:
         return _verify(equation, axioms, options)
+    except UndecidedCasesError as error:
+        return _without_proof(Status.UNPROVED, reason=str(error))
     except (SuperoptError, RecursionError, MemoryError, ArithmeticError, z3.Z3Exception) as error:
         return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
 
