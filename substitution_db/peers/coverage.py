@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from axioms import load_axioms
 from substitution_db.peers.derivation import Bounds, Library, derive
-from substitution_db.peers.ill_typed import why_ill_typed
+from substitution_db.peers.layouts import divided_otherwise, why_ill_typed
 from substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.ir.terms import Direction, Equation
@@ -141,9 +141,10 @@ def _judged(library: tuple[str, ...], bounds: Bounds, form: Equation) -> Covered
         case Status.REFUTED:
             return answer(Answer.REFUTED, reason=verdict.counterexample or verdict.reason)
         case Status.UNPROVED:
-            why = why_ill_typed(form)
-            if why is not None:
+            if (why := why_ill_typed(form)) is not None:
                 return answer(Answer.MALFORMED, reason=why)
+            if (why := divided_otherwise(form)) is not None:
+                return answer(Answer.REFUTED, reason=why)
             return _compared(answer(Answer.UNDECIDED, reason=verdict.reason), form, library, bounds)
 
 

@@ -43,8 +43,8 @@ class Ranks:
         return any(self._root(image) == root for image in self._images)
 
     def axis(self, side: str, tensor: PeerTensor, axis: int) -> int:
-        """An axis of the file as equations count it: of images from the outside, of matrices and of what the
-        file counts from the inside from there, so that batches may come before.
+        """An axis of the file as axioms count it: of images and of vectors from the outside, of matrices and
+        of all else that the file counts from the inside from there, so that batches may come before.
 
         Raises InvalidEquationError or UnsupportedError where the tensor is known not to have that axis.
         """
@@ -118,7 +118,7 @@ def _from_inside(axis: int, rank: int | None) -> int:
         raise UnsupportedError(f"dimension {axis} of a tensor with {rank} is that of its replicas")
     if rank is not None and axis > rank:
         raise InvalidEquationError(f"dimension {axis} is out of range for a tensor with {rank}")
-    return 3 - axis if rank == 4 else -1 - axis
+    return rank - 1 - axis if rank in (1, 4) else -1 - axis
 
 
 def _outputs(operators: Sequence[PeerOperator], index: int) -> Iterator[PeerTensor]:

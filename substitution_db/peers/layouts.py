@@ -1,10 +1,11 @@
-"""Why a rule says nothing: one side of it is never well-typed, or never where the other is."""
+"""What types say of a rule before any value does: it is well-typed nowhere, or its sides lie otherwise."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from superopt.equations import format_condition
 from superopt.errors import IllTypedError
@@ -19,13 +20,14 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import TensorType
-from superopt.ops.sharding import whole
+from superopt.ops.sharding import divisions_of, replicas_of, whole
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import infer_terms
 from verifier.cases import cases_of
 from verifier.rank_bound import largest_rank
 
 MOST_TRIES = 5_000
+MOST_CASES = 200
 
 
 def why_ill_typed(equation: Equation) -> str | None:
@@ -50,6 +52,34 @@ def why_ill_typed(equation: Equation) -> str | None:
     if equation.conditions:
         return f"nothing fulfils {', '.join(map(format_condition, equation.conditions))}"
     return None
+
+
+def divided_otherwise(equation: Equation) -> str | None:
+    """Types under which the sides are divided otherwise, or in other numbers of replicas; None where no case
+    of the rule is known in which they are.
+    """
+    if not any(term.operator in DIVIDING for term in applications(*equation.left, *equation.right)):
+        return None
+    try:
+        for case in islice(cases_of(equation, largest_rank(equation)), MOST_CASES):
+            for left, right in zip(equation.left, equation.right, strict=True):
+                one, other = (_smallest(case.typing.types[side]) for side in (left, right))
+                if _layout(one) != _layout(other):
+                    types = ", ".join(
+                        f"{name}: {_smallest(type_)}" for name, type_ in sorted(case.types.items())
+                    )
+                    return f"{types}: left has type {one}, right has type {other}"
+    except IllTypedError:
+        return None
+    return None
+
+
+def _layout(type_: TensorType) -> tuple[object, int]:
+    return divisions_of(type_), replicas_of(type_)
+
+
+def _smallest(type_: TensorType) -> TensorType:
+    return type_.substitute(dict.fromkeys(type_.symbols, 1))
 
 
 _Reached = tuple[int, bool]
