@@ -149,12 +149,13 @@ def declared_shapes(path: Path, shapes: Shapes) -> dict[str, tuple[int, ...]]:
 
 
 def open_dimensions(path: Path, shapes: Shapes) -> dict[str, int]:
-    """The sizes of what inputs leave open, by name; an axis without a name is called INPUT.AXIS."""
+    """The sizes of what inputs leave open, by name; an axis without a name, or named ``?``, is INPUT.AXIS."""
     sizes: dict[str, int] = {}
     for info in onnx.load(path, load_external_data=False).graph.input:
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             if info.name in shapes and dim.dim_value < 1:
-                sizes[dim.dim_param or f"{info.name}.{axis}"] = shapes[info.name][axis]
+                name = dim.dim_param if dim.dim_param not in ("", "?") else f"{info.name}.{axis}"
+                sizes[name] = shapes[info.name][axis]
     return sizes
 
 

@@ -21,6 +21,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import Executed, LiftedModel
+from superopt.rewriting import Substitution
 
 _MAX_FAMILIES = 6
 _NOTICEABLE = 1.004
@@ -99,7 +100,7 @@ class Court:
     However many variants come before it, one that is not faster is accepted with probability ``DOUBT`` at
     most: each is asked for twice the certainty of the one before. ``loading`` and ``running`` are the seconds
     that a session of the original and its first run take, ``writing`` those of writing a rewritten model:
-    nothing is begun that will not end in time.
+    nothing is begun that will not end in time. ``rules`` are those that variants are made by.
     """
 
     lifted: LiftedModel
@@ -115,9 +116,10 @@ class Court:
     writing: float = 0.0
     minimal_ratio: float = 1.0
     race: Race = compare_latency
+    rules: Sequence[Substitution] = ()
     without: Callable[[Variant, Sequence[str]], Variant] = field(default=lambda variant, _: variant)
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
-    judged: list[Variant] = field(default_factory=list["Variant"])
+    verdicts: list[Verdict] = field(default_factory=list["Verdict"])
     _judgements: int = 0
     _executed: Executed | None = None
 
@@ -139,20 +141,21 @@ class Court:
         return again if _is_preferable(again, verdict) else verdict
 
     def _judge(self, variant: Variant, share: float) -> Verdict:
+        """The verdict, remembered."""
+        verdict = self._verdict(variant, share)
+        self.verdicts.append(verdict)
+        return verdict
+
+    def _verdict(self, variant: Variant, share: float) -> Verdict:
         """Equality first, then speed, in a share of the time that is left."""
 
         def refused(why: str, equivalence: Equivalence | None = None, nodes: int = 0) -> Verdict:
             return Verdict(variant, False, equivalence, None, nodes, why)  # noqa: FBT003
 
-        self.judged.append(variant)
         if not self._lasts(self.writing + self.loading + self.running):
             return refused("there was no time left to check the rewritten model")
         try:
-            model, nodes = runnable_rewrite(
-                self.lifted, variant.cost.graph, plan_of(variant.cost.graph), self.directory
-            )
-            loaded, executes = self._opened(model)
-            equivalence = check_equivalence(self.reference, loaded)
+            model, nodes, executes, equivalence = self._compared(variant.cost.graph)
         except (UnsupportedError, RuntimeRefusedError) as error:
             return refused(f"the rewritten model cannot be run: {error}")
         if not equivalence.passed:
@@ -185,6 +188,21 @@ class Court:
         if accepted and not variant.trace:
             why = f"{why}, without any rule: {reason}"
         return Verdict(variant, accepted, equivalence, comparison, nodes, why)
+
+    def equivalence_of(self, graph: Graph) -> Equivalence | None:
+        """Whether a rewritten graph is equal; None where it cannot be run, or no time is left for that."""
+        if not self._lasts(self.writing + self.loading + self.running):
+            return None
+        try:
+            return self._compared(graph)[3]
+        except (UnsupportedError, RuntimeRefusedError):
+            return None
+
+    def _compared(self, graph: Graph) -> tuple[ModelFile, int, Executed | None, Equivalence]:
+        """The model of a rewritten graph, its nodes, what the runtime executes of it, whether it is equal."""
+        model, nodes = runnable_rewrite(self.lifted, graph, plan_of(graph), self.directory)
+        loaded, executes = self._opened(model)
+        return model, nodes, executes, check_equivalence(self.reference, loaded)
 
     def _lasts(self, seconds: float) -> bool:
         return time.monotonic() + seconds <= self.deadline or seconds < _SHORT

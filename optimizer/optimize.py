@@ -6,10 +6,12 @@ import logging
 import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from optimizer.blame import Accuse, Suspect, decided
 from optimizer.canonical import Canonical, canonicalise
 from optimizer.check import (
     Reference,
@@ -98,15 +100,17 @@ def optimize(
     cancel: CancelToken | None = None,
     target: Target = HERE,
     started: float | None = None,
+    accuse: Accuse = lambda _: None,
 ) -> Result:
-    """Optimizes a model for a target within the budget. ``rules`` must all be verified.
+    """Optimizes a model for a target within the budget. ``rules`` must all be verified; ``accuse`` is told at
+    once of those that changed outputs, which are not used further.
 
     The budget counts from ``started`` (a time of the monotonic clock), now without it, and leaves time for
     writing the result. Raises InvalidInputError for options that do not fit the model, MissingServiceError
     for a device that is not there. Any other failure is logged, and the original is returned with the reason
     in the report.
     """
-    journey = Journey(lifted, rules, options, costs, progress, cancel, target, started)
+    journey = Journey(lifted, rules, options, costs, progress, cancel, target, started, accuse)
     try:
         return journey.run()
     except (UnprovedRuleError, MissingServiceError):
@@ -137,8 +141,10 @@ class Journey:
         cancel: CancelToken | None = None,
         target: Target = HERE,
         started: float | None = None,
+        accuse: Accuse = lambda _: None,
     ) -> None:
         self.has_begun = False
+        self._accuse = accuse
         self._target = target
         self._started = time.monotonic() if started is None else started
         self._weight_bytes = weight_bytes(lifted)
@@ -279,7 +285,7 @@ class Journey:
         if court is None:
             return self.original(refusal_of(self._options))
         self._tell("timing")
-        verdict = record.verdict = court.decide(Variant(result.best, result.trace))
+        verdict = record.verdict = self._decided(start, court, Variant(result.best, result.trace))
         if not verdict.accepted:
             verdict = record.verdict = self._second_opinion(start, court, verdict)
         if not verdict.accepted and record.canonical.steps and verdict.variant.trace:
@@ -291,6 +297,29 @@ class Journey:
         graph = verdict.variant.cost.graph
         return Result(graph, plan_of(graph), verdict.variant.trace, self._report(verdict, verdict.why))
 
+    def _decided(self, start: GraphCost, court: Court, variant: Variant) -> Verdict:
+        return decided(court, start.graph, variant, self._suspect, partial(self._searched_again, start))
+
+    def _suspect(self, suspect: Suspect) -> None:
+        """Tells of a rule that changed outputs, and uses it no more."""
+        self._record.suspects += (suspect,)
+        self._accuse(suspect)
+        self._rules = tuple(rule for rule in self._rules if rule.rule_id != suspect.rule)
+
+    def _searched_again(self, start: GraphCost, distrusted: Container[str] = ()) -> Variant | None:
+        """What is found without some of the rules in a part of the time that is left."""
+        left = self._schedule.left
+        if left < _LEAST_SECONDS or not self._schedule.is_enough():
+            return None
+        self._tell("search")
+        ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)
+        rules = [rule for rule in self._rules if rule.rule_id not in distrusted]
+        result = self._search(start, RuleSet(rules, self._record.protected), ends)
+        if not result.trace:
+            return None
+        self._record.result = result
+        return Variant(result.best, result.trace)
+
     def _second_opinion(self, start: GraphCost, court: Court, rejected: Verdict) -> Verdict:
         """Searches again without the rules whose predicted gain did not show, while time lasts.
 
@@ -298,22 +327,17 @@ class Journey:
         """
         distrusted: set[str] = set()
         for _ in range(_SECOND_OPINIONS):
-            left = self._schedule.left
-            if left < _LEAST_SECONDS or not self._schedule.is_enough():
-                break
             if not rejected.variant.rules or rejected.comparison is None:
                 break
             distrusted.add(rejected.variant.rules[0])
-            self._tell("search")
-            trusted = [rule for rule in self._rules if rule.rule_id not in distrusted]
-            ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)
-            result = self._search(start, RuleSet(trusted, self._record.protected), ends)
-            if not result.trace:
+            first = self._record.result
+            found = self._searched_again(start, distrusted)
+            if found is None:
                 break
-            verdict = court.decide(Variant(result.best, result.trace))
+            verdict = self._decided(start, court, found)
             if verdict.accepted:
-                self._record.result = result
                 return verdict
+            self._record.result = first
             rejected = verdict
         return rejected
 
@@ -332,6 +356,7 @@ class Journey:
         began = time.monotonic()
         reference.repeated()
         running = time.monotonic() - began
+        rules = self._rules
         is_large = self._weight_bytes >= _LARGE
         if is_large:
             reference.release()
@@ -350,8 +375,9 @@ class Journey:
             writing=self._schedule.writing,
             race=compare_latency_apart if is_large else compare_latency,
             minimal_ratio=minimal_ratio(start, options),
+            rules=rules,
             without=lambda variant, dropped: Variant(
-                *without_rules(start, variant.trace, self._rules, frozenset(dropped))
+                *without_rules(start, variant.trace, rules, frozenset(dropped))
             ),
         )
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from optimizer.blame import Suspect
 from optimizer.canonical import Canonical
 from optimizer.check import Sizing
 from optimizer.cost import GraphCost, Objective, Target, device_name
 from optimizer.decision import Court, Verdict, plan_of
 from optimizer.explanation import Explanation, Findings, explain
 from optimizer.options import Options
+from optimizer.rejection import rejections
 from optimizer.report import (
     CostSummary,
     EquivalenceSummary,
@@ -60,6 +62,7 @@ class Record:
     reserved: float = 0.0
     court: Court | None = None
     verdict: Verdict | None = None
+    suspects: tuple[Suspect, ...] = ()
     misdeclared: tuple[str, ...] = ()
 
     def report(self, accepted: Verdict | None, why: str, explaining: float | None) -> Report:
@@ -107,6 +110,8 @@ class Record:
             returned="original" if accepted is None else "optimized",
             why=why if accepted is None else sizes.qualified(why),
             sizes=sizes,
+            rejected=() if self.court is None else rejections(self.court.verdicts),
+            suspects=self.suspects,
             explanation=self._explanation(accepted, explaining),
             memory=self._memory(accepted),
             target=device_name(self.target.provider) if self.target.is_here else self.target.name,
@@ -156,7 +161,7 @@ class Record:
             offered=self.offered,
             usable=frozenset(rule.rule_id for rule in self.usable),
             excluded=frozenset(self.options.exclude_rules),
-            judged=() if court is None else court.judged,
+            judged=() if court is None else tuple(verdict.variant for verdict in court.verdicts),
             protected=self.protected,
             was_cut_short=self.result is None or self.result.stopped_by != "exhausted",
         )

@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal, cast
 
+from optimizer.blame import Suspect
 from optimizer.canonical import CanonicalStep
 from optimizer.check import Comparison, Equivalence
 from optimizer.check.distance import MULTIPLE, Distance, Multiple
 from optimizer.check.guesses import example
 from optimizer.cost import device_name, runtime_version
 from optimizer.explanation import Explanation
+from optimizer.rejection import Rejection
 from optimizer.search import SearchResult, TraceStep
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
@@ -264,7 +266,8 @@ def written(sizes: Mapping[str, int]) -> str:
 class Report:
     """Everything about one optimization; ``to_json`` gives the documented schema.
 
-    ``target`` is the device that the costs are about, None where that is a cluster.
+    ``target`` is the device that the costs are about, None where that is a cluster. ``suspects`` are rules
+    that changed outputs and were not used for that.
     """
 
     model: ModelSummary
@@ -284,6 +287,8 @@ class Report:
     parallel: Mapping[str, object] | None = None
     target: str | None = None
     sizes: SizesSummary = field(default_factory=SizesSummary)
+    rejected: tuple[Rejection, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -292,6 +297,7 @@ class Report:
             "model": asdict(self.model),
             "options": dict(self.options),
             "rules": asdict(self.rules),
+            "suspects": [suspect.summary() for suspect in self.suspects],
             "cost": asdict(self.cost),
             "sizes": self.sizes.to_json(),
             "measured": None if self.measured is None else asdict(self.measured),
@@ -299,13 +305,14 @@ class Report:
             "search": asdict(self.search),
             "trace": [
                 *(_canonical_to_json(step, self.cost.before) for step in self.canonical),
-                *map(_step_to_json, self.trace),
+                *(step.to_json() for step in self.trace),
             ],
             "parallel": None if self.parallel is None else dict(self.parallel),
             "fusion": [list(group) for group in self.fusion],
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,
             "why": self.why,
+            "rejected": [rejection.to_json() for rejection in self.rejected],
             "explanation": None if self.explanation is None else self.explanation.to_json(),
             "versions": _versions() if self.target is None else {**_versions(), "target": self.target},
         }
@@ -372,19 +379,6 @@ def _versions() -> dict[str, str]:
         "onnx": version("onnx"),
         "python": platform.python_version(),
         "device": device_name(),
-    }
-
-
-def _step_to_json(step: TraceStep) -> dict[str, object]:
-    return {
-        "kind": "rule",
-        "rule": step.rule,
-        "equation": step.equation,
-        "backwards": step.backwards,
-        "site": list(step.site),
-        "choice": step.choice,
-        "cost_before": step.cost_before,
-        "cost_after": step.cost_after,
     }
 
 

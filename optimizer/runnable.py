@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.cost.kernel import bytes_of
 from optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
 from superopt.errors import InvalidModelError
-from superopt.ir.graph import Graph, Weight
+from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
-from superopt.onnx_io import LiftedModel, LoweredModel, lower
+from superopt.onnx_io import LiftedModel, LoweredModel, lower, stored_bytes
 
 
 def loads(model: ModelFile) -> bool:
@@ -44,9 +43,8 @@ def runnable_rewrite(lifted: LiftedModel, graph: Graph, plan: Plan, directory: P
 
 
 def weight_bytes(lifted: LiftedModel) -> int:
-    """Bytes of all weights that the graph has."""
-    weights = (node.operator.type for node in lifted.graph if isinstance(node.operator, Weight))
-    return sum(bytes_of(type_) for type_ in weights if isinstance(type_.elements, int))
+    """Bytes of all weights of the model as it was given, those in attributes and bodies included."""
+    return stored_bytes(lifted.source.as_given.proto)
 
 
 def _saved(lowered: LoweredModel, path: Path) -> Path:

@@ -35,6 +35,9 @@ _SPARE = 1.2
 _STEP = 5
 """A budget is recommended in multiples of so many seconds."""
 
+_SHORTEST = 0.01
+"""Seconds; what takes less plays no part in what is said of a budget."""
+
 
 @dataclass
 class Schedule:
@@ -126,4 +129,6 @@ class Schedule:
 
 
 def _seconds(value: float) -> str:
+    if value < _SHORTEST:
+        return f"less than {_SHORTEST} s"
     return f"{value:.2g} s" if value < 1 else f"{value:.1f} s"

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from substitution_db.records import Job, JobRole, JobState, Outcome, Proof, Rule, RuleStatus
+from substitution_db.records import Evidence, Job, JobRole, JobState, Outcome, Proof, Rule, RuleStatus
 
 
 class ProblemDocument(BaseModel):
@@ -160,8 +160,31 @@ class ProofDocument(BaseModel):
         )
 
 
+class EvidenceDocument(BaseModel):
+    """What makes a rule suspect: outputs of a model differed where it was applied."""
+
+    found_by: str
+    model: str
+    sha256: str
+    seed: int
+    difference: str
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Self:
+        """The document of evidence."""
+        return cls(
+            found_by=evidence.found_by,
+            model=evidence.model,
+            sha256=evidence.sha256,
+            seed=evidence.seed,
+            difference=evidence.difference,
+        )
+
+
 class SubstitutionDocument(BaseModel):
-    """A rule of the library with its latest proof; operators are named once per occurrence."""
+    """A rule of the library with its latest proof; operators are named once per occurrence. ``evidence``
+    makes it suspect.
+    """
 
     id: str
     equation: str
@@ -171,6 +194,7 @@ class SubstitutionDocument(BaseModel):
     status: RuleStatus
     provenance: str
     proof: ProofDocument | None
+    evidence: list[EvidenceDocument]
 
     @classmethod
     def of(cls, rule: Rule) -> Self:
@@ -184,6 +208,7 @@ class SubstitutionDocument(BaseModel):
             status=rule.status,
             provenance=rule.provenance,
             proof=None if rule.proof is None else ProofDocument.of(rule.proof),
+            evidence=list(map(EvidenceDocument.of, rule.evidence)),
         )
 
 

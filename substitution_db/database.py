@@ -20,6 +20,7 @@ from substitution_db.keys import KeyRepository
 from substitution_db.library import load_shipped, shipped_library
 from substitution_db.location import blob_store, database_url
 from substitution_db.migrate import is_usable, revision_of, upgrade
+from substitution_db.quarantine import Quarantine
 from substitution_db.queue import LEASE_SECONDS, JobQueue
 from substitution_db.records import SCARCE
 from substitution_db.rules import RuleRepository
@@ -38,6 +39,7 @@ class Database:
     blobs: BlobStore
     rules: RuleRepository
     library: LibraryVersions
+    quarantine: Quarantine
     activity: ActivityRepository
     costs: CostRepository
     jobs: JobRepository
@@ -105,6 +107,7 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
         blobs=blobs,
         rules=RuleRepository(transactions),
         library=LibraryVersions(transactions),
+        quarantine=Quarantine(transactions),
         activity=ActivityRepository(transactions),
         costs=CostRepository(transactions),
         jobs=JobRepository(transactions, blobs),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import generator
 from axioms import load_axioms
@@ -16,17 +17,23 @@ from generator import Checkpoint, Generation, Preset, Workers
 from substitution_db.certificates import stored_certificate
 from substitution_db.currency import Currency, current
 from substitution_db.database import Database
+from substitution_db.recording import Recording
 from substitution_db.records import Added, Outcome, Proof, Rule
+from substitution_db.rows import equation_of
 from substitution_db.rules import Candidate
 from superopt.equations import parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
-from verifier import Verdict
-from verifier.condition_inference import verify_or_condition_many
+from verifier import Status, Verdict
+from verifier.condition_inference import Judgement, verify_or_condition
 from verifier.generality import with_matrix_axes
+from verifier.pool import Allowance, judge_as_they_come
 
 VerifyProgress = Callable[[int, int], None]
+
+_RUNAWAY = Allowance(seconds=3600.0)
+"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +160,16 @@ def _verify(
         else:
             pending.append((rule, forms))
     counts = dict.fromkeys(Outcome, 0)
-    choices = [forms for _, forms in pending]
     conditional = 0
-    judgements = verify_or_condition_many(choices, load_axioms(), jobs=jobs, progress=progress)
-    for number, (equation, verdict, under) in judgements:
+    recording = Recording(database.rules, database.rules.list())
+    for number, (equation, verdict, under) in _judgements([forms for _, forms in pending], jobs, progress):
         rule, _ = pending[number]
         proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
-        if rule_id(equation) == rule.id:
-            database.rules.record_verdict(rule.id, proof)
-        else:
-            database.rules.record_general_form(rule.id, Candidate(equation, rule.provenance), proof)
+        recording.store(number, rule, equation, proof)
         if under is not None and under.proved and any(_usable((under.equation,))):
             of_condition = proof_of_verdict(under.equation, under.verdict, currency)
-            database.rules.record_general_form(
-                rule.id, Candidate(under.equation, rule.provenance), of_condition
-            )
+            recording.store(number, rule, under.equation, of_condition)
             conditional += 1
     return Verification(
         judged=len(pending),
@@ -180,9 +181,30 @@ def _verify(
     )
 
 
+def _judgements(
+    choices: Sequence[Sequence[Equation]], jobs: int, progress: VerifyProgress | None
+) -> Iterator[tuple[int, Judgement]]:
+    """The number of each of the choices and what became of it, as they come.
+
+    What kills a process is unproved, and nothing else is.
+    """
+    return judge_as_they_come(
+        partial(verify_or_condition, axioms=load_axioms()),
+        choices,
+        lost=_lost,
+        jobs=jobs if jobs > 1 else 0,
+        progress=progress,
+        allowance=_RUNAWAY,
+    )
+
+
+def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:
+    return candidates[-1], Verdict(Status.UNPROVED, reason=reason), None
+
+
 def _forms(rule: Rule) -> tuple[Equation, ...]:
     """The general forms of a rule that can be used as rules, then the rule itself."""
-    own = parse_equation(rule.equation)
+    own = equation_of(rule.id, rule.equation)
     general = dict.fromkeys((*map(parse_equation, rule.generalizations), with_matrix_axes(own)))
     return (*_usable(form for form in general if form is not None), own)
 

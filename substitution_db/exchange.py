@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from substitution_db.records import Added, Hashes, JsonObject, Outcome, Proof, Rule, Selection
+from substitution_db.records import Added, Evidence, Hashes, JsonObject, Outcome, Proof, Rule, Selection
 from substitution_db.rows import NewRule, new_rule
 from substitution_db.rules import RuleRepository
 from superopt.equations import parse_equation, text_id
@@ -143,6 +143,17 @@ def proof_object(proof: Proof) -> JsonObject:
     }
 
 
+def evidence_object(evidence: Evidence) -> JsonObject:
+    """Evidence against a rule as a JSON object."""
+    return {
+        "found_by": evidence.found_by,
+        "model": evidence.model,
+        "sha256": evidence.sha256,
+        "seed": evidence.seed,
+        "difference": evidence.difference,
+    }
+
+
 def read_json_lines(path: Path) -> tuple[LibraryLine, ...]:
     """The lines of a file of rules. Raises InvalidFileError, with the line, for a line that is no rule."""
     return tuple(
@@ -180,6 +191,35 @@ def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
             if rule.id != line.id:
                 raise InvalidFileError(f"{line.where}: the id of {rule.equation} is {rule.id}, got {line.id}")
         yield rule, line.proof
+
+
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """A line as it says, its equation not even read; operators of the source and of the target."""
+
+    id: str
+    status: str
+    equation: str
+    operators: tuple[tuple[str, ...], tuple[str, ...]]
+    proof: Proof | None
+
+
+def read_raw_lines(path: Path) -> tuple[RawLine, ...]:
+    """The lines of a file of rules, whatever their equations are. Raises InvalidFileError, with the line, for
+    a line that is not of the format."""
+    return tuple(
+        RawLine(
+            line.id,
+            line.status,
+            line.equation,
+            (
+                _texts(line.content, "operators_source", line.where),
+                _texts(line.content, "operators_target", line.where),
+            ),
+            line.proof,
+        )
+        for line in _lines(path)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,40 @@
 """The gate: every rule that claims to be verified must be so under the present axioms, operators and
-verifier.
+verifier. Files, the database and the shipped library are judged alike: a rule is what its text says, and is
+proved by a certificate that replays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from axioms import AxiomSet
-from substitution_db.certificates import why_not_replayed
+from substitution_db.claims import (
+    UNCLAIMED,
+    Claim,
+    Claims,
+    claim_of_proof,
+    claims_of_file,
+    why_not_current,
+    why_not_proved,
+)
 from substitution_db.currency import Currency
-from substitution_db.database import Database
-from substitution_db.exchange import LibraryLine, read_json_lines, read_text
-from substitution_db.records import Outcome, Proof, RuleStatus
-from substitution_db.rules import RuleFilter
+from substitution_db.database import Database, open_database
+from substitution_db.discovery import proof_of_verdict
+from substitution_db.exchange import read_text
+from substitution_db.library import shipped_library
+from substitution_db.recorded_claims import claims_of_database
+from substitution_db.records import RuleStatus
 from superopt.equations import parse_equation
-from verifier import Status, Verdict, verify_many
-from verifier.certificate import Grade
+from superopt.errors import InvalidFileError
+from verifier import verify_many
+from verifier.pool import judge_all
 
 JSON_ENDINGS = frozenset((".jsonl", ".json"))
 """Files of JSON lines; every other file is text, one equation per line."""
 
-_UNCLAIMED = (RuleStatus.CANDIDATE, RuleStatus.REFUTED, RuleStatus.UNPROVED)
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +48,14 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """How many rules were looked at, and which may not pass.
+    """How many rules claim to be verified, which may not pass, and how many certificates were ``replayed``.
 
     ``unclaimed`` counts the others: they were never verified, so that nothing uses them.
     """
 
     rules: int
     offenders: tuple[Offender, ...]
+    replayed: int = 0
     unclaimed: Mapping[RuleStatus, int] = field(default_factory=dict[RuleStatus, int])
 
     @property
@@ -51,129 +64,137 @@ class GateResult:
         return not self.offenders
 
 
-def gate_database(database: Database, currency: Currency) -> GateResult:
-    """Looks at the rules of the library that are, or were, verified; candidates and the like claim
-    nothing.
-    """
-    database.rules.refresh(currency)
-    passing = {rule.id for rule in database.rules.verified_rules(currency)}
-    claimed = (database.rules.list(RuleFilter(status=s)) for s in (RuleStatus.VERIFIED, RuleStatus.STALE))
-    rules = [rule for group in claimed for rule in group]
-    offenders = (
-        Offender(rule.id, rule.equation, currency.reason(Outcome.VERIFIED, rule.operators, rule.proof))
-        for rule in rules
-        if rule.id not in passing
-    )
-    counts = database.rules.statistics().by_status
-    unclaimed = {status: counts[status] for status in _UNCLAIMED if counts.get(status)}
-    return GateResult(len(rules), tuple(offenders), unclaimed)
-
-
-def strict_gate_database(
-    database: Database, currency: Currency, *, progress: Callable[[int, int], None] | None = None
+def gate_database(
+    database: Database,
+    currency: Currency,
+    *,
+    shipped: Path | None = None,
+    jobs: int = 0,
+    progress: Progress | None = None,
 ) -> GateResult:
-    """As ``gate_database``; and every proof must have a certificate, which is replayed."""
-    result = gate_database(database, currency)
-    stopped = {offender.id for offender in result.offenders}
-    passing = [rule for rule in database.rules.verified_rules(currency) if rule.id not in stopped]
-    weak: list[Offender] = []
-    for done, rule in enumerate(passing, 1):
-        reason = _weakness(rule.id, rule.proof, currency.state.axioms)
-        if reason:
-            weak.append(Offender(rule.id, rule.equation, reason))
-        if progress:
-            progress(done, len(passing))
-    return replace(result, offenders=(*result.offenders, *weak))
+    """Judges the rules of the library that are, or were, verified, and those of the ``shipped`` one that
+    fills databases, by replaying their certificates in ``jobs`` processes, or in this one with 0."""
+    return _judged(_claims_of(database, currency, shipped), currency, jobs, progress)
+
+
+def gate_library(
+    url: str | None, currency: Currency, *, jobs: int = 0, progress: Progress | None = None
+) -> GateResult:
+    """``gate_database`` of the database at ``url`` with the library that fills databases.
+
+    Where that does not even load, it is judged alone; raises InvalidFileError where nothing is wrong with it.
+    """
+    try:
+        with open_database(url) as database:
+            return gate_database(database, currency, shipped=shipped_library(), jobs=jobs, progress=progress)
+    except InvalidFileError:
+        alone = _judged(_shipped_claims(), currency, jobs, progress)
+        if alone.passed:
+            raise
+        return alone
+
+
+def compare_hashes_of_library(url: str | None, currency: Currency) -> GateResult:
+    """As ``gate_library``, but only the hashes are compared, and nothing is replayed."""
+    try:
+        with open_database(url) as database:
+            return _compared(_claims_of(database, currency, shipped_library()), currency)
+    except InvalidFileError:
+        alone = _compared(_shipped_claims(), currency)
+        if alone.passed:
+            raise
+        return alone
 
 
 def gate_files(
-    paths: Iterable[Path],
-    currency: Currency,
-    *,
-    jobs: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    paths: Iterable[Path], currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
-    """Looks at every rule of files, JSON lines or text, and proves anew what claims to be verified: a file
-    can say anything. A certificate that a file has must replay. Raises InvalidFileError for a line that is
-    no rule.
+    """Judges every rule of files, JSON lines or text, as ``gate_database`` does. Text brings no proofs: its
+    rules are proved first. Raises InvalidFileError for a line that is no rule.
     """
-    return _gate_files(paths, currency, _reason, _denied, jobs, progress)
+    claims = Claims((), {})
+    for path in paths:
+        claims = claims.and_also(
+            claims_of_file(path) if _is_json(path) else _proved(path, currency, jobs, progress)
+        )
+    return _judged(claims, currency, jobs, progress)
 
 
-def strict_gate_files(
-    paths: Iterable[Path],
-    currency: Currency,
-    *,
-    jobs: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> GateResult:
-    """As ``gate_files``; and every rule must have a certificate, in the file and proved anew."""
-    return _gate_files(paths, currency, _strict_reason, _strictly_denied, jobs, progress)
+def compare_hashes_of_database(database: Database, currency: Currency) -> GateResult:
+    """Compares the hashes that ``gate_database`` compares, and replays nothing."""
+    return _compared(_claims_of(database, currency, None), currency)
 
 
-def _gate_files(
-    paths: Iterable[Path],
-    currency: Currency,
-    reason: Callable[[LibraryLine, Currency], str],
-    denied: Callable[[Verdict], str],
-    jobs: int,
-    progress: Callable[[int, int], None] | None,
-) -> GateResult:
-    judged = [rule for path in paths for rule in _claims(path, currency, reason)]
-    choices = [(parse_equation(rule.equation),) for rule in judged if not rule.reason]
-    verdicts = iter(verify_many(choices, currency.state.axioms, jobs=jobs, progress=progress))
-    judged = [rule if rule.reason else replace(rule, reason=denied(next(verdicts)[1])) for rule in judged]
-    return GateResult(len(judged), tuple(rule for rule in judged if rule.reason))
+def compare_hashes_of_files(paths: Iterable[Path], currency: Currency) -> GateResult:
+    """Compares the hashes in files, and replays nothing: a rule of a text brings none to compare."""
+    claims = Claims((), {})
+    for path in paths:
+        claims = claims.and_also(claims_of_file(path) if _is_json(path) else _unproved(path))
+    return _compared(claims, currency)
 
 
-def _claims(
-    path: Path, currency: Currency, reason: Callable[[LibraryLine, Currency], str]
-) -> Iterator[Offender]:
-    """The rules of a file, with a reason where they may not pass as they are; text has none to look at."""
-    if path.suffix.lower() in JSON_ENDINGS:
-        for line in read_json_lines(path):
-            yield Offender(line.id, line.rule.equation, reason(line, currency))
-    else:
-        for rule in read_text(path):
-            yield Offender(rule.id, rule.equation, "")
+def _shipped_claims() -> Claims:
+    path = shipped_library()
+    return claims_of_file(path) if path.is_file() else Claims((), {})
 
 
-def _denied(verdict: Verdict) -> str:
-    """Why a rule that claims to be verified is not, empty if it is."""
-    if verdict.status is Status.VERIFIED:
-        return ""
-    return f"proved anew it is {verdict.status}: {verdict.counterexample or verdict.reason}"
+def _claims_of(database: Database, currency: Currency, shipped: Path | None) -> Claims:
+    stored = claims_of_database(database, currency)
+    return stored if shipped is None or not shipped.is_file() else stored.and_also(claims_of_file(shipped))
 
 
-def _strictly_denied(verdict: Verdict) -> str:
-    weak = verdict.status is Status.VERIFIED and verdict.grade is not Grade.REPLAYED
-    return f"proved anew its grade is {verdict.grade}, not {Grade.REPLAYED}" if weak else _denied(verdict)
+def _is_json(path: Path) -> bool:
+    return path.suffix.lower() in JSON_ENDINGS
 
 
-def _weakness(identity: str, proof: Proof | None, axioms: AxiomSet) -> str:
-    """Why a proof is none whose certificate replays, empty if it is."""
-    if proof is None:
-        return "it has no proof"
-    if proof.grade != Grade.REPLAYED:
-        return f"its grade is {proof.grade or 'not known'}, not {Grade.REPLAYED}"
-    return why_not_replayed(identity, proof, axioms)
+def _proved(path: Path, currency: Currency, jobs: int, progress: Progress | None) -> Claims:
+    """The rules of a text with the proofs that are found for them now."""
+    rules = [(parse_equation(rule.equation),) for rule in read_text(path)]
+    verdicts = verify_many(rules, currency.state.axioms, jobs=max(1, jobs), progress=progress)
+    proofs = ((equation, proof_of_verdict(equation, v, currency)) for equation, v in verdicts)
+    return Claims(tuple(claim_of_proof(equation, proof) for equation, proof in proofs), {})
 
 
-def _strict_reason(line: LibraryLine, currency: Currency) -> str:
-    return _claim(line, currency) or _weakness(line.id, line.proof, currency.state.axioms)
+def _unproved(path: Path) -> Claims:
+    """The rules of a text as they are."""
+    return Claims(
+        tuple(
+            Claim(
+                rule.id,
+                rule.equation,
+                (rule.operators_source, rule.operators_target),
+                str(RuleStatus.VERIFIED),
+                None,
+                "it is text, which brings no hashes to compare: without --quick it is proved",
+            )
+            for rule in read_text(path)
+        ),
+        {},
+    )
 
 
-def _reason(line: LibraryLine, currency: Currency) -> str:
-    reason = _claim(line, currency)
-    if reason or line.proof is None or line.proof.certificate is None:
-        return reason
-    return why_not_replayed(line.id, line.proof, currency.state.axioms)
+def _compared(claims: Claims, currency: Currency) -> GateResult:
+    reasons = [why_not_current(claim, currency) for claim in claims.claims]
+    return _result(claims, reasons, 0)
 
 
-def _claim(line: LibraryLine, currency: Currency) -> str:
-    """Why what a line says of itself does not count, empty if it does."""
-    if line.id != line.rule.id:
-        return f"the id of the equation is {line.rule.id}"
-    if line.proof is not None and line.proof.verdict != line.status:
-        return f"status is {line.status}, the verdict of its proof is {line.proof.verdict}"
-    return currency.reason(line.status, line.rule.operators, line.proof)
+def _judged(claims: Claims, currency: Currency, jobs: int, progress: Progress | None) -> GateResult:
+    reasons = [why_not_current(claim, currency) for claim in claims.claims]
+    left = [claim for claim, reason in zip(claims.claims, reasons, strict=True) if not reason]
+    judge = partial(why_not_proved, axioms=currency.state.axioms)
+    answers = iter(judge_all(judge, left, lost=_lost, jobs=jobs, progress=progress))
+    return _result(claims, [reason or next(answers) for reason in reasons], len(left))
+
+
+def _lost(_: Claim, reason: str) -> str:
+    return f"it could not be judged: {reason}"
+
+
+def _result(claims: Claims, reasons: Sequence[str], replayed: int) -> GateResult:
+    offenders = tuple(
+        Offender(claim.id, claim.equation, reason)
+        for claim, reason in zip(claims.claims, reasons, strict=True)
+        if reason
+    )
+    unclaimed = {status: claims.unclaimed[status] for status in UNCLAIMED if claims.unclaimed.get(status)}
+    return GateResult(len(claims.claims), offenders, replayed, unclaimed)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # loaded only where a database has to be migrated: every comm
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """The revisions that this version of the code knows (a test compares them with the migrations)."""
 
 _LOCK_MILLISECONDS = 300

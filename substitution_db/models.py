@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from substitution_db.records import JobState, JsonObject, Outcome, RuleStatus
+from substitution_db.records import STORED_STATUSES, JobState, JsonObject, Outcome, RuleStatus
 
 _IDENTITY = BigInteger().with_variant(Integer, "sqlite")
 
@@ -49,7 +50,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
 
 
-def _one_of(column: str, values: type[RuleStatus] | type[JobState] | type[Outcome]) -> str:
+def _one_of(column: str, values: Iterable[RuleStatus] | Iterable[JobState] | Iterable[Outcome]) -> str:
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
 
 
@@ -74,13 +75,14 @@ class Base(DeclarativeBase):
 
 class RuleRow(Base):
     """A rule. ``status`` is what its proofs say under the axioms, operators and verifier that they were last
-    compared with. ``generalizations`` are more general forms, the most general first, that may hold as well.
-    ``ships`` and ``why`` are what selecting made of it, None before.
+    compared with; one under suspicion (``SuspicionRow``) is none the less suspect. ``generalizations`` are
+    more general forms, the most general first, that may hold as well. ``ships`` and ``why`` are what
+    selecting made of it, None before.
     """
 
     __tablename__ = "rules"
     __table_args__ = (
-        CheckConstraint(_one_of("status", RuleStatus), name="status"),
+        CheckConstraint(_one_of("status", STORED_STATUSES), name="status"),
         Index(None, "status", "size", "id"),
         Index(None, "size", "id"),
     )
@@ -100,6 +102,9 @@ class RuleRow(Base):
         cascade="all, delete-orphan", lazy="selectin", order_by="RuleOperatorRow.operator"
     )
     proofs: Mapped[list[ProofRow]] = relationship(cascade="all, delete-orphan", order_by="ProofRow.id")
+    suspicions: Mapped[list[SuspicionRow]] = relationship(
+        cascade="all, delete-orphan", lazy="selectin", order_by="SuspicionRow.id"
+    )
 
 
 class RuleOperatorRow(Base):
@@ -143,6 +148,27 @@ class ProofRow(Base):
     confirmed_by: Mapped[str | None] = mapped_column(String(64))
     certificate: Mapped[JsonObject | None] = mapped_column(JSON(none_as_null=True))
     proved_at: Mapped[datetime]
+
+
+class SuspicionRow(Base):
+    """Evidence against a rule: where it was applied, outputs of a model differed. It stands until it is
+    dismissed. ``report`` has what ``replay`` needs of one for the model that differs.
+    """
+
+    __tablename__ = "suspicions"
+    __table_args__ = (Index(None, "rule_id"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(_IDENTITY, primary_key=True)
+    rule_id: Mapped[str] = mapped_column(ForeignKey("rules.id", ondelete="CASCADE"))
+    found_by: Mapped[str] = mapped_column(String(16))
+    model: Mapped[str] = mapped_column(Text)
+    sha256: Mapped[str] = mapped_column(String(64))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    difference: Mapped[str] = mapped_column(Text)
+    report: Mapped[JsonObject] = mapped_column(JSON())
+    found_at: Mapped[datetime]
+    dismissed_at: Mapped[datetime | None]
+    dismissed_why: Mapped[str | None] = mapped_column(Text)
 
 
 class LibraryRow(Base):

@@ -16,13 +16,19 @@ SCARCE = ("cuda",)
 
 
 class RuleStatus(enum.StrEnum):
-    """The states of a rule; only VERIFIED ones leave for the optimizer."""
+    """The states of a rule; only VERIFIED ones leave for the optimizer. SUSPECT: outputs of a model differed
+    where it was applied, whatever its proofs say."""
 
     CANDIDATE = "candidate"
     VERIFIED = "verified"
     REFUTED = "refuted"
     UNPROVED = "unproved"
     STALE = "stale"
+    SUSPECT = "suspect"
+
+
+STORED_STATUSES = tuple(status for status in RuleStatus if status is not RuleStatus.SUSPECT)
+"""The states that follow from proofs; evidence against a rule makes it suspect beside them."""
 
 
 class Outcome(enum.StrEnum):
@@ -107,9 +113,33 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What makes a rule suspect: outputs of a model differed where it was applied.
+
+    ``found_by`` is the command; the ``model`` is known by its name and ``sha256``, inputs were random by the
+    ``seed``. ``report`` has what ``replay`` needs of one for the graph that differs: the rule is the last
+    step.
+    """
+
+    found_by: str
+    model: str
+    sha256: str
+    seed: int
+    difference: str
+    report: JsonObject = field(default_factory=dict[str, object], hash=False)
+
+    def __str__(self) -> str:
+        return (
+            f"applied by {self.found_by} to {self.model} (sha256 {self.sha256[:16]}), seed {self.seed}: "
+            f"{self.difference}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A rule as stored; operators are named once per occurrence, sorted. ``proof`` is the one that
-    decides, ``selection`` what ``library select`` made of it, None before.
+    decides, ``selection`` what ``library select`` made of it, None before. ``evidence`` is what makes it
+    suspect.
     """
 
     id: str
@@ -123,6 +153,7 @@ class Rule:
     proof: Proof | None
     created_at: datetime
     selection: Selection | None = None
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def operators(self) -> frozenset[str]:
@@ -132,10 +163,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many of the rules given were new, and how many were known before."""
+    """How many of the rules given were new, and how many were known before; the ids of the new ones."""
 
     new: int
     known: int
+    ids: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

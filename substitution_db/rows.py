@@ -13,8 +13,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus, Selection
-from superopt.equations import format_condition, format_equation, rule_id
+from substitution_db.records import Evidence, Hashes, Outcome, Proof, Rule, RuleStatus, Selection
+from superopt.equations import format_condition, format_equation, parse_equation, rule_id
+from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Direction, Equation, Term, applications
 from superopt.rewriting import substitutions_of
 
@@ -56,11 +57,21 @@ def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equa
         id=identity,
         equation=format_equation(replace(equation, name="")),
         conditions=", ".join(format_condition(condition) for condition in equation.conditions),
-        operators_source=_operators(equation.left),
-        operators_target=_operators(equation.right),
+        operators_source=operators_of(equation.left),
+        operators_target=operators_of(equation.right),
         generalizations=tuple(format_equation(g) for g in generalizations if rule_id(g) != identity),
         provenance=provenance,
     )
+
+
+def equation_of(rule: str, text: str) -> Equation:
+    """The equation of a stored rule; raises InvalidFileError, with its id, for a text that is none."""
+    try:
+        return parse_equation(text)
+    except InvalidEquationError as error:
+        raise InvalidFileError(
+            f"rule {rule} of the database is no equation ({error}); `superopt gate` lists such rules"
+        ) from error
 
 
 def insert_rules(session: Session, rules: Iterable[NewRule], time: datetime) -> frozenset[str]:
@@ -106,18 +117,29 @@ def rule_of(row: RuleRow, proof: ProofRow | None) -> Rule:
     sides: dict[str, list[str]] = {"source": [], "target": []}
     for operator in row.operators:
         sides[operator.side].extend([operator.operator] * operator.occurrences)
+    evidence = standing_evidence(row)
     return Rule(
         id=row.id,
         equation=row.equation,
         conditions=row.conditions,
         operators_source=tuple(sides["source"]),
         operators_target=tuple(sides["target"]),
-        status=RuleStatus(row.status),
+        status=RuleStatus.SUSPECT if evidence else RuleStatus(row.status),
         generalizations=tuple(row.generalizations),
         provenance=row.provenance,
         proof=None if proof is None else proof_of(proof),
         created_at=row.created_at,
         selection=None if row.ships is None else Selection(row.ships, row.why or ""),
+        evidence=evidence,
+    )
+
+
+def standing_evidence(row: RuleRow) -> tuple[Evidence, ...]:
+    """The evidence against a rule that was not dismissed, oldest first."""
+    return tuple(
+        Evidence(found.found_by, found.model, found.sha256, found.seed, found.difference, found.report)
+        for found in row.suspicions
+        if found.dismissed_at is None
     )
 
 
@@ -161,7 +183,8 @@ def proof_values(rule: str, proof: Proof, time: datetime) -> dict[str, object]:
     }
 
 
-def _operators(terms: Sequence[Term]) -> tuple[str, ...]:
+def operators_of(terms: Sequence[Term]) -> tuple[str, ...]:
+    """The operators of terms, sorted, once per occurrence."""
     return tuple(sorted(term.operator for term in applications(*terms)))
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from substitution_db.engine import Transactions, now
 from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
+from substitution_db.quarantine import is_suspect, suspects
 from substitution_db.records import Added, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus, Selection
 from substitution_db.rows import (
     NewRule,
@@ -70,8 +71,8 @@ class RuleRepository:
         """``add_candidates`` for rules that are made already."""
         rules = {rule.id: rule for rule in new_rules}
         with self._transactions.write() as session:
-            new = len(insert_rules(session, rules.values(), now(session)))
-        return Added(new=new, known=len(rules) - new)
+            new = insert_rules(session, rules.values(), now(session))
+        return Added(new=len(new), known=len(rules) - len(new), ids=new)
 
     def record_verdicts(self, proofs: Mapping[str, Proof]) -> None:
         """Adds to each rule (by id) a proof under the current hashes; its status becomes the verdict.
@@ -95,13 +96,21 @@ class RuleRepository:
 
         A rule that ever had a proof of its own stays beside it.
         """
-        form = new_rule(general.equation, general.provenance)
+        form = new_rule(general.equation, general.provenance, general.generalizations)
         with self._transactions.write() as session:
             time = now(session)
             insert_rules(session, [form], time)
             add_proof(session, form.id, proof_values(form.id, proof, time))
             _drop_candidate(session, rule)
         return form.id
+
+    def restate(self, rule: str, stated: Candidate) -> None:
+        """Writes a rule as the candidate has it, which is the same rule with other names of variables, and
+        says that it came from there."""
+        form = new_rule(stated.equation, stated.provenance)
+        values = {"equation": form.equation, "conditions": form.conditions, "provenance": form.provenance}
+        with self._transactions.write() as session:
+            session.execute(update(RuleRow).where(RuleRow.id == rule).values(**values))
 
     def record_selections(self, choices: Mapping[str, Selection]) -> None:
         """Says of these rules (by id) whether they ship, and why; of all others that it is not known."""
@@ -125,7 +134,7 @@ class RuleRepository:
                 return 0
         with self._transactions.write() as session:
             before = dict(session.execute(select(RuleRow.id, RuleRow.status)).all())
-            after = _states(session, currency)
+            after = states(session, currency)
             for rule, status in before.items():
                 if status != after.get(rule, RuleStatus.CANDIDATE):
                     new = str(after.get(rule, RuleStatus.CANDIDATE))
@@ -197,7 +206,8 @@ class RuleRepository:
     def statistics(self) -> RuleStatistics:
         """Counts of all rules."""
         sides = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator, RuleOperatorRow.occurrences)
-        rules = select(RuleRow.id, RuleRow.status, RuleRow.conditions, RuleRow.provenance)
+        state = case((is_suspect(), str(RuleStatus.SUSPECT)), else_=RuleRow.status)
+        rules = select(RuleRow.id, state, RuleRow.conditions, RuleRow.provenance)
         proofs = rules.add_columns(ProofRow.milliseconds, ProofRow.grade, ProofRow.confirmed_by)
         operators: dict[str, tuple[str, ...]] = {}
         with self._transactions.read() as session:
@@ -241,8 +251,10 @@ def _with_latest_proof() -> Select[RuleRow, ProofRow]:
 
 def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
     statement = _with_latest_proof()
-    if chosen.status is not None:
-        statement = statement.where(RuleRow.status == chosen.status)
+    if chosen.status is RuleStatus.SUSPECT:
+        statement = statement.where(is_suspect())
+    elif chosen.status is not None:
+        statement = statement.where(RuleRow.status == chosen.status, ~is_suspect())
     if chosen.operator is not None:
         having = select(RuleOperatorRow.rule_id).where(RuleOperatorRow.operator == chosen.operator)
         statement = statement.where(RuleRow.id.in_(having))
@@ -285,7 +297,14 @@ def _operators(session: Session) -> Mapping[str, frozenset[str]]:
 
 
 def verified_proofs(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
-    """The proof of each rule whose latest verdict that stands, of those up to ``through``, is verified."""
+    """The proof of each rule whose latest verdict that stands, of those up to ``through``, is verified, but
+    for rules that are suspect."""
+    proofs, suspect = proofs_in_force(session, currency, through), suspects(session)
+    return {rule: proof for rule, proof in proofs.items() if rule not in suspect}
+
+
+def proofs_in_force(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
+    """``verified_proofs``, those of suspect rules among them."""
     latest = {v.rule: v for v in _verdicts(session, currency, through) if v.stands}
     return {v.rule: v.proof for v in latest.values() if v.verdict is Outcome.VERIFIED}
 
@@ -294,7 +313,7 @@ def _current(currency: Currency) -> ColumnElement[bool]:
     return ProofRow.verifier_hash == currency.hashes.verifier
 
 
-def _states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
+def states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
     """What the proofs of each rule say: the latest that counts, else the latest of all, then not verified."""
     states: dict[str, RuleStatus] = {}
     decided: set[str] = set()

@@ -77,6 +77,12 @@ class LibraryVersions:
         with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
             return publish(session, currency, note)
 
+    def renew(self, currency: Currency, note: str) -> LibraryVersion | None:
+        """Publishes what is left of the version in force, where rules of it have become suspect since."""
+        with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
+            newest = session.scalars(_newest()).first()
+            return None if newest is None else _insert(session, currency, newest.through_proof, note)
+
     def restore(self, number: int, currency: Currency) -> LibraryVersion:
         """Publishes an earlier version again. Raises InvalidOptionError if there is none with that number."""
         with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():

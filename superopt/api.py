@@ -13,6 +13,7 @@ from typing import cast
 
 import optimizer
 from optimizer import Options, Progress, Report
+from optimizer.blame import Suspect
 from optimizer.check import (
     Equivalence,
     Reference,
@@ -32,14 +33,17 @@ from optimizer.cost import physical_cores
 from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from optimizer.parallel.journey import ClusterJourney
 from optimizer.parallel.topology import Cluster
+from optimizer.report import SCHEMA
 from optimizer.runnable import loads, runnable_original, weight_bytes
 from optimizer.selection import is_safe_with_infinities
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.database import Database
+from substitution_db.rows import equation_of
 from substitution_db.versions import PublishedRules
+from superopt.accusation import accusation
 from superopt.choices import require_report_path, require_runtime
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.files import write_atomically
 from superopt.ir import Graph, Input, Weight
@@ -163,13 +167,22 @@ def optimize_with(
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
+        accused: list[dict[str, object]] = []
+
+        def accuse(suspect: Suspect) -> None:
+            apart = lifted.source.apart
+            accused.append(accusation(suspect, dims=options.dims, keep=options.keep, apart=apart))
+            know({"suspects": accused})
+
         if cluster is not None:
-            journey = ClusterJourney(lifted, rules, options, cluster, plan, progress, started=began)
+            journey = ClusterJourney(
+                lifted, rules, options, cluster, plan, progress, started=began, accuse=accuse
+            )
             planned = journey.run()
             written = for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
             return Result(written, planned.report, published)
         found = optimizer.optimize(
-            lifted, rules, options, opened.costs, progress, target=device, started=began
+            lifted, rules, options, opened.costs, progress, target=device, started=began, accuse=accuse
         )
     report = replace(found.report, options={**found.report.options, "target": target})
     return Result(lower(lifted, found.graph, found.plan), report, published)
@@ -272,7 +285,10 @@ def read_report(path: Path) -> Mapping[str, object]:
         raise InvalidFileError(f"{path}: expected a report in JSON: {error}") from None
     if not isinstance(content, dict):
         raise InvalidFileError(f"{path}: expected a report, a JSON object")
-    return cast("Mapping[str, object]", content)
+    report = cast("Mapping[str, object]", content)
+    if report.get("schema") != SCHEMA:
+        raise InvalidFileError(f"{path}: expected a report of schema {SCHEMA}, got {report.get('schema')!r}")
+    return report
 
 
 def write_report(report: Mapping[str, object], path: Path) -> int:
@@ -306,7 +322,7 @@ def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
     return tuple(
         substitution
         for rule, equation in library.equations.items()
-        for substitution in substitutions_of(parse_equation(equation), rule)
+        for substitution in substitutions_of(equation_of(rule, equation), rule)
         if is_safe_with_infinities(substitution)
     )
 

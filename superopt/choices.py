@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from superopt.errors import InvalidOptionError
-from superopt.files import require_writable
+from superopt.files import is_stream, require_writable, written_file
 
 OBJECTIVES = ("latency", "throughput", "flops", "memory", "traffic", "launches")
 """What one device is optimised for; several devices also for training."""
@@ -31,5 +32,19 @@ def require_report_path(path: Path) -> None:
 
 def require_budget(seconds: float) -> None:
     """Raises InvalidOptionError for a budget in which nothing can be done."""
-    if not seconds > 0:
+    if not 0 < seconds < math.inf:
         raise InvalidOptionError(f"budget: expected seconds above 0, got {seconds!r}")
+
+
+def require_apart(*written: Path | None) -> None:
+    """Raises InvalidOptionError where two of the files to write are one."""
+    files: dict[Path, Path] = {}
+    for path in written:
+        if path is None or is_stream(path):
+            continue
+        file = written_file(path).resolve()
+        if file in files:
+            raise InvalidOptionError(
+                f"{path}: expected a file of its own for each result, and {files[file]} is the same one"
+            )
+        files[file] = path

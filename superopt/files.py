@@ -25,6 +25,10 @@ from superopt.errors import InvalidOptionError
 STANDARD_OUTPUT = Path("/dev/stdout")
 """What ``-`` means on the command line."""
 
+STANDARD_INPUT = Path("/dev/stdin")
+"""What ``-`` means in the place of a model."""
+
+_STANDARD = {STANDARD_INPUT: 0, STANDARD_OUTPUT: 1}
 _NULL = os.makedev(1, 3)
 _UNWRITABLE = {stat.S_IFDIR: "a directory", stat.S_IFBLK: "a block device", stat.S_IFSOCK: "a socket"}
 _STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
@@ -61,6 +65,11 @@ def is_stream(path: Path) -> bool:
     """Whether what is written goes somewhere at once, and cannot be replaced: a FIFO, a character device, an
     open descriptor."""
     return _descriptor(path) is not None or _kind(path) in _STREAMS
+
+
+def can_be_read_once(path: Path) -> bool:
+    """Whether what is read there is gone, or is not there for other processes: a pipe, an open descriptor."""
+    return _kind(path) == stat.S_IFIFO or (_descriptor(path) is not None and _kind(path) != stat.S_IFCHR)
 
 
 def is_standard_output(path: Path) -> bool:
@@ -137,8 +146,8 @@ def _descriptor(path: Path) -> int | None:
     """The open descriptor of this process that the path names; None for any other path."""
     place = path.absolute()
     for _ in range(_MOST_LINKS):
-        if place == STANDARD_OUTPUT:
-            return 1
+        if place in _STANDARD:
+            return _STANDARD[place]
         if place.name.isdigit() and os.path.realpath(place.parent) == os.path.realpath("/dev/fd"):
             return int(place.name)
         if not place.is_symlink():

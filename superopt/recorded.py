@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import optimizer
 from optimizer import plan_of, recorded_trace
+from optimizer.blame import Suspect, blamed, is_false
 from optimizer.canonical import canonicalise
+from optimizer.check import Equivalence
 from optimizer.optimize import kept_nodes
 from optimizer.parallel.execution.program import save_program
 from optimizer.parallel.plan_text import plan_from_json
@@ -20,12 +23,19 @@ from optimizer.parallel.shards import Segment, programmed
 from optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from optimizer.parallel.topology import Cluster
 from optimizer.runnable import loads
+from optimizer.search import retraced
 from substitution_db import open_database
+from superopt.accusation import accusation
 from superopt.api import check, verified_substitutions
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
 from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
+from superopt.quarantine import quarantine
+from superopt.rewriting import Substitution
+
+_BLAMING_SECONDS = 120.0
+"""After so long no rule is looked for that is to blame."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +64,74 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
     return for_devices(lifted, graph, recorded.plan, recorded.cluster, recorded.devices)
 
 
-def require_equal(model: ModelSource, lowered: LoweredModel, report: Mapping[str, object]) -> None:
+def require_equal(
+    model: ModelSource, lowered: LoweredModel, report: Mapping[str, object], *, database: str | None = None
+) -> None:
     """Runs what a trace gave beside the model, at the sizes of the report: that is data of a stranger.
 
-    Raises NotEquivalentError where the outputs differ.
+    Raises NotEquivalentError where the outputs differ; the rule to blame becomes suspect, if one is found.
     """
     if _returned(report) == "original":
         return
+    equivalence = _compared(model, lowered, recorded_sizes(report))
+    if equivalence.passed:
+        return
+    why = f"the model that the trace gives is not equal: {equivalence.why}"
+    suspect = blame(model, report, database=database) if is_false(equivalence) else None
+    if suspect is None:
+        raise NotEquivalentError(why)
+    lifted = lift(load_model(model, loads))
+    sizes, names, apart = recorded_sizes(report), _recorded_names(report), _names_apart(report)
+    quarantine(
+        [accusation(suspect, dims=sizes, keep=names, apart=apart)],
+        found_by="replay",
+        model=Path(lifted.source.name).name,
+        sha256=hashlib.sha256(lifted.source.original).hexdigest(),
+        seed=0,
+        database=database,
+    )
+    raise NotEquivalentError(f"{why}; rule {suspect.rule} is to blame, and suspect now: {suspect.equation}")
+
+
+def blame(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> Suspect | None:
+    """The rule of the first step of a trace after which outputs differ by more than rounding; None where none
+    is found in ``_BLAMING_SECONDS``. Raises as ``replay`` does."""
+    lifted, start, rules = _start(model, report, database)
+    _, trace = retraced(start, recorded_trace(report), rules, lambda _: 0.0)
+    ends, sizes = time.monotonic() + _BLAMING_SECONDS, recorded_sizes(report)
+
+    def compare(graph: Graph) -> Equivalence | None:
+        if time.monotonic() >= ends:
+            return None
+        return _compared(model, lower(lifted, graph, plan_of(graph)), sizes)
+
+    return blamed(start, trace, rules, compare)
+
+
+def repeated(
+    model: ModelSource,
+    report: Mapping[str, object],
+    besides: Sequence[Substitution],
+    *,
+    database: str | None = None,
+    seed: int = 0,
+) -> Equivalence:
+    """Whether outputs differ after a recorded trace in which rules take part ``besides`` the verified ones.
+
+    Raises as ``replay`` does.
+    """
+    lifted, start, rules = _start(model, report, database)
+    graph = optimizer.replay(start, recorded_trace(report), (*rules, *besides))
+    return _compared(model, lower(lifted, graph, plan_of(graph)), recorded_sizes(report), seed)
+
+
+def _compared(
+    model: ModelSource, lowered: LoweredModel, sizes: Mapping[str, int], seed: int = 0
+) -> Equivalence:
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         lowered.save(path)
-        equivalence = check(model, path, dims=_recorded_sizes(report))
-    if not equivalence.passed:
-        raise NotEquivalentError(f"the model that the trace gives is not equal: {equivalence.why}")
+        return check(model, path, dims=sizes, seed=seed)
 
 
 def write_shards(
@@ -104,16 +169,23 @@ def _rewritten(
 ) -> tuple[LiftedModel, Graph]:
     """The model, and the graph after the recorded trace."""
     steps = recorded_trace(report)
+    lifted, start, rules = _start(model, report, database)
+    graph = optimizer.replay(start, steps, rules)
+    is_untouched_plan = isinstance(report.get("parallel"), dict) and not report.get("trace")
+    return lifted, lifted.graph if is_untouched_plan else graph
+
+
+def _start(
+    model: ModelSource, report: Mapping[str, object], database: str | None
+) -> tuple[LiftedModel, Graph, Sequence[Substitution]]:
+    """The model, the graph that the recorded trace begins with, and the rules that may be applied."""
     lifted = lift(replace(load_model(model, loads), apart=_names_apart(report)))
     _require_same_model(report, lifted.source.original, lifted.source.name)
     if _returned(report) == "original":
-        return lifted, lifted.graph
+        return lifted, lifted.graph, ()
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
-    canonical = canonicalise(lifted, kept_nodes(lifted, _recorded_names(report)))
-    graph = optimizer.replay(canonical.graph, steps, rules)
-    is_untouched_plan = isinstance(report.get("parallel"), dict) and not report.get("trace")
-    return lifted, lifted.graph if is_untouched_plan else graph
+    return lifted, canonicalise(lifted, kept_nodes(lifted, _recorded_names(report))).graph, rules
 
 
 def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
@@ -163,7 +235,7 @@ def _names_apart(report: Mapping[str, object]) -> frozenset[str]:
     )
 
 
-def _recorded_sizes(report: Mapping[str, object]) -> Mapping[str, int]:
+def recorded_sizes(report: Mapping[str, object]) -> Mapping[str, int]:
     """The sizes of open dimensions that were asked for; raises InvalidFileError for what is none."""
     options = report.get("options")
     dims = cast("Mapping[str, object]", options).get("dims") if isinstance(options, dict) else None

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
 _SCHEMA = 1
 
@@ -40,6 +41,10 @@ def stand_in_report(
         },
         "options": state.get("options", dict(options)),
         "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
+        "suspects": [
+            {name: accused[name] for name in ("rule", "equation", "difference")}
+            for accused in cast("list[Mapping[str, object]]", state.get("suspects", []))
+        ],
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
         "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},
         "measured": None,
@@ -71,6 +76,7 @@ def stand_in_report(
         "memory": None,
         "returned": "original",
         "why": why,
+        "rejected": [],
         "explanation": None,
         "versions": {"superopt": version("superopt"), "python": platform.python_version()},
         "library": state.get("library"),

@@ -3,7 +3,8 @@
 A search that does not end, a native call that hangs with the interpreter's lock, a library that crashes, a
 system without memory: none of them can be caught where it happens. So the job runs in a child process, and
 this one does nothing but wait: it imports little, holds nothing, and when the child has not answered by the
-time that ``promised`` leaves, ends it and writes the original with the reason.
+time that ``promised`` leaves, ends it and writes the original with the reason. Once the child has told that
+the model is written, nothing takes its place: what is missing then are reports, and the outcome says which.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ from typing import cast
 from superopt import child
 from superopt.child import JsonObject, Limits, run_in_child
 from superopt.choices import require_budget
-from superopt.errors import INTERNAL_ERROR, InvalidFileError, InvalidModelError
-from superopt.files import atomic_path, write_atomically
+from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
+from superopt.files import atomic_path, can_be_read_once, write_atomically
 from superopt.stand_in import stand_in_report
 from superopt.wire import is_model, may_have_external_data
 
@@ -36,6 +36,9 @@ OPTIMIZE = "superopt.optimize_job:optimize"
 
 _COPY = "superopt.optimize_job:copy"
 _PAGE = "superopt.optimize_job:page"
+
+_FINISHED, _REPORTED = "finished", "reported"
+"""What a function tells that writes reports: its answer, and each report."""
 
 PART = ".part"
 """How the names of files end that are renamed when they are whole (``superopt.files``)."""
@@ -67,8 +70,10 @@ class Job:
     """One optimization of a file into a file; ``output`` None writes none.
 
     ``options`` has the names that HTTP uses; ``extras`` are further arguments of the ``function``, whose
-    answer has the ``report``. The budget counts from ``started`` (monotonic clock). What the function prints
-    goes to the descriptor ``stdout``. Where nobody ``is_reading`` the report, it may lack the model's hash.
+    answer has the ``report``. A function that writes ``reports`` tells ``{"finished": answer}`` before, when
+    the model is written, and ``{"reported": path}`` after each. The budget counts from ``started`` (monotonic
+    clock). What the function prints goes to the descriptor ``stdout``. Where nobody ``is_reading`` the
+    report, it may lack the model's hash.
     """
 
     model: Path
@@ -108,11 +113,13 @@ class Job:
 @dataclass(frozen=True)
 class Outcome:
     """The answer of the function and its ``report``; or None, and that of the original which was written in
-    its place. ``is_broken``: the original came back because of an error of ours."""
+    its place. ``is_broken``: the original came back because of an error of ours. ``missing`` are reports that
+    were not written, each with the reason."""
 
     answer: JsonObject | None
     report: JsonObject
     is_broken: bool = False
+    missing: Mapping[Path, str] = field(default_factory=dict[Path, str])
 
 
 def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
@@ -125,14 +132,29 @@ def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         job = _with_file(job, Path(directory))
         ending, state = _ended(job, Path(directory), progress)
+        _quarantine(job, state)
+        finished = cast("JsonObject | None", state.get(_FINISHED))
         match ending:
             case child.Returned(result):
-                report = cast("JsonObject", result["report"])
-                return Outcome(result, report, str(report["why"]).startswith(INTERNAL_ERROR))
+                return _outcome(result)
+            case _ if finished is not None:
+                return replace(_outcome(finished), missing=_missing(job, ending, state))
             case child.Raised():
                 raise ending.error()
             case _:
                 return _original(job, state, *_reason(job, ending, state))
+
+
+def _outcome(answer: JsonObject) -> Outcome:
+    report = cast("JsonObject", answer["report"])
+    return Outcome(answer, report, str(report["why"]).startswith(INTERNAL_ERROR))
+
+
+def _missing(job: Job, ending: child.Ending, state: Mapping[str, object]) -> dict[Path, str]:
+    """The reports that a function had not written when it ended, and why."""
+    reported = cast("list[str]", state[_REPORTED])
+    why = ending.message if isinstance(ending, child.Raised) else _reason(job, ending, state)[0]
+    return {path: why for path in job.reports if str(path) not in reported}
 
 
 def optimize_file(
@@ -153,6 +175,7 @@ def optimize_file(
     job = Job(model_path, output_path, options, budget, time.monotonic(), database_url)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         ending, state = _ended(job, Path(directory), progress)
+        _quarantine(job, state)
         match ending:
             case child.Returned(result):
                 return cast("JsonObject", result["report"])
@@ -170,9 +193,10 @@ def optimize_file(
 
 
 def _with_file(job: Job, directory: Path) -> Job:
-    """The job with a file that can be read twice: what comes out of a pipe is stored first."""
+    """The job with a file that its process can read: what comes out of a pipe, or lies at an open descriptor,
+    is stored first."""
     try:
-        if not stat.S_ISFIFO(job.model.stat().st_mode):
+        if not can_be_read_once(job.model):
             return job
         stored = directory / "the model"
         with job.model.open("rb") as pipe, stored.open("wb") as file:
@@ -191,11 +215,16 @@ def _descriptors(job: Job) -> list[int]:
 
 def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child.Ending, JsonObject]:
     """How the job ended, and what it said about itself before. What it leaves behind is removed."""
-    state: JsonObject = {}
+    reported: list[object] = []
+    state: JsonObject = {_REPORTED: reported}
 
     def hear(message: JsonObject) -> None:
         if "known" in message:
             state.update(cast("JsonObject", message["known"]))
+        elif _FINISHED in message:
+            state.update(message, phase="writing reports")
+        elif _REPORTED in message:
+            reported.append(message[_REPORTED])
         else:
             state.update(message)
             progress(message)
@@ -216,6 +245,23 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
             if file.name.startswith(".") and file.suffix == PART:
                 file.unlink(missing_ok=True)
     return ending, state
+
+
+def _quarantine(job: Job, state: Mapping[str, object]) -> None:
+    """Makes the rules suspect of which the job said so, however it ended."""
+    accusations = cast("list[JsonObject]", state.get("suspects", []))
+    if not accusations:
+        return
+    from superopt.quarantine import quarantine  # it loads the database, which a job seldom needs here
+
+    quarantine(
+        accusations,
+        found_by="optimize",
+        model=job.model.name,
+        sha256=_sha256(job.model),
+        seed=int(str(job.options.get("seed", 0))),
+        database=job.database,
+    )
 
 
 def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:
@@ -254,9 +300,8 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     taken = time.monotonic() - job.started
     sha256 = _sha256(job.model) if job.is_reading else None
     report = stand_in_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
-    for path in job.reports:
-        _write_report(report, path)
-    return Outcome(None, report, is_broken)
+    reasons = {path: _write_report(report, path) for path in job.reports}
+    return Outcome(None, report, is_broken, {path: why for path, why in reasons.items() if why})
 
 
 def _sha256(path: Path) -> str:
@@ -286,11 +331,21 @@ def _write_original(job: Job, output: Path) -> None:
         shutil.copyfile(model, part)
 
 
-def _write_report(report: JsonObject, path: Path) -> None:
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+def _write_report(report: JsonObject, path: Path) -> str:
+    """Writes a report; why not, where it cannot."""
     if path.suffix.lower() != ".html":
-        write_atomically(path, text.encode())
-        return
+        try:
+            write_atomically(path, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
+        except SuperoptError as error:
+            return str(error)
+        return ""
     ending = run_in_child(_PAGE, {"report": report, "path": str(path)}, Limits(_PAGE_SECONDS))
-    if not isinstance(ending, child.Returned):
-        raise InvalidFileError(f"{path}: the page of the report could not be made")
+    match ending:
+        case child.Returned():
+            return ""
+        case child.Raised(_, message):
+            return message
+        case child.OutOfTime():
+            return f"its page took more than {_PAGE_SECONDS:g} s"
+        case _:
+            return "its page could not be made"

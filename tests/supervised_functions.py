@@ -77,3 +77,41 @@ def write(arguments: Json, progress: Progress) -> Json:
     """Writes into the output, whatever that is."""
     Path(str(arguments["output"])).write_bytes(b"written")
     return {"report": {"why": ""}}
+
+
+def hang_at_a_page(arguments: Json, progress: Progress) -> Json:
+    """Writes the model and the first report, and never comes back from the second."""
+    _write_the_model_and_a_report(arguments, progress)
+    signal.pause()
+    return {}
+
+
+def crash_at_a_page(arguments: Json, progress: Progress) -> Json:
+    """Writes the model and the first report, and dies at the second."""
+    _write_the_model_and_a_report(arguments, progress)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
+
+
+def fail_at_a_page(arguments: Json, progress: Progress) -> Json:
+    """Writes the model and the first report, and finds no room for the second."""
+    _write_the_model_and_a_report(arguments, progress)
+    raise InvalidOptionError("report.html: cannot be written: no room")
+
+
+def _write_the_model_and_a_report(arguments: Json, progress: Progress) -> None:
+    Path(str(arguments["output"])).write_bytes(b"optimised")
+    progress({"finished": {"report": {"why": "faster"}, "text": "returned  optimized: faster\n"}})
+    reports = arguments["reports"]
+    assert isinstance(reports, list)
+    Path(str(reports[0])).write_bytes(b"{}")
+    progress({"reported": reports[0]})
+
+
+def accuse_and_crash(arguments: Json, progress: Progress) -> Json:
+    """Says that a rule changed outputs, and dies."""
+    rule, equation = str(arguments["rule"]), "relu(relu(x)) => relu(x)"
+    accused = {"rule": rule, "equation": equation, "difference": "output y: NaN", "report": {"trace": []}}
+    progress({"known": {"suspects": [accused]}})
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +21,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import superopt
+from substitution_db import Candidate, open_database
 from superopt.cli.main import run
+from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.supervision import Job, Outcome, run_job
 
@@ -72,6 +76,77 @@ def test_the_original_comes_out_with_the_reason(
     assert model.with_name("out.onnx").read_bytes() == model.read_bytes()
     assert json.loads(job.reports[0].read_text()) == outcome.report
     assert sorted(path.name for path in model.parent.iterdir()) == ["net.onnx", "out.onnx", "report.json"]
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        ("hang_at_a_page", r"the budget of 0\.5 s was overrun: .*, in the phase 'writing reports'"),
+        (
+            "crash_at_a_page",
+            "internal error, please report it: the process was ended by SIGSEGV, in the phase",
+        ),
+        ("fail_at_a_page", r"report\.html: cannot be written: no room"),
+    ],
+)
+def test_a_written_model_stays_where_a_report_fails(model: Path, function: str, why: str) -> None:
+    """Only what is missing is named; no budget is lost with it."""
+    written, missing = model.with_name("report.json"), model.with_name("report.html")
+    outcome = run_job(_job(model, function, reports=(written, missing)))
+    assert model.with_name("out.onnx").read_bytes() == b"optimised"
+    assert outcome.report["why"] == "faster"
+    assert not outcome.is_broken
+    assert list(outcome.missing) == [missing]
+    assert re.match(why, outcome.missing[missing])
+    assert written.exists()
+    assert not missing.exists()
+
+
+def test_the_command_line_names_the_report_that_is_missing(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("superopt.cli.optimize_commands.FUNCTION", f"{HERE}:hang_at_a_page")
+    out, written, missing = (model.with_name(name) for name in ("out.onnx", "r.json", "r.html"))
+    reports = ["--report", str(written), "--report", str(missing)]
+    assert run(["optimize", str(model), "-o", str(out), "--budget", str(BUDGET), *reports]) == 0
+    assert out.read_bytes() == b"optimised"
+    said = capsys.readouterr()
+    assert said.out == f"returned  optimized: faster\n\nwritten: {out}, report: {written}\n"
+    assert said.err.startswith(
+        f"superopt: warning: {missing} was not written: the budget of 0.5 s was overrun"
+    )
+
+
+def test_the_original_comes_out_where_its_page_takes_too_long(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("superopt.supervision._PAGE_SECONDS", 0.0)
+    page, written = model.with_name("report.html"), model.with_name("report.json")
+    outcome = run_job(_job(model, "loop", reports=(page, written)))
+    assert model.with_name("out.onnx").read_bytes() == model.read_bytes()
+    assert outcome.missing == {page: "its page took more than 0 s"}
+    assert json.loads(written.read_text()) == outcome.report
+
+
+def test_a_rule_is_suspect_although_the_process_that_said_so_died(model: Path) -> None:
+    database = str(model.with_name("rules.db"))
+    equation = parse_equation("relu(relu(x)) => relu(x)")
+    with open_database(database) as opened:
+        opened.rules.add_candidates([Candidate(equation, "test")])
+    extras = {"rule": rule_id(equation)}
+    outcome = run_job(_job(model, "accuse_and_crash", database=database, extras=extras, budget=20.0))
+    suspects = [
+        {"rule": rule_id(equation), "equation": "relu(relu(x)) => relu(x)", "difference": "output y: NaN"}
+    ]
+    assert outcome.report["suspects"] == suspects
+    with open_database(database) as opened:
+        (evidence,) = opened.quarantine.evidence(rule_id(equation))
+    assert (evidence.found_by, evidence.model, evidence.difference) == (
+        "optimize",
+        "net.onnx",
+        "output y: NaN",
+    )
+    assert evidence.sha256 == hashlib.sha256(model.read_bytes()).hexdigest()
 
 
 def test_the_reason_names_the_phase_and_the_report_what_is_known(model: Path) -> None:
@@ -226,7 +301,7 @@ def _is_over(process: psutil.Process) -> bool:
         return True
 
 
-def test_a_command_that_is_told_to_end_leaves_nothing(model: Path, tmp_path: Path) -> None:
+def test_an_optimization_that_is_told_to_end_leaves_nothing(model: Path, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     program = (
@@ -255,3 +330,10 @@ def test_python_gets_the_original(model: Path, function: str, monkeypatch: pytes
     assert result.report.why
     assert result.report.model.nodes_before == 2
     json.dumps(result.to_json())
+
+
+def test_a_model_lies_at_an_open_descriptor(model: Path) -> None:
+    """The process that does the job does not have it."""
+    with model.open("rb") as file:
+        job = _job(Path(f"/dev/fd/{file.fileno()}"), "read", budget=30.0)
+        assert run_job(job).report["why"] == f"{model.stat().st_size} bytes"

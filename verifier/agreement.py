@@ -1,17 +1,21 @@
-"""Whether both sides of an equation agree at one instance: exactly over a prime field, else over floats."""
+"""Whether an equation holds at one instance: exactly over a prime field, else over partial real numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from superopt.domains import FieldArray, FloatDomain, PrimeFieldDomain
+from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.ir.terms import AttributeVariable, Equation, applications
+from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
 from verifier.bounded_instances import BoundedInstance
+from verifier.definedness import is_total
+from verifier.refinement import awkward_inputs, difference_between
 
-RELATIVE_TOLERANCE = 1e-6
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24
 """One element of random sign looks alike before and after relu with probability 2^-24 then."""
@@ -23,7 +27,7 @@ def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.ran
     """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
 
     Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
-    every window lies in the padding. Nor where the field differs and floats do not.
+    every window lies in the padding. Nor where the field differs and real numbers do not.
     """
     unknown = False
     for typing in instance.typings:
@@ -45,9 +49,10 @@ def _agree(
     try:
         with np.errstate(all="ignore"):
             agrees = _agree_in_field(equation, typing, shapes, stack, generator)
-            if agrees is False:
-                return _differ_in_floats(equation, typing, shapes, stack, generator)
-            return agrees
+            if agrees is not False and is_total(*equation.left, *equation.right):
+                return agrees
+            differ = _differ_in_reals(equation, typing, instance.types, stack, generator)
+            return False if differ else agrees or None
     except IllTypedError:
         return None
 
@@ -67,27 +72,16 @@ def _agree_in_field(
     return None if any(not np.any(value.residue) for value in values[:half]) else True
 
 
-def _differ_in_floats(
+def _differ_in_reals(
     equation: Equation,
     typing: Typing,
-    shapes: dict[str, tuple[int, ...]],
+    types: Mapping[str, TensorType],
     stack: int,
     generator: np.random.Generator,
-) -> bool | None:
-    """False when floats differ too, or one side alone is undefined; None when they do not."""
-    half = len(equation.left)
-    arrays = {name: generator.normal(size=(stack, *shape)) * 2 for name, shape in shapes.items()}
-    values = evaluate_terms((*equation.left, *equation.right), typing, FloatDomain(np.float64), arrays)
-    for one, other in zip(values[:half], values[half:], strict=True):
-        left, right = np.broadcast_arrays(one, other)
-        finite = np.isfinite(left) & np.isfinite(right)
-        a, b = np.where(finite, left, 0), np.where(finite, right, 0)
-        scale = 1 + np.max(np.abs(a), initial=0)
-        if np.any(np.isfinite(left) != np.isfinite(right)):
-            return False
-        if np.any(np.abs(a - b) > RELATIVE_TOLERANCE * scale):
-            return False
-    return None
+) -> bool:
+    """Whether the equation fails on real numbers in a direction that it claims."""
+    inputs = awkward_inputs(generator, stack, types)
+    return difference_between(equation, typing, inputs) is not None
 
 
 def _same_residues(left: FieldArray, right: FieldArray) -> bool:

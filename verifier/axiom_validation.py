@@ -3,9 +3,10 @@
 The dissertation, section 2.4, executes operators symbolically for all shapes up to 4x4x4x4 and all
 parameters. Here every well-typed case up to that bound is decided by polynomial identity testing, with an
 error below 2^-64 each (``verifier.exhaustive``); a reduced set of cases is then executed over symbolic reals,
-where an answer is a certificate for all real inputs; and instances beyond the bound are sampled
-(``verifier.refute``). One that is undecided symbolically (laws of the exponential are not known to the
-solver) is reported and leaves the evaluation to decide.
+where an answer is a certificate for all real inputs; instances beyond the bound are sampled
+(``verifier.refute``); and small cases with undefined elements show whether an axiom keeps definedness in the
+directions that it claims (``verifier.axiom_definedness``). One that is undecided symbolically (laws of the
+exponential are not known to the solver) is reported and leaves the evaluation to decide.
 
 What is known of an axiom is kept by the content of what it depends on, while it is being worked on too: an
 interrupted run goes on where it was, and after a change only what depends on it is done again.
@@ -24,6 +25,7 @@ from typing import cast
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation, applications
+from verifier.axiom_definedness import check_definedness
 from verifier.content_cache import ContentCache, content_key
 from verifier.exhaustive.identity import IdentityTest
 from verifier.exhaustive.parameters import Bound
@@ -35,6 +37,7 @@ from verifier.validate import DIFFERENT, check_symbolically
 
 LEAST_CASES = 5
 SYMBOLIC_CASES = 2
+DEFINEDNESS_CASES = 5000
 NO_CACHE = ContentCache(None)
 _SECONDS_BETWEEN_WRITES = 2.0
 _PATIENT = Allowance(seconds=24 * 3600)
@@ -54,7 +57,8 @@ _COSTS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """``bound`` of identity tests, ``symbolic`` cases over the reals, effort to sample beyond the bound.
+    """``bound`` of identity tests, ``symbolic`` cases over the reals, effort to sample beyond the bound, and
+    the most cases with undefined elements (``definedness``).
 
     Of ``every`` so many cases one is tested: 1 is all of them, more is for a quick look.
     """
@@ -63,6 +67,7 @@ class Thoroughness:
     symbolic: int = SYMBOLIC_CASES
     sampled: Effort | None = _SAMPLED
     every: int = 1
+    definedness: int = DEFINEDNESS_CASES
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,8 @@ class AxiomValidation:
 
     ``cases`` of the bound are decided, ``evaluated`` of them one by one (one may stand for all activations);
     each is wrong with a probability of at most 2^-``error_bits``. ``symbolic`` cases hold for all real
-    inputs, ``undecided`` ones were asked in vain. ``sampled`` instances reach beyond the bound. ``reason``
-    holds the counterexample. ``seconds`` are of the processor.
+    inputs, ``undecided`` ones were asked in vain. ``sampled`` instances reach beyond the bound. ``partial``
+    cases have undefined elements. ``reason`` holds the counterexample. ``seconds`` are of the processor.
     """
 
     name: str
@@ -83,6 +88,7 @@ class AxiomValidation:
     symbolic: int = 0
     undecided: int = 0
     sampled: int = 0
+    partial: int = 0
     seconds: float = 0.0
     reason: str = ""
 
@@ -124,6 +130,8 @@ def validate_axiom(
         if found.valid and found.cases + found.sampled < least:
             reason = f"expected at least {least} well-typed cases, found {found.cases + found.sampled}"
             return replace(found, valid=False, reason=reason)
+        if found.valid and thoroughness.definedness > 0:
+            found = _kept_defined(axiom, found, thoroughness.definedness, cache)
         if found.valid and thoroughness.symbolic > 0:
             found = _executed(axiom, found, thoroughness, representatives, cache)
     except SuperoptError as error:
@@ -230,6 +238,29 @@ def _sampled(axiom: Equation, found: AxiomValidation, effort: Effort, cache: Con
     )
 
 
+def _kept_defined(axiom: Equation, found: AxiomValidation, most: int, cache: ContentCache) -> AxiomValidation:
+    """Small cases with undefined elements, in the directions that the axiom claims."""
+    how = (verifier_hash(), _definedness_code(), str(most))
+    kept = _Kept(cache, content_key(("definedness", *_depends(axiom), *how)))
+    if not kept.document:
+        began = time.process_time()
+        definedness = check_definedness(axiom, most)
+        document: dict[str, object] = {
+            "cases": definedness.cases,
+            "reason": definedness.offence(axiom.direction),
+            "seconds": time.process_time() - began,
+        }
+        kept.put(document, at_once=True)
+    reason = str(kept.document.get("reason", ""))
+    return replace(
+        found,
+        valid=not reason,
+        reason=reason,
+        partial=int(kept.number("cases", 0)),
+        seconds=found.seconds + kept.number("seconds", 0.0),
+    )
+
+
 def _executed(
     axiom: Equation,
     found: AxiomValidation,
@@ -277,6 +308,11 @@ def _code() -> str:
     texts = [entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py")]
     texts.append(resources.files("superopt.rewriting").joinpath("conditions.py").read_text("utf-8"))
     return content_key(map(code_lines, texts))
+
+
+@cache
+def _definedness_code() -> str:
+    return code_lines(resources.files("verifier").joinpath("axiom_definedness.py").read_text("utf-8"))
 
 
 @cache

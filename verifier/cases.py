@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
-from superopt.ir.dimensions import Dimension, Symbol, substitute, symbol
+from superopt.ir.dimensions import Dimension, substitute, symbol
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -36,7 +36,7 @@ from verifier.attribute_cases import attribute_cases
 from verifier.instance import Instance
 from verifier.partial_typing import PartialTyping
 from verifier.rank_choices import fitting_ranks
-from verifier.size_equations import Solution, UndecidedSizesError, numbered, solutions
+from verifier.size_equations import Solution, UndecidedSizesError, never_positive, numbered, solutions
 
 MOST_CASES = 5_000
 _IMPLICIT = "implicit "
@@ -347,7 +347,7 @@ class _Search:
             if known[term] != state.types[term]:
                 state = state.typed(term, known[term])
         sizes = [size for type_ in known.values() for size in type_.shape]
-        if not any(_never_positive(size) for size in sizes):
+        if not any(never_positive(size) for size in sizes):
             yield Instance(types, state.attributes, Typing(known, operators, {}))
 
 
@@ -355,17 +355,6 @@ def _axis(axis: object, rank: int) -> int:
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise IllTypedError(f"a tensor of rank {rank} has no axis {axis}")
     return axis % rank
-
-
-def _never_positive(size: Dimension) -> bool:
-    """Whether the size is below 1 although every symbol is at least 1."""
-    if isinstance(size, int):
-        return size < 1
-    return (
-        sum(coefficient for _, coefficient in size.terms) < 1
-        and all(coefficient < 0 for monomial, coefficient in size.terms if monomial)
-        and all(isinstance(atom, Symbol) for monomial, _ in size.terms for atom in monomial)
-    )
 
 
 def _is_implicit(name: str) -> bool:

@@ -1,7 +1,8 @@
 """From axiom instances to a certificate: shortest chains in the congruence closure of ground equations.
 
-Terms are the nodes of a graph. An instance of an axiom is an edge of length 1; two applications of one
-operator are joined by an edge as long as the distances of their inputs together. These edges are those of a
+Terms are the nodes of a graph. An instance of an axiom is an edge of length 1, in the directions in which it
+keeps definedness; two applications of one operator are joined by an edge as long as the distances of their
+inputs together. These edges are those of a
 proof forest (Nieuwenhuis and Oliveras, "Proof-producing congruence closure", 2005), but all of them are kept
 instead of a spanning tree, and distances are relaxed until nothing gets shorter, so that a chain makes no
 detours (compare Flatt et al., "Small proofs from congruence closure", 2022).
@@ -19,6 +20,7 @@ from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeVariable,
+    Direction,
     Equation,
     Term,
     Variable,
@@ -26,6 +28,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from verifier.certificate import Certificate, Link
+from verifier.definedness import why_undefined
 from verifier.solver import Step
 
 MOST_TERMS = 400
@@ -69,6 +72,7 @@ class _TermGraph:
     def __init__(self, goal: Equation) -> None:
         self.terms: dict[Term, int] = {}
         self._edges: dict[tuple[int, int], _Edge] = {}
+        self._one_way = goal.direction is Direction.FORWARD
         self._register(*goal.left, *goal.right)
 
     def add(self, step: Step, axiom: Equation) -> None:
@@ -78,9 +82,18 @@ class _TermGraph:
             left, right = (_grounded(side, terms, attributes) for side in sides)
             self._register(left, right)
             a, b = self.terms[left], self.terms[right]
-            if a != b:
+            if a == b:
+                continue
+            if self._keeps(step, axiom, backwards=False):
                 self._edges.setdefault((a, b), _Edge(step, output, backwards=False))
+            if self._keeps(step, axiom, backwards=True):
                 self._edges.setdefault((b, a), _Edge(step, output, backwards=True))
+
+    def _keeps(self, step: Step, axiom: Equation, *, backwards: bool) -> bool:
+        """Whether a link that way keeps definedness, and its inverse too where the goal claims both ways."""
+        ways = (backwards,) if self._one_way else (backwards, not backwards)
+        terms, attributes = dict(step.terms), dict(step.attributes)
+        return not any(why_undefined(axiom, way, terms, attributes) for way in ways)
 
     def relax(self) -> None:
         """Computes all distances: shortest paths, then longer edges of congruence, until nothing changes."""
@@ -97,7 +110,7 @@ class _TermGraph:
             for a, b, inputs in congruent:
                 length = sum(int(self._distances[pair]) for pair in inputs)
                 if length < self._distances[a, b]:
-                    self._distances[a, b] = self._distances[b, a] = length
+                    self._distances[a, b] = length
                     changed = True
         self._ordered = tuple(self.terms)
         self._neighbours: dict[int, list[tuple[int, int]]] = {}
@@ -107,7 +120,6 @@ class _TermGraph:
             length = sum(int(self._distances[pair]) for pair in inputs)
             if length < _FAR:
                 self._neighbours.setdefault(a, []).append((b, length))
-                self._neighbours.setdefault(b, []).append((a, length))
 
     def distance(self, left: Term, right: Term) -> int:
         """How many links lead from one term to the other."""
@@ -171,7 +183,7 @@ class _TermGraph:
                 [(self.terms[a], self.terms[b]) for a, b in zip(one.inputs, other.inputs, strict=True)],
             )
             for group in alike.values()
-            for one, other in itertools.combinations(group, 2)
+            for one, other in itertools.permutations(group, 2)
         ]
 
     def _register(self, *terms: Term) -> None:

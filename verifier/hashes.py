@@ -42,7 +42,7 @@ CHECKER: tuple[Place, ...] = (
 )
 """What judges a rule and its chain, with the instances that it draws."""
 
-MEANING = ("infer", "evaluate", "evaluate_typed")
+MEANING = ("infer", "evaluate", "evaluate_typed", "is_total")
 """The members of an operator that say what it is."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import cast
 
 from superopt.errors import IllTypedError
@@ -27,6 +28,12 @@ _SIZES = (1, 2, 2, 3, 3, 4, 5)
 _SMALL_SIZES = (1, 2, 2, 3)
 _SPATIAL_SIZES = (1, 2, 3, 4, 5, 6, 7)
 _KERNEL_SIZES = (1, 2, 3, 3, 5)
+_LARGE_SIZES = (8, 10, 13, 16, 24, 33, 48, 64, 96, 128)
+"""Sizes of images for windows that fit into none of the others, the smallest first that do."""
+
+_FEW_ELEMENTS = 100
+MOST_DECLARED = 4_000_000
+"""More elements than that in a tensor as a rule declares it are not tried."""
 
 
 class InstanceSampler:
@@ -35,11 +42,13 @@ class InstanceSampler:
     def __init__(self, equation: Equation, seed: int) -> None:
         self.equation = equation
         self._random = random.Random(seed)
+        self._of_images = random.Random(seed + 1)
         self._search = iter(SchemeSearch(equation, self._random))
         self._schemes: list[Scheme] = []
         self._applications = tuple(applications(*equation.left, *equation.right))
         self._names = variables(*equation.left, *equation.right)
         self._kernels = frozenset(_kernel_symbols(self._applications))
+        self.declared_elements = _declared_elements(equation)
 
     def schemes(self, count: int) -> Iterator[Scheme]:
         """Up to ``count`` different schemes, from the first one every time."""
@@ -53,8 +62,11 @@ class InstanceSampler:
     def instances(self, schemes: int, per_scheme: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
         """Instances whose tensors have at most ``largest`` elements and whose conditions hold.
 
-        Where there are few schemes, they come again, for as many instances as schemes were asked for.
+        Where no limit is asked for, tensors as large as the equation declares are within it. Where there are
+        few schemes, they come again, for as many instances as schemes were asked for.
         """
+        if largest >= MAX_ELEMENTS and self.declared_elements <= MOST_DECLARED:
+            largest = max(largest, 4 * self.declared_elements)
         found = 0
         for _ in range(_PASSES):
             for scheme in self.schemes(schemes):
@@ -74,6 +86,31 @@ class InstanceSampler:
                 found += 1
             if found == count:
                 return
+        if found == 0:
+            yield from self._of_large_images(scheme, count, largest)
+
+    def _of_large_images(self, scheme: Scheme, count: int, largest: int) -> Iterator[Instance]:
+        """Instances of a scheme whose windows need images of more rows and columns."""
+        free = _free_symbols(scheme)
+        images = frozenset(name for name in free if name.endswith((".2", ".3"))) - self._kernels
+        for size in _LARGE_SIZES if images else ():
+            most = largest if largest < MAX_ELEMENTS else max(largest, 4 * size * size)
+            if size * size > most:
+                return
+            found = 0
+            for _ in range(4 * count):
+                numbers = {
+                    n: self._number(n, largest if n in self._kernels else 0, self._of_images) for n in free
+                }
+                numbers |= {n: size + self._of_images.choice((0, 0, 1, 2)) for n in images}
+                instance = self._sized(scheme, numbers, most)
+                if instance is not None:
+                    yield instance
+                    found += 1
+                if found == count:
+                    break
+            if found:
+                return
 
     def symbolic(self, scheme: Scheme) -> Instance | None:
         """The scheme with numbers for sizes of kernels alone; None when its conditions are not decided."""
@@ -92,7 +129,10 @@ class InstanceSampler:
 
     def _concretised(self, scheme: Scheme, largest: int) -> Instance | None:
         """Numbers for the symbols; None when these numbers make a side ill-typed or break a condition."""
-        instance = self._instance(scheme, {n: self._number(n, largest) for n in _free_symbols(scheme)})
+        return self._sized(scheme, {n: self._number(n, largest) for n in _free_symbols(scheme)}, largest)
+
+    def _sized(self, scheme: Scheme, numbers: Mapping[str, Dimension], largest: int) -> Instance | None:
+        instance = self._instance(scheme, numbers)
         if instance is None:
             return None
         try:
@@ -114,12 +154,19 @@ class InstanceSampler:
             return None
         return Instance(types, attributes, typing)
 
-    def _number(self, name: str, largest: int) -> int:
-        if largest < 100:
-            return self._random.choice(_SMALL_SIZES)
+    def _number(self, name: str, largest: int, generator: random.Random | None = None) -> int:
+        choose = (generator or self._random).choice
+        if largest < _FEW_ELEMENTS:
+            return choose(_SMALL_SIZES)
         if name in self._kernels:
-            return self._random.choice(_KERNEL_SIZES)
-        return self._random.choice(_SPATIAL_SIZES if name.endswith((".2", ".3")) else _SIZES)
+            return choose(_KERNEL_SIZES)
+        return choose(_SPATIAL_SIZES if name.endswith((".2", ".3")) else _SIZES)
+
+
+def _declared_elements(equation: Equation) -> int:
+    """The elements of the largest tensor that the equation declares, as far as it says sizes in numbers."""
+    shapes = (type_.shape for _, type_ in equation.types)
+    return max([0, *(prod(size for size in shape if isinstance(size, int)) for shape in shapes)])
 
 
 def _kernel_symbols(terms: Sequence[Application]) -> Iterator[str]:

@@ -3,7 +3,8 @@
 The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
 that these axioms lead to, then short searches that may invent terms: cvc5's, then Z3's. A conditional axiom
 takes part like any other; a step where its condition does not hold is struck out, and if the rest does not
-suffice the axioms of the steps struck out are left aside, one or all, and the search starts again.
+suffice the axioms of the steps struck out are left aside, one or all, and the search starts again. So are
+axioms whose steps would have to be taken from right to left where that may lose elements.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -20,12 +21,16 @@ import z3
 from superopt.ir.terms import Equation
 from verifier import cvc5_prover, solver
 from verifier.chain import ChainChecker, instances_of
+from verifier.definedness import why_undefined
+from verifier.explanation import explain
 from verifier.instance import Instance
 from verifier.smtlib import relevant
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
+from verifier.specialisation import specialised
 
 PROVER = "z3"
 ILL_TYPED = "no well-typed chain"
+ONE_WAY = "no chain keeps definedness"
 Question = Callable[[Equation, Sequence[Equation], Limits], Answer]
 
 
@@ -138,7 +143,7 @@ def prove(
         if steps is not None:
             milliseconds = _since(start)
             return Proof(proved=True, steps=steps, reason="", milliseconds=milliseconds, prover=prover)
-        reason = reason if reason.startswith(ILL_TYPED) else why
+        reason = reason if reason.startswith((ILL_TYPED, ONE_WAY)) else why
     return Proof(proved=False, steps=(), reason=reason, milliseconds=_since(start))
 
 
@@ -153,16 +158,22 @@ def _search(
     reason = ""
     for left_aside in itertools.islice(waiting, _RESTARTS):
         usable = [axiom for axiom in axioms if axiom.name not in left_aside]
-        answer = question(goal, usable, limits)
+        own = specialised(usable, goal, instances[0])
+        answer = question(goal, own.axioms, limits)
         if not answer.proved:
             reason = reason or answer.reason
             continue
+        named = {axiom.name: axiom for axiom in usable}
         steps, culprits = _checked(
-            goal, {axiom.name: axiom for axiom in usable}, answer.steps, instances, limits
+            goal, named, [own.original(step) for step in answer.steps], instances, limits
         )
         if steps is not None:
-            return steps, ""
-        reason = f"{ILL_TYPED}: {', '.join(sorted(culprits)) or 'constants of different shapes'}"
+            culprits = _against(goal, {axiom.name: axiom for axiom in usable}, steps)
+            if not culprits:
+                return steps, ""
+            reason = f"{ONE_WAY}: {', '.join(sorted(culprits))}"
+        else:
+            reason = f"{ILL_TYPED}: {', '.join(sorted(culprits)) or 'constants of different shapes'}"
         if len(culprits) <= _TOGETHER:
             waiting.extend(left_aside | {name} for name in sorted(culprits))
         if len(culprits) > 1:
@@ -205,6 +216,16 @@ def _checked(
         else:
             return None, misfits | {step.axiom for step in struck}
     return tuple(needed), set()
+
+
+def _against(goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[Step]) -> set[str]:
+    """The axioms of steps that lead one way only, where no chain of the steps keeps definedness."""
+    one_way = {
+        step.axiom
+        for step in steps
+        if why_undefined(axioms[step.axiom], True, dict(step.terms), dict(step.attributes))  # noqa: FBT003
+    }
+    return one_way if one_way and explain(goal, axioms, steps) is None else set()
 
 
 def _since(start: float) -> float:

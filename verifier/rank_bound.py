@@ -37,7 +37,7 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
     every = (goal, *axioms)
     terms = [*applications(*met, *(term for equation in every for term in (*equation.left, *equation.right)))]
     places = [_positions(term) for term in terms]
-    axes = [value for term in terms for value in _axes(term)]
+    axes = [value for term in terms for value in _axes(term)] + [n for each in every for n in _named(each)]
     left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
     right = max([0, *places, *(-axis for axis in axes if axis < 0)])
     variables = sum(1 for name in attribute_variables(*goal.left, *goal.right) if _is_axis(goal, name))
@@ -66,6 +66,12 @@ def _is_axis(goal: Equation, name: str) -> bool:
     )
 
 
+def _named(equation: Equation) -> Iterable[int]:
+    """The axes that conditions name, as in ``dim(x, -1)``."""
+    for call in _calls(equation):
+        yield from (each for each in call.arguments if isinstance(each, int))
+
+
 def _ranks(equation: Equation) -> Iterable[int]:
     """The ranks that an equation speaks of: in its conditions, and of declared variables."""
     yield from (len(type_.shape) for _, type_ in equation.types)
@@ -73,9 +79,11 @@ def _ranks(equation: Equation) -> Iterable[int]:
         sides = (condition.left, condition.right)
         if any(isinstance(side, ConditionCall) for side in sides):
             yield from (abs(side) for side in sides if isinstance(side, int))
-            for side in sides:
-                if isinstance(side, ConditionCall):
-                    yield from (abs(each) for each in side.arguments if isinstance(each, int))
+
+
+def _calls(equation: Equation) -> Iterable[ConditionCall]:
+    sides = (side for each in equation.conditions for side in (each.left, each.right))
+    return (side for side in sides if isinstance(side, ConditionCall))
 
 
 __all__ = ["largest_rank"]

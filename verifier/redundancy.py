@@ -3,6 +3,9 @@
 An axiom is redundant when the prover finds it from the other axioms and the chain replays without the prover.
 Axioms marked as lemmas are there because proofs are found sooner with them: they take no part in showing
 that another axiom is redundant, and they should follow from the axioms that are no lemmas.
+
+The variables of an axiom stand for tensors with undefined elements: a chain for it takes axioms in directions
+that they claim, and in both if it claims both itself.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from functools import partial
 from typing import cast
 
 from axioms import AxiomSet
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Direction, Equation
 from verifier.budgeted import Progress, Task, answers, hashes_of_code
-from verifier.certificate import format_certificate
+from verifier.certificate import Certificate, format_certificate
 from verifier.content_cache import ContentCache
+from verifier.definedness import keeps_for_partial
 from verifier.explanation import explain
 from verifier.instances import InstanceSampler
 from verifier.prove import Proof, prove
@@ -92,7 +96,9 @@ def redundancy_of(axiom: Equation, base: Sequence[Equation], limits: Limits = LI
 
     Raises IllTypedError for an axiom that cannot be typed.
     """
-    others = {each.name: each for each in base if each.name != axiom.name}
+    one_way = axiom.direction is Direction.FORWARD
+    usable = (each for each in base if one_way or each.direction is not Direction.FORWARD)
+    others = {each.name: each for each in usable if each.name != axiom.name}
     sampler = InstanceSampler(axiom, seed_of(axiom, 21))
     sampled = tuple(itertools.islice(sampler.instances(8, 2), _CONCRETE + _FURTHER))
     concrete, further = sampled[:_CONCRETE], sampled[_CONCRETE:]
@@ -106,7 +112,10 @@ def redundancy_of(axiom: Equation, base: Sequence[Equation], limits: Limits = LI
 
 def _replayed(axiom: Equation, others: Mapping[str, Equation], proof: Proof) -> AxiomRedundancy:
     certificate = explain(axiom, others, proof.steps)
-    failure = "no chain" if certificate is None else replay(axiom, others, certificate)
+    if certificate is None:
+        failure = "no chain keeps definedness"
+    else:
+        failure = _against(others, certificate) or replay(axiom, others, certificate)
     if certificate is None or failure:
         reason = f"a proof was found, but its chain does not replay: {failure}"
         return AxiomRedundancy(axiom.name, Standing.INDEPENDENT, lemma=False, reason=reason)
@@ -117,6 +126,15 @@ def _replayed(axiom: Equation, others: Mapping[str, Equation], proof: Proof) -> 
         axioms_used=certificate.axioms_used,
         proof=format_certificate(axiom, certificate),
     )
+
+
+def _against(axioms: Mapping[str, Equation], certificate: Certificate) -> str:
+    """Which axiom a chain uses against its direction; empty when there is none."""
+    links = (link for chain in certificate.chains for link in chain)
+    wrong = (
+        link.axiom for link in links if not keeps_for_partial(axioms[link.axiom], backwards=link.backwards)
+    )
+    return next((f"{name} is used from right to left" for name in wrong), "")
 
 
 def _failed(axiom: Equation, reason: str) -> AxiomRedundancy:

@@ -13,34 +13,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
-from superopt.equations import format_condition, format_term
+from superopt.equations import format_condition
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
-    applications,
-    attribute_variables,
     subterms,
-    variables,
 )
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.shape import Half
-from superopt.ops.terms import application
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
 from superopt.rewriting.typing import Typing, infer_terms
-from verifier.attribute_cases import represented_variables
 from verifier.cases import cases_of
 from verifier.certificate import Certificate, Link
+from verifier.chain_text import fill, require, require_text, sides_of, value_of
 from verifier.instance import Instance, assumed
 from verifier.positivity import PositiveSizes
 from verifier.rank_bound import largest_rank
-from verifier.stated import is_stated
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +64,7 @@ def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: C
     """None when the certificate proves the goal in all cases, else the first in which it does not."""
     number = 0
     try:
-        _require_text(goal, axioms, certificate)
+        require_text(goal, axioms, certificate)
         bound = largest_rank(
             goal,
             [axioms[name] for name in certificate.axioms_used],
@@ -90,19 +84,10 @@ def replay_in(
 ) -> str:
     """Empty when the certificate proves the goal in that one case, else exactly why it does not."""
     try:
-        _require_text(goal, axioms, certificate)
+        require_text(goal, axioms, certificate)
     except (SuperoptError, RecursionError) as error:
         return str(error)
     return _failing(goal, axioms, certificate, case)
-
-
-def _require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:
-    """Raises IllTypedError unless the chains are right as they are written."""
-    expected, got = len(goal.left), len(certificate.chains)
-    _require(expected == got, f"expected {expected} chains, got {got}")
-    _require_known_operators(goal, axioms, certificate)
-    for output, chain in enumerate(certificate.chains):
-        _require_written(goal, output, chain, axioms)
 
 
 def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance) -> str:
@@ -118,55 +103,10 @@ def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certif
                 current = replayer.after(current, link)
             place = f"output {output}, end"
             same = current is replayer.side(goal.right[output])
-            _require(same, "the last term has other sizes than the right side")
+            require(same, "the last term has other sizes than the right side")
     except (SuperoptError, ArithmeticError, RecursionError) as error:
         return f"{place}: {error} (under {case})"
     return ""
-
-
-def _require_known_operators(
-    goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate
-) -> None:
-    """Raises IllTypedError for a chain with an operator that neither the rule nor an axiom of it has: the
-    hashes of a proof are those of the others."""
-    used = [axioms[name] for name in certificate.axioms_used if name in axioms]
-    known = {term.operator for each in (goal, *used) for term in applications(*each.left, *each.right)}
-    links = (link for chain in certificate.chains for link in chain)
-    met = {term.operator for link in links for term in applications(link.term)}
-    _require(met <= known, f"neither the rule nor its axioms have {', '.join(sorted(met - known))}")
-
-
-def _require_written(
-    goal: Equation, output: int, chain: Sequence[Link], axioms: Mapping[str, Equation]
-) -> None:
-    """Raises IllTypedError unless the text of each link follows from the text before it."""
-    current, right, where = goal.left[output], goal.right[output], f"output {output}"
-    for number, link in enumerate(chain, 1):
-        place = f"{where}, link {number} ({link.axiom})"
-        axiom = axioms.get(link.axiom)
-        if axiom is None:
-            raise IllTypedError(f"{place}: there is no such axiom")
-        _require(0 <= link.output < len(axiom.left), f"{place}: the axiom has no pair {link.output}")
-        sides = (*axiom.left, *axiom.right)
-        terms, values = dict(link.terms), dict(link.attributes)
-        named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
-        _require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
-        numeric = represented_variables(axiom)
-        for condition in axiom.conditions:
-            stated = is_stated(condition, numeric, {**values, **terms}, goal.conditions)
-            _require(stated, f"{place}: the rule does not say {format_condition(condition)}")
-        source, target = (_filled(side, terms, values) for side in _sides(axiom, link))
-        part: Term | None = current
-        for index in link.path:
-            inputs = part.inputs if isinstance(part, Application) else ()
-            part = inputs[index] if 0 <= index < len(inputs) else None
-        if part != source:
-            raise IllTypedError(f"{place}: expected {format_term(source)} at {link.path}")
-        current = _put(current, link.path, target)
-        if current != link.term:
-            raise IllTypedError(f"{place}: what follows is {format_term(current)}")
-    if current != right:
-        raise IllTypedError(f"{where}: the chain does not end at {format_term(right)}")
 
 
 class _Replayer:
@@ -179,14 +119,14 @@ class _Replayer:
         self._values = cast("Mapping[str, AttributeTerm]", instance.attributes)
         self._nodes: dict[tuple[object, ...], _Resolved] = {}
         terms = tuple(subterms(*goal.left, *goal.right))
-        self._own = {_filled(term, {}, self._values): instance.typing.types[term] for term in terms}
+        self._own = {fill(term, {}, self._values): instance.typing.types[term] for term in terms}
         self._fixed = frozenset[str]().union(*(type_.symbols for type_ in self._own.values()))
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
         self._assumed = assumed(goal, instance)
-        _require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
+        require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
         for condition in goal.conditions:
             met = decide(condition, instance.types, instance.attributes)
-            _require(
+            require(
                 met in (Decision.HOLDS, Decision.ASSUMED),
                 f"the instance breaks {format_condition(condition)}",
             )
@@ -198,7 +138,7 @@ class _Replayer:
     def after(self, whole: _Resolved, link: Link) -> _Resolved:
         """The term after one link; raises IllTypedError where the axiom does not say that it is equal."""
         changed = self._changed(whole, link.path, link)
-        _require(changed.type == whole.type, "the type of the whole term changes")
+        require(changed.type == whole.type, "the type of the whole term changes")
         return changed
 
     def _changed(self, node: _Resolved, path: tuple[int, ...], link: Link) -> _Resolved:
@@ -210,14 +150,14 @@ class _Replayer:
 
     def _other_side(self, node: _Resolved, axiom: Equation, link: Link) -> _Resolved:
         """What the axiom makes of a subterm: a side fits, all sides are well-typed, its conditions hold."""
-        source, target = _sides(axiom, link)
+        source, target = sides_of(axiom, link)
         matched = list(_matched(source, node))
         bound: dict[str, _Resolved] = {}
         for term, part in matched:
             if isinstance(term, Variable):
                 same = bound.setdefault(term.name, part) is part
-                _require(same, f"{term.name} stands for two terms, whose sizes differ")
-        values = {name: _value(value, self._values) for name, value in link.attributes}
+                require(same, f"{term.name} stands for two terms, whose sizes differ")
+        values = {name: value_of(value, self._values) for name, value in link.attributes}
         terms = (*axiom.left, *axiom.right, *(term for name, term in link.terms if name not in bound))
         if any(map(_leaves_sizes_out, terms)):
             sides, parts = self._sized(axiom, link, values, matched, bound)
@@ -227,13 +167,13 @@ class _Replayer:
             sides = {t: self._resolved(t, {}, parts, values) for t in (*axiom.left, *axiom.right)}
 
         for left, right in zip(axiom.left, axiom.right, strict=True):
-            _require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
+            require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
         types = {name: part.type for name, part in parts.items()}
-        _require(as_declared(axiom.types, types), "the types are not as the axiom declares")
+        require(as_declared(axiom.types, types), "the types are not as the axiom declares")
         for condition in axiom.conditions:
             if not holds(condition, types, values):
                 raise IllTypedError(f"the axiom needs {format_condition(condition)}")
-        _require(sides[source] is node, "the axiom speaks of other sizes")
+        require(sides[source] is node, "the axiom speaks of other sizes")
         return sides[target]
 
     def _sized(
@@ -245,13 +185,13 @@ class _Replayer:
         bound: Mapping[str, _Resolved],
     ) -> tuple[Mapping[Term, _Resolved], Mapping[str, _Resolved]]:
         """The sides of an axiom, and what its variables stand for, with the sizes that are left out."""
-        terms = {name: _filled(term, {}, self._values) for name, term in link.terms}
+        terms = {name: fill(term, {}, self._values) for name, term in link.terms}
         parts = {f"{name} of the axiom": part for name, part in bound.items()}
         mixed = {n: Variable(f"{n} of the axiom") if n in bound else term for n, term in terms.items()}
-        filled = {side: _filled(side, mixed, values) for side in (*axiom.left, *axiom.right)}
+        filled = {side: fill(side, mixed, values) for side in (*axiom.left, *axiom.right)}
         pairs = [(filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)]
-        pinned = [(_filled(term, mixed, values), part.type) for term, part in matched]
-        written = {_filled(t, mixed, values): _filled(t, terms, values) for t in subterms(*filled)}
+        pinned = [(fill(term, mixed, values), part.type) for term, part in matched]
+        written = {fill(t, mixed, values): fill(t, terms, values) for t in subterms(*filled)}
         written |= {term: term for term in subterms(*mixed.values()) if term not in written}
         operators = self._operators(pairs, pinned, written, parts)
         resolved = {side: self._resolved(term, operators, parts, {}) for side, term in filled.items()}
@@ -300,7 +240,7 @@ class _Replayer:
         if isinstance(term, Variable):
             return parts.get(term.name) or self._node(term.name, ())
         inputs = tuple(self._resolved(child, operators, parts, values) for child in term.inputs)
-        attributes = tuple((name, _value(value, values)) for name, value in term.attributes)
+        attributes = tuple((name, value_of(value, values)) for name, value in term.attributes)
         operator = operators.get(term)
         if operator is not None and operator.implicit:
             given = {name for name, _ in attributes}
@@ -330,42 +270,12 @@ def _only(types: tuple[TensorType, ...]) -> TensorType | None:
     return types[0] if len(types) == 1 else None
 
 
-def _sides(axiom: Equation, link: Link) -> tuple[Term, Term]:
-    """What the link replaces and by what."""
-    left, right = axiom.left[link.output], axiom.right[link.output]
-    return (right, left) if link.backwards else (left, right)
-
-
 def _matched(pattern: Term, node: _Resolved) -> Iterator[tuple[Term, _Resolved]]:
     """Each subterm of an axiom's side with what stands in its place."""
     yield pattern, node
     if isinstance(pattern, Application):
         for child, part in zip(pattern.inputs, node.inputs, strict=True):
             yield from _matched(child, part)
-
-
-def _filled(term: Term, terms: Mapping[str, Term], values: Mapping[str, AttributeTerm]) -> Term:
-    """The term with terms and values for its variables."""
-    if isinstance(term, Variable):
-        return terms.get(term.name, term)
-    attributes = {name: _value(value, values) for name, value in term.attributes}
-    return application(term.operator, attributes, *(_filled(child, terms, values) for child in term.inputs))
-
-
-def _value(value: AttributeTerm, values: Mapping[str, AttributeTerm]) -> AttributeTerm:
-    if not isinstance(value, AttributeVariable):
-        return value
-    if value.name not in values:
-        raise IllTypedError(f"the attribute {value.name} has no value")
-    return values[value.name]
-
-
-def _put(whole: Term, path: tuple[int, ...], part: Term) -> Term:
-    if not path or isinstance(whole, Variable):
-        return part
-    inputs = list(whole.inputs)
-    inputs[path[0]] = _put(inputs[path[0]], path[1:], part)
-    return Application(whole.operator, whole.attributes, tuple(inputs))
 
 
 @lru_cache(maxsize=4096)
@@ -394,11 +304,6 @@ def _own_sizes(typing: Typing) -> Iterator[Dimension]:
 def _halves(head: str | Operator, types: tuple[TensorType, ...]) -> tuple[Dimension, ...]:
     """The sizes of both halves where one is taken: neither may be empty."""
     return (head.size, types[0].shape[head.axis] - head.size) if isinstance(head, Half) else ()
-
-
-def _require(fulfilled: object, otherwise: str) -> None:
-    if not fulfilled:
-        raise IllTypedError(otherwise)
 
 
 __all__ = ["Failure", "first_failure", "replay", "replay_in"]

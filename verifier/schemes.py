@@ -30,6 +30,7 @@ from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorTy
 from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, attributes_of
 from superopt.ops.terms import application
+from superopt.rewriting.conditions import computed
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from verifier.attributes import plausible_values
@@ -161,6 +162,9 @@ class SchemeSearch:
             yield _State({**state.types, **fresh}, state.attributes, state.cuts)
 
     def _with_values(self, term: Application, state: _State) -> Iterator[_State]:
+        known = computed(self._equation.conditions, state.attributes)
+        if known:
+            state = _State(state.types, {**state.attributes, **known}, state.cuts)
         open_names = [
             (attribute, value.name)
             for attribute, value in term.attributes

@@ -1,14 +1,25 @@
-"""Seeds that depend on what is checked and on nothing else."""
+"""Seeds of random choices: from what is checked and a number, which may be one that nobody can foresee."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 
 from superopt.equations import format_equation
 from superopt.ir.terms import Equation
 
 
-def seed_of(equation: Equation, stream: int) -> int:
-    """A seed for one stream of random choices about one equation."""
-    digest = hashlib.sha256(f"{stream} {format_equation(equation)}".encode()).digest()
+def seed_of(equation: Equation, stream: int, seed: int = 0) -> int:
+    """A seed for one stream of random choices about one equation.
+
+    With ``seed`` 0 it depends on what is checked and on nothing else, so that results are the same whenever
+    they are asked for; whoever writes the equation can foresee them then.
+    """
+    salt = f"{seed}:" if seed else ""
+    digest = hashlib.sha256(f"{salt}{stream} {format_equation(equation)}".encode()).digest()
     return int.from_bytes(digest[:8], "big")
+
+
+def chosen_seed(seed: int | None) -> int:
+    """The seed, or one from the operating system, never 0, where there is None."""
+    return 1 + int.from_bytes(os.urandom(8), "big") if seed is None else seed

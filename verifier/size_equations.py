@@ -19,7 +19,6 @@ from superopt.ir.dimensions import (
     Symbol,
     SymbolicDimension,
     product,
-    substitute,
     symbol,
 )
 
@@ -166,9 +165,15 @@ def _divided(number: int, count: int) -> Iterator[tuple[int, ...]]:
                 yield (divisor, *rest)
 
 
-def apply(solution: Solution, known: Mapping[str, Dimension]) -> dict[str, Dimension]:
-    """What was known, with the solution put in, and the solution."""
-    return {name: substitute(size, solution) for name, size in known.items()} | dict(solution)
+def never_positive(size: Dimension) -> bool:
+    """Whether the size is below 1 although every symbol is at least 1."""
+    if isinstance(size, int):
+        return size < 1
+    return (
+        sum(coefficient for _, coefficient in size.terms) < 1
+        and all(coefficient < 0 for monomial, coefficient in size.terms if monomial)
+        and all(isinstance(atom, Symbol) for monomial, _ in size.terms for atom in monomial)
+    )
 
 
 def numbered(prefix: str) -> Fresh:
@@ -177,4 +182,4 @@ def numbered(prefix: str) -> Fresh:
     return lambda: symbol(f"{prefix}{next(counter)}")
 
 
-__all__ = ["Fresh", "Solution", "UndecidedSizesError", "apply", "numbered", "solutions"]
+__all__ = ["Fresh", "Solution", "UndecidedSizesError", "never_positive", "numbered", "solutions"]

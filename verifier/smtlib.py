@@ -25,6 +25,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.parallel import ParallelOperator
+from superopt.rewriting.conditions import is_computation
 
 _TAKING_APART: Mapping[str, str] = {"combine": "partition", "batch": "pipeline"}
 """What undoes an operator that puts parts together; the result is then seen to have parts."""
@@ -102,8 +103,9 @@ class Vocabulary:
 def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     """``assert`` of the axiom for all tensors and attributes; the quantifier is named after the axiom.
 
-    Patterns are the sides that mention every variable; an axiom without such a side has a joint pattern of
-    all sides. That parts put together may be taken apart again is seen wherever they are put together.
+    Patterns are the sides that mention every variable, and of an axiom that computes an attribute the left
+    one alone; an axiom without such a side has a joint pattern of all sides. That parts put together may be
+    taken apart again is seen wherever they are put together.
     """
     sides = (*axiom.left, *axiom.right)
     sorts = _sorts_of_variables(sides)
@@ -207,7 +209,8 @@ def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) 
 
 
 def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
-    sides = (*axiom.left, *axiom.right)
+    computing = any(is_computation(clause) for clause in axiom.conditions)
+    sides = axiom.left if computing else (*axiom.left, *axiom.right)
     everything = set(variables(*sides)) | attribute_variables(*sides)
     whole = [
         [write(side, vocabulary, "?")]

@@ -9,8 +9,8 @@ that does not come is no validation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +18,8 @@ import z3
 
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable
+from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
 from verifier.instance import Instance
 from verifier.instances import InstanceSampler
@@ -28,6 +29,8 @@ from verifier.solver import Limits
 SMALL_ELEMENTS = 40
 FEWEST_ELEMENTS = 8
 LARGER_ELEMENTS = 200
+LARGEST_ELEMENTS = 1200
+_SMALL_SIZE = 4
 SCHEMES = 24
 LIMITS = Limits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
@@ -49,12 +52,40 @@ def validate(equation: Equation, instances: int = 2) -> Validation:
     return validate_on(InstanceSampler(equation, seed_of(equation, 7)), instances)
 
 
-def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
-    """``validate`` for the equation of a sampler, on its instances."""
+def validate_on(sampler: InstanceSampler, instances: int = 2, known: Sequence[Instance] = ()) -> Validation:
+    """``validate`` for the equation of a sampler, on its instances, or where it has no small ones on those
+    that are known.
+
+    What is too large to be executed as it is written is executed with other sizes of tensors and of windows.
+    """
+    equation, seed = sampler.equation, seed_of(sampler.equation, 7)
+    if sampler.declared_elements > LARGER_ELEMENTS:
+        equation, known = _with_names_for_sizes(equation), ()
+        sampler = InstanceSampler(equation, seed)
+    few = [each for each in known if _elements(each) <= LARGER_ELEMENTS][:instances]
+    validation = _validated_on(sampler, instances, few)
+    open_windows = _with_names_for_kernels(equation)
+    if validation.failure is None or UNDECIDED not in validation.failure or open_windows == equation:
+        return validation
+    of_others = _validated_on(InstanceSampler(open_windows, seed), instances)
+    return validation if of_others.failure else of_others
+
+
+def _elements(instance: Instance) -> int:
+    """Of the largest tensor of an instance."""
+    return max([0, *(cast("int", type_.elements) for type_ in instance.typing.types.values())])
+
+
+def _validated_on(sampler: InstanceSampler, instances: int, known: Sequence[Instance] = ()) -> Validation:
     equation = sampler.equation
     validated: list[str] = []
     undecided: str | None = None
-    small = tuple(small_instances(sampler, instances)) or small_instances(sampler, 1, LARGER_ELEMENTS)
+    small = (
+        tuple(small_instances(sampler, instances))
+        or tuple(small_instances(sampler, 1, LARGER_ELEMENTS))
+        or tuple(known)
+        or small_instances(sampler, 1, LARGEST_ELEMENTS)
+    )
     for chosen in small:
         instance, outcome = chosen, check_symbolically(equation, chosen)
         if outcome.startswith(UNDECIDED):
@@ -66,6 +97,41 @@ def validate_on(sampler: InstanceSampler, instances: int = 2) -> Validation:
     if undecided is None and not validated:
         undecided = "no small well-typed instance"
     return Validation(tuple(validated), undecided)
+
+
+def _with_names_for_kernels(equation: Equation) -> Equation:
+    """The equation with an attribute variable for each size of windows that it says."""
+    return replace(
+        equation,
+        left=tuple(map(_with_open_kernels, equation.left)),
+        right=tuple(map(_with_open_kernels, equation.right)),
+    )
+
+
+def _with_open_kernels(term: Term) -> Term:
+    if isinstance(term, Variable):
+        return term
+    attributes = {
+        name: AttributeVariable(f"{name}{'x'.join(map(str, value))}")
+        if name == "kernel" and isinstance(value, tuple) and value != (1, 1)
+        else value
+        for name, value in term.attributes
+    }
+    return application(term.operator, attributes, *map(_with_open_kernels, term.inputs))
+
+
+def _with_names_for_sizes(equation: Equation) -> Equation:
+    """The equation with a name for each large size that it declares: what cannot be executed as it is
+    declared is executed with other sizes."""
+    types = tuple(
+        (name, replace(type_, shape=tuple(_named(size) for size in type_.shape)))
+        for name, type_ in equation.types
+    )
+    return replace(equation, types=types)
+
+
+def _named(size: int | str) -> int | str:
+    return f"size {size}" if isinstance(size, int) and size > _SMALL_SIZE else size
 
 
 def _smaller(sampler: InstanceSampler) -> tuple[Instance, str] | None:
@@ -105,7 +171,10 @@ def small_instances(
 
 
 def check_symbolically(equation: Equation, instance: Instance, limits: Limits = LIMITS) -> str:
-    """``equal``, ``different types``, or what the solver said instead."""
+    """``equal``, ``different types``, or what the solver said instead.
+
+    Values are compared where no divisor of the left side is 0, or none of either side if it claims both ways.
+    """
     context = z3.Context()
     domain = SymbolicDomain(context)
     arrays = {
@@ -113,12 +182,13 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
         for name, type_ in instance.types.items()
     }
     try:
-        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+        lefts = evaluate_terms(equation.left, instance.typing, domain, arrays)
+        of_left, domain.needs = domain.needs, []
+        rights = evaluate_terms(equation.right, instance.typing, domain, arrays)
     except SuperoptError as error:
         return str(error)
-    half = len(equation.left)
     open_questions: list[Expression] = []
-    for left, right in zip(values[:half], values[half:], strict=True):
+    for left, right in zip(lefts, rights, strict=True):
         if left.shape != right.shape:
             return "different types"
         for index in np.ndindex(left.shape):
@@ -131,18 +201,21 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
                 return "different values"
     if not open_questions:
         return "equal"
-    answer = _ask(open_questions, domain.facts, context, limits)
+    sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
+    facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
+    zero = z3.RealVal(0, context)
+    different = [difference != zero for difference in open_questions]
+    answer = _ask(different, facts, context, limits)
     if answer == "equal" or not domain.definitions:
         return answer
-    return _ask(open_questions, [*domain.facts, *domain.definitions], context, limits)
+    return _ask(different, [*facts, *domain.definitions], context, limits)
 
 
 def _ask(differences: list[Expression], facts: list[Expression], context: Expression, limits: Limits) -> str:
     solver = z3.Solver(ctx=context)
     solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*facts)
-    zero = z3.RealVal(0, context)
-    solver.add(z3.Or(*(difference != zero for difference in differences)))
+    solver.add(z3.Or(*differences))
     try:
         answer = solver.check()
     except z3.Z3Exception as error:

@@ -12,8 +12,9 @@ from typing import cast
 import z3
 
 from axioms import AxiomSet
-from superopt.errors import SuperoptError
+from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
+from verifier.case_refutation import agreeing, counterexample_in
 from verifier.cases import cases_of
 from verifier.certificate import Certificate, Grade
 from verifier.chain import ChainChecker
@@ -22,13 +23,15 @@ from verifier.generality import is_instance
 from verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
 from verifier.instance import Instance
 from verifier.instances import InstanceSampler
+from verifier.malformed import MALFORMED, MOST_RANK, why_malformed
 from verifier.pool import Progress, judge_all
 from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
 from verifier.rank_bound import largest_rank
-from verifier.refute import Effort, Refutation, refute_on
+from verifier.refute import BRIEF, Effort, Refutation, refute, refute_on
 from verifier.replay import Failure, first_failure
-from verifier.seeds import seed_of
+from verifier.seeds import chosen_seed, seed_of
 from verifier.solver import Limits, Step, least
+from verifier.specialisation import as_used
 from verifier.validate import validate_on
 
 
@@ -42,7 +45,11 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed."""
+    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed.
+
+    ``seed`` chooses the inputs and instances to evaluate on; None asks the operating system for one, so that
+    nobody can write an equation for which they happen to agree.
+    """
 
     effort: Effort = field(default_factory=Effort)
     limits: Limits = field(default_factory=Limits)
@@ -51,6 +58,7 @@ class Options:
     symbolic_instances: int = 6
     searches: int = 4
     instances_to_validate: int = 2
+    seed: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Verdict:
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
-    """The verdict on one equation, the same whenever and wherever it is asked.
+    """The verdict on one equation, the same whenever and wherever it is asked unless the seed is None.
 
     An equation without a well-typed instance is unproved, and so is one on which anything fails or takes
     too long.
@@ -144,19 +152,31 @@ def _lost(candidates: Sequence[Equation], reason: str) -> tuple[Equation, Verdic
 
 
 def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
-    sampler = InstanceSampler(equation, seed_of(equation, 0))
-    refutation = refute_on(sampler, options.effort)
+    seed = chosen_seed(options.seed)
+    sampler = InstanceSampler(equation, seed_of(equation, 0, seed))
+    refutation = refute_on(sampler, options.effort, seed)
     if refutation.counterexample is not None:
         return _without_proof(
             Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
         )
+    if refutation.well_typed < options.least_instances:
+        refutation = _of_cases(equation, refutation, seed)
+        if refutation.counterexample is not None:
+            return _without_proof(
+                Status.REFUTED, counterexample=refutation.counterexample, reason="counterexample"
+            )
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
     cases = list(cases_of(equation, largest_rank(equation)))
     if not cases:
-        return _without_proof(Status.UNPROVED, reason="no well-typed instance was found")
+        return _without_proof(Status.UNPROVED, reason=why_malformed(equation, largest_rank(equation)))
     proof, certificate = _proved(equation, axioms, _instances(cases, refutation.instances, options), options)
+    if not proof.proved or isinstance(certificate, Failure):
+        failing = [certificate.case] if isinstance(certificate, Failure) and certificate.case else []
+        counterexample = counterexample_in(equation, [*failing, *cases], seed_of(equation, 3, seed))
+        if counterexample is not None:
+            return _without_proof(Status.REFUTED, counterexample=counterexample, reason="counterexample")
     if not proof.proved:
         return _without_proof(
             Status.UNPROVED, reason=f"no proof: {proof.reason}", milliseconds=proof.milliseconds
@@ -164,11 +184,31 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     if isinstance(certificate, Failure):
         reason = f"no proof: no chain of the axioms used holds in all cases: {certificate.reason}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
-    validation = validate_on(sampler, max(1, options.instances_to_validate))
+    validation = validate_on(sampler, max(1, options.instances_to_validate), refutation.instances)
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=proof.milliseconds)
+    unforeseen = refute(equation, BRIEF, None).counterexample
+    if unforeseen is not None:
+        return _without_proof(Status.REFUTED, counterexample=unforeseen, reason="counterexample")
     return _verified(equation, proof, certificate, axioms, validation.validated)
+
+
+def _of_cases(equation: Equation, refutation: Refutation, seed: int) -> Refutation:
+    """What the cases of a rule say of which sampling has found next to no instance."""
+    rank = largest_rank(equation)
+    if rank > MOST_RANK:
+        return refutation
+    try:
+        cases = list(cases_of(equation, rank))
+    except IllTypedError:
+        return refutation
+    if not cases and not refutation.instances:
+        return replace(refutation, suspicious=why_malformed(equation, rank))
+    found = agreeing(equation, cases, seed_of(equation, 5, seed))
+    if isinstance(found, str):
+        return Refutation(found, refutation.instances)
+    return replace(refutation, instances=(*refutation.instances, *found))
 
 
 def _instances(
@@ -244,6 +284,8 @@ def _total_elements(instance: Instance) -> int:
 
 
 def _doubt(refutation: Refutation, options: Options) -> str:
+    if refutation.suspicious and refutation.suspicious.startswith(MALFORMED):
+        return refutation.suspicious
     if refutation.well_typed == 0:
         return "no well-typed instance was found"
     if refutation.well_typed < options.least_instances:
@@ -263,7 +305,7 @@ def _verified(
         Status.VERIFIED,
         prover=proof.prover,
         version=prover_version(proof.prover),
-        confirmed_by=confirmation(equation, [axioms.by_name[name] for name in used], proof.prover),
+        confirmed_by=confirmation(equation, as_used(axioms.by_name, certificate), proof.prover),
         grade=Grade.REPLAYED,
         certificate=certificate,
         axioms_used=used,

@@ -44,7 +44,8 @@ def canonicalise(lifted: LiftedModel, protected: Container[NodeId] = ()) -> Cano
     """
     given = lifted.source.as_given
     folded = len(given.proto.graph.node) - len(lifted.source.proto.graph.node)
-    steps = [CanonicalStep("fold", f"{folded} nodes that compute sizes", ())] if folded else []
+    what = "1 node that computes sizes" if folded == 1 else f"{folded} nodes that compute sizes"
+    steps = [CanonicalStep("fold", what, ())] if folded else []
     work = _Pass(lifted, protected)
     steps.extend(work.run())
     if not steps:

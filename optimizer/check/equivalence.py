@@ -22,7 +22,7 @@ from optimizer.check.inputs import InputPlan
 from optimizer.check.judging import Evidence, Judge
 from optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, is_alive
 from optimizer.check.yardstick import Yardstick
-from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
 from superopt.onnx_io.probing import Saturation, saturations, with_outputs
 from superopt.onnx_io.source import SourceModel
 
@@ -252,11 +252,14 @@ def _signature_difference(original: Reference, other: LoadedModel) -> str:
         ("inputs", original.inputs, other.inputs),
         ("outputs", original.outputs, other.outputs),
     ):
-        left = [(port.name, port.dtype) for port in ours]
-        right = [(port.name, port.dtype) for port in theirs]
+        left, right = (", ".join(map(_declared, ports)) or "none" for ports in (ours, theirs))
         if left != right:
             return f"different {kind}: {left} against {right}"
     return ""
+
+
+def _declared(port: Port) -> str:
+    return f"{port.name} ({port.dtype or 'no array'})"
 
 
 def _first_float(model: LoadedModel) -> str:

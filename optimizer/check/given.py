@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
@@ -13,35 +14,52 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io.source import SourceModel
 
 _SHOWN = 12
-"""The names of dimensions that a message lists; those of inputs come first."""
+"""The names that a message lists; of dimensions, those of inputs come first."""
 
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
     """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
     require_archive(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = dict(_arrays(path))
     except (OSError, ValueError, BadZipFile) as error:
         raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {error}") from error
     return check_inputs(arrays, ports, str(path))
 
 
+def _arrays(path: Path) -> Iterator[tuple[str, Array]]:
+    """The arrays of an archive; raises ValueError for what is none."""
+    with np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            array: object = archive[name]
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{name} in it is no array")
+            yield name, cast("Array", array)
+
+
 def require_archive(path: Path) -> None:
     """Raises InvalidFileError unless there is an archive at the path; its arrays are not read."""
     if not is_zipfile(path):
-        why = "it is no archive, or a truncated one" if path.is_file() else "there is no such file"
+        why = "it is no archive, or a truncated one"
+        if not path.is_file():
+            why = "it is a directory" if path.is_dir() else "there is no such file"
         raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {why}")
 
 
 def check_inputs(arrays: Mapping[str, Array], ports: Sequence[Port], where: str) -> dict[str, Array]:
-    """The arrays of the model's inputs; raises InvalidFileError for a missing name, a wrong type or shape."""
+    """The arrays of the model's inputs; raises InvalidFileError for a name that is missing or none of them, a
+    wrong type or shape."""
+    others = [repr(name) for name in arrays if name not in {port.name for port in ports}]
+    missing = [repr(port.name) for port in ports if port.name not in arrays]
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        held = _listed(list(arrays)) or "none"
+        raise InvalidFileError(f"{where}: {_several(missing)} {are} missing; it has {held}")
+    if others:
+        inputs = _listed([port.name for port in ports]) or "none"
+        raise InvalidFileError(f"{where}: the model has no {_several(others)}; its inputs are {inputs}")
     chosen: dict[str, Array] = {}
     for port in ports:
-        if port.name not in arrays:
-            raise InvalidFileError(
-                f"{where}: input {port.name!r} is missing; it has {', '.join(arrays) or 'none'}"
-            )
         array = arrays[port.name]
         if port.dtype == "object" and array.dtype.kind in "US":
             array = array.astype(object)
@@ -61,9 +79,8 @@ def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
         if size < 1:
             raise InvalidOptionError(f"dimension {name}: expected a size of at least 1, got {size}")
         if name not in known:
-            shown = [*known[:_SHOWN], *(["…"] if len(known) > _SHOWN else [])]
             raise InvalidOptionError(
-                f"the model has no dimension {name!r}; it has: {', '.join(shown) or 'none'}"
+                f"the model has no dimension {name!r}; it has: {_listed(known) or 'none'}"
             )
 
 
@@ -100,10 +117,17 @@ def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | Non
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays in an archive; none where it cannot be read."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name].shape for name in archive.files}
+        return {name: array.shape for name, array in _arrays(path)}
     except (OSError, ValueError, BadZipFile):
         return {}
+
+
+def _several(names: Sequence[str]) -> str:
+    return f"input {names[0]}" if len(names) == 1 else f"inputs {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_SHOWN], *(["…"] if len(names) > _SHOWN else [])])
 
 
 def _fits(shape: Sequence[int], port: Port) -> bool:

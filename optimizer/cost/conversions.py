@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from optimizer.cost.kernel import Kernel, Sizes
+from optimizer.cost.kernel import Kernel
 from optimizer.cost.machine import bytes_of
 from optimizer.cost.objective import Price, rounded
+from optimizer.cost.sizes import Sizes
 from optimizer.fusion import TRANSPARENT
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.types import TensorType

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, cast
 
 from optimizer.cost.machine import Residence, bytes_of, number_of
 from optimizer.cost.origin import Origin
+from optimizer.cost.sizes import Sizes
 from optimizer.cost.spelling import respelled
 from optimizer.fusion import TRANSPARENT
-from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
-from superopt.ir.types import ElementType, TensorType, UnknownType
+from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 
@@ -69,7 +68,8 @@ class Kernel:
 
     ``opaque``: some step is beyond the algebra; it can be measured where there is an ``origin`` to copy it
     from. ``residence``: the caches, or the memory, that its weights come from; a kernel of few weights has
-    them in its core's own cache.
+    them in its core's own cache. ``body_bytes`` are those of the numbers in the bodies of opaque steps, None
+    without such a body.
     """
 
     sources: tuple[Source, ...]
@@ -77,6 +77,7 @@ class Kernel:
     outputs: tuple[tuple[int, int], ...]
     opaque: bool = False
     residence: Residence = Residence.CORE
+    body_bytes: int | None = None
     origin: Origin | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
@@ -163,71 +164,6 @@ def main_operator(names: Sequence[str]) -> str:
     return (*working, *names, "")[0]
 
 
-class Sizes:
-    """Numbers for what a graph leaves open, so that it can be priced: symbolic dimensions, and, where the
-    ``origin`` is known, constants.
-
-    ``given`` names symbols; a symbol that is axis 0 of some tensor is 1, any other one 64.
-    """
-
-    def __init__(self, graph: Graph, given: Mapping[str, int], origin: Origin | None = None) -> None:
-        self.origin: Final = origin
-        assignment: dict[str, Dimension] = {}
-        for node in graph:
-            for type_ in node.types:
-                if isinstance(type_, UnknownType):
-                    continue
-                for axis, dimension in enumerate(type_.shape):
-                    name = as_symbol(dimension)
-                    if name is not None and (axis == 0 or name not in assignment):
-                        assignment[name] = 1 if axis == 0 else 64
-        self._assignment: Mapping[str, Dimension] = {**assignment, **given}
-        self._types: dict[TensorType, TensorType] = {}
-
-    @property
-    def assignment(self) -> Mapping[str, Dimension]:
-        """The number of every symbol that is known."""
-        return self._assignment
-
-    def type(self, type_: TensorType) -> TensorType:
-        """The type with numbers for symbols."""
-        if all(type(dimension) is int for dimension in type_.shape):
-            return type_
-        found = self._types.get(type_)
-        if found is None:
-            found = type_.with_shape(tuple(self.dimension(dimension) for dimension in type_.shape))
-            self._types[type_] = found
-        return found
-
-    def dimension(self, dimension: Dimension) -> int:
-        """The dimension as a number of at least 1."""
-        if isinstance(dimension, int):
-            return dimension
-        known = substitute(dimension, self._assignment)
-        if not isinstance(known, int):
-            rest: dict[str, Dimension] = dict.fromkeys(known.symbols, 64)
-            known = substitute(known, rest)
-        return max(1, known) if isinstance(known, int) else 64
-
-    def operator(self, operator: Operator) -> Operator:
-        """The operator with numbers for symbols in its attributes."""
-        changed: dict[str, object] = {}
-        for field in dataclasses.fields(operator):  # pyright: ignore[reportArgumentType]
-            value: object = getattr(operator, field.name)
-            if isinstance(value, SymbolicDimension):
-                changed[field.name] = self.dimension(value)
-            elif isinstance(value, tuple):
-                parts = cast("tuple[object, ...]", value)
-                if any(isinstance(part, SymbolicDimension) for part in parts):
-                    changed[field.name] = tuple(
-                        self.dimension(part) if isinstance(part, SymbolicDimension) else part
-                        for part in parts
-                    )
-        if not changed:
-            return operator
-        return cast("Operator", dataclasses.replace(operator, **changed))  # pyright: ignore[reportArgumentType]
-
-
 def can_be_blocked(type_: object) -> bool:
     """Whether the runtime may keep such a tensor in its own layout for images."""
     return (
@@ -277,6 +213,7 @@ class _Extraction:
         self._steps: list[Step] = []
         self._places: dict[Value, tuple[int, int]] = {}
         self._opaque = False
+        self._body_bytes: int | None = None
         names = {graph.nodes[member].operator.name for member in group.members}
         self._origin = None if _TELLING.isdisjoint(names) else sizes.origin
 
@@ -297,7 +234,14 @@ class _Extraction:
         if not outputs and self._steps:
             outputs = [(len(self._steps) - 1, 0)]
         origin = self._origin if self._opaque else None
-        kernel = Kernel(tuple(self._sources), tuple(self._steps), tuple(outputs), self._opaque, origin=origin)
+        kernel = Kernel(
+            tuple(self._sources),
+            tuple(self._steps),
+            tuple(outputs),
+            self._opaque,
+            body_bytes=self._body_bytes,
+            origin=origin,
+        )
         residence = self._residence(kernel)
         return kernel if residence is kernel.residence else dataclasses.replace(kernel, residence=residence)
 
@@ -327,6 +271,8 @@ class _Extraction:
         operator = node.operator
         if not isinstance(operator, Operator) or isinstance(operator, Opaque):
             self._opaque = True
+            if isinstance(operator, Opaque) and self._sizes.origin is not None:
+                self._body_bytes = self._sizes.origin.body_bytes(operator)
             operator = self._opaque_spelling(operator)
         operands = tuple(self._place(value) for value in node.inputs)
         types = tuple(map(self._type, node.values))

@@ -21,8 +21,9 @@ from optimizer.cost.runtime import Array
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, build_model
+from superopt.onnx_io.copies import with_open_sizes
 from superopt.onnx_io.folding import Folder
-from superopt.onnx_io.protos import contains_loop
+from superopt.onnx_io.protos import bytes_of_graph, contains_loop, is_counted_loop, subgraphs
 from superopt.ops.opaque import Opaque
 
 _FEW = 64
@@ -73,14 +74,31 @@ class Origin:
 
     def spelled(self, operator: Opaque) -> Opaque | None:
         """The operator that stands for all nodes equal to this one, with their hash as its reason; None when
-        the node cannot run apart from its model, or made-up numbers would decide how long it runs."""
+        the node cannot run apart from its model, or made-up numbers would decide how long it runs. A loop
+        that is counted runs once where the count is not known.
+        """
         if operator.index not in self._spelled:
             self._spelled[operator.index] = self._spell(operator)
         return self._spelled[operator.index]
 
     def model(self, graph: Graph, weights: Callable[[str], Array]) -> bytes:
-        """The graph as a model, its opaque nodes copied; raises as ``build_model`` does."""
-        return build_model(graph, weights, source=self.lifted.source)
+        """The graph as a model, its opaque nodes copied; raises as ``build_model`` does.
+
+        Where a node has subgraphs, sizes are left open: those of the run may be wrong for a branch that is
+        not taken.
+        """
+        model = build_model(graph, weights, source=self.lifted.source)
+        operators = (node.operator for node in graph)
+        if any(
+            isinstance(operator, Opaque) and self.body_bytes(operator) is not None for operator in operators
+        ):
+            return with_open_sizes(model)
+        return model
+
+    def body_bytes(self, operator: Opaque) -> int | None:
+        """Bytes of the numbers in the subgraphs of the node, of branches in the largest; None without any."""
+        node = self.lifted.source.proto.graph.node[operator.index]
+        return max((bytes_of_graph(graph) for graph in subgraphs(node)), default=None)
 
     @cached_property
     def _returning(self) -> frozenset[str]:
@@ -129,7 +147,7 @@ class Origin:
         node = self.lifted.source.proto.graph.node[operator.index]
         if (
             node.domain not in _STANDARD
-            or contains_loop(node)
+            or (contains_loop(node) and not is_counted_loop(node))
             or self._functions.intersection({node.op_type})
         ):
             return None

@@ -103,8 +103,11 @@ def _sum_of(elements: int) -> Kernel:
 
 
 def _moved(kernel: Kernel) -> int:
-    """Bytes moved; of an opaque node's weights it may read little, as a look-up does."""
-    if kernel.opaque:
-        computed = sum(bytes_of(source.type) for source in kernel.sources if not source.is_weight)
-        return computed + sum(bytes_of(type_) for type_ in kernel.output_types)
-    return kernel.moved_bytes
+    """Bytes moved; of an opaque node's weights it may read little, as a look-up does, but what its body
+    computes with it reads."""
+    if not kernel.opaque:
+        return kernel.moved_bytes
+    if kernel.body_bytes is not None:
+        return kernel.moved_bytes + kernel.body_bytes
+    computed = sum(bytes_of(source.type) for source in kernel.sources if not source.is_weight)
+    return computed + sum(bytes_of(type_) for type_ in kernel.output_types)

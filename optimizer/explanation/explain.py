@@ -78,7 +78,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
     """Explains in about so many seconds; prices that are missing are measured while they last."""
     began = time.monotonic()
     start = findings.start
-    rejected = findings.chosen is None and findings.judged
+    rejected = [variant for variant in findings.judged if findings.chosen is None and variant.trace]
     final = start if findings.chosen is None else findings.chosen.cost
     trace = () if findings.chosen is None else findings.chosen.trace
     objective = start.objective
@@ -109,7 +109,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
         seconds_allowed=round(seconds, 3),
         is_complete=complete,
         gains=rule_gains(trace, findings.ablations),
-        tried=rule_gains(findings.judged[-1].trace, findings.ablations) if rejected else (),
+        tried=rule_gains(rejected[-1].trace, findings.ablations) if rejected else (),
         unused=unused,
         before=slowest_kernels(start, findings.lifted),
         after=slowest_kernels(final, findings.lifted),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from optimizer.blame import Accuse, Suspect, blamed, is_false
 from optimizer.check import (
     Equivalence,
     Reference,
@@ -24,10 +26,12 @@ from optimizer.parallel.search.subject import Subject
 from optimizer.parallel.task_costs import roofline_microseconds
 from optimizer.parallel.topology import DeviceKind
 from optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
+from optimizer.search import TraceStep
 from superopt.errors import InvalidModelError, UnsupportedError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel
+from superopt.rewriting import Substitution
 
 _SAMPLING_SHARE = 0.15
 """Of the budget: until then the scale of random inputs is tried out on the original."""
@@ -51,14 +55,17 @@ CHECKED_BYTES = 1 << 30
 class Check:
     """Runs the original once, and others on the same inputs; files are written into the directory.
 
-    ``nodes`` are those of the ONNX model of the last graph that was checked, 0 before.
+    ``nodes`` are those of the ONNX model of the last graph that was checked, 0 before; ``suspects`` the rules
+    that were to blame for differences, of which ``accuse`` was told.
     """
 
     lifted: LiftedModel
     options: Options
     started: float
     directory: Path
+    accuse: Accuse = lambda _: None
     nodes: int = 0
+    suspects: tuple[Suspect, ...] = ()
     _known: tuple[Reference | None, str] | None = field(default=None)
 
     def forecast(self, graph: Graph) -> float:
@@ -93,6 +100,27 @@ class Check:
         except (UnsupportedError, RuntimeRefusedError, InvalidModelError) as error:
             return None, f"the rewritten model cannot be run here: {error}"
         return equivalence, "equal" if equivalence.passed else f"not equal: {equivalence.why}"
+
+    def blame(
+        self,
+        start: Graph,
+        trace: Sequence[TraceStep],
+        rules: Sequence[Substitution],
+        equivalence: Equivalence | None,
+    ) -> None:
+        """Finds the rule to blame where a trace led to other outputs, in the time that the budget leaves."""
+        if equivalence is None or not trace or not is_false(equivalence):
+            return
+        nodes, ends = self.nodes, self.started + self.options.budget
+
+        def compare(graph: Graph) -> Equivalence | None:
+            return None if time.monotonic() >= ends else self.checked(graph)[0]
+
+        suspect = blamed(start, trace, rules, compare)
+        self.nodes = nodes
+        if suspect is not None:
+            self.suspects += (suspect,)
+            self.accuse(suspect)
 
     def reference(self) -> tuple[Reference | None, str]:
         """The original, run on a first sample; else None and why not."""

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import cast
 
 from axioms import load_axioms
+from optimizer.blame import Accuse
 from optimizer.canonical import CanonicalStep, canonicalise
-from optimizer.check import (
-    Equivalence,
-    check_dims,
-)
+from optimizer.check import Equivalence, check_dims
 from optimizer.options import Options
 from optimizer.parallel.checking import CHECKED_BYTES, Check
 from optimizer.parallel.experts import ONE_DEVICE
@@ -105,6 +103,7 @@ class ClusterJourney:
     progress: ProgressCallback | None = None
     cancel: CancelToken = field(default_factory=CancelToken)
     started: float = field(default_factory=time.monotonic)
+    accuse: Accuse = lambda _: None
 
     def __post_init__(self) -> None:
         if self.options.memory_limit is not None:
@@ -134,7 +133,7 @@ class ClusterJourney:
         self._best_at = 0.0
         self._alone: float | None = None
         with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-            self._check = Check(lifted, options, self.started, Path(directory))
+            self._check = Check(lifted, options, self.started, Path(directory), self.accuse)
             if self.given is not None:
                 return self._evaluated(self.given)
             return self._searched()
@@ -268,6 +267,7 @@ class ClusterJourney:
         why = "the graph is as it was" + ("" if self._is_checkable else ": no other can be checked in time")
         if found.trace or steps:
             equivalence, why = self._check.checked(found.graph)
+            self._check.blame(self._canonical.graph, found.trace, self.rules, equivalence)
             if equivalence is None or not equivalence.passed:
                 if not found.trace or plain is None:
                     graph = self.lifted.graph
@@ -341,6 +341,7 @@ class ClusterJourney:
             returned="original",
             why=why,
             sizes=SizesSummary(self.options.dims),
+            suspects=self._check.suspects,
         )
 
     def _model(self) -> ModelSummary:

@@ -31,6 +31,19 @@ class TraceStep:
     cost_before: float
     cost_after: float
 
+    def to_json(self) -> dict[str, object]:
+        """The step as a report has it."""
+        return {
+            "kind": "rule",
+            "rule": self.rule,
+            "equation": self.equation,
+            "backwards": self.backwards,
+            "site": list(self.site),
+            "choice": self.choice,
+            "cost_before": self.cost_before,
+            "cost_after": self.cost_after,
+        }
+
 
 class ReplayStep(Protocol):
     """What replaying needs to know of a step; a ``TraceStep`` is one, and so is a step read from a report."""

@@ -222,6 +222,6 @@ def _proved(proof: Proof) -> str:
     steps = f"{links} step{'s' if links != 1 else ''}, " if links else ""
     known = load_axioms().by_name
     axioms = ", ".join(f"`{name}`" if name in known else f"`{name}` (gone)" for name in proof.axioms_used)
-    second = f", confirmed by {proof.confirmed_by}" if proof.confirmed_by else ""
+    second = f", also derived by {proof.confirmed_by}" if proof.confirmed_by else ""
     grade = " for all sizes" if proof.grade == "replayed" else ""
     return f"{steps}by {proof.prover} {proof.version}{grade}{second}; from {axioms}"

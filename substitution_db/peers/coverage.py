@@ -16,6 +16,7 @@ from superopt.equations import format_condition, format_equation, parse_equation
 from superopt.ir.terms import Direction, Equation
 from verifier import Status, verify
 from verifier.condition_inference import Conditional, infer_condition
+from verifier.malformed import MALFORMED
 from verifier.pool import Allowance, judge_all
 
 PATIENCE = Allowance(seconds=60.0)
@@ -140,6 +141,8 @@ def _judged(library: tuple[str, ...], bounds: Bounds, form: Equation) -> Covered
             return _compared(answer(Answer.PROVED, reason=f"from {used}"), form, library, bounds)
         case Status.REFUTED:
             return answer(Answer.REFUTED, reason=verdict.counterexample or verdict.reason)
+        case Status.UNPROVED if verdict.reason.startswith(MALFORMED):
+            return answer(Answer.MALFORMED, reason=verdict.reason.removeprefix(MALFORMED))
         case Status.UNPROVED:
             if (why := why_ill_typed(form)) is not None:
                 return answer(Answer.MALFORMED, reason=why)

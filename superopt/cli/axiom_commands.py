@@ -121,17 +121,18 @@ def validate(
         output.line(f"no case with dimensions up to {max_dim}, sampled only: {', '.join(missed)}")
     if axiom:
         rows = [
-            (r.name, r.cases, _error(r.error_bits), r.symbolic, r.sampled, round(r.seconds, 1))
+            (r.name, r.cases, _error(r.error_bits), r.symbolic, r.sampled, r.partial, round(r.seconds, 1))
             for r in results
         ]
-        output.table(("axiom", "cases", "error", "symbolic", "sampled", "seconds"), rows)
+        output.table(("axiom", "cases", "error", "symbolic", "sampled", "partial", "seconds"), rows)
     output.line(
         f"{len(results) - len(wrong)} of {len(results)} axioms hold: {sum(r.cases for r in results):,} cases "
         f"with dimensions up to {max_dim}, each with an error of at most "
         f"{_error(min((r.error_bits for r in results), default=0.0))}; "
         f"{sum(r.symbolic for r in results):,} for all real numbers"
         f"{_undecided(sum(r.undecided for r in results))}; "
-        f"{sum(r.sampled for r in results):,} sampled beyond; {seconds:.0f} s"
+        f"{sum(r.sampled for r in results):,} sampled beyond; "
+        f"{sum(r.partial for r in results):,} with undefined elements; {seconds:.0f} s"
     )
     return NO if wrong else 0
 
@@ -162,6 +163,7 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
         "symbolic": sum(result.symbolic for result in results),
         "symbolic_undecided": sum(result.undecided for result in results),
         "sampled": sum(result.sampled for result in results),
+        "partial": sum(result.partial for result in results),
         "seconds": seconds,
         "invalid": [{"name": result.name, "reason": result.reason} for result in results if not result.valid],
         "results": [
@@ -174,6 +176,7 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
                 "symbolic": result.symbolic,
                 "symbolic_undecided": result.undecided,
                 "sampled": result.sampled,
+                "partial": result.partial,
                 "seconds": result.seconds,
             }
             for result in results

@@ -15,7 +15,7 @@ from substitution_db.peers import PeerFormat, format_of, read_rules
 from substitution_db.peers.coverage import Answer, Covered, counts
 from substitution_db.peers.coverage import coverage as cover
 from substitution_db.peers.derivation import Bounds
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output, several
 from superopt.cli.progress import counted
 
 FormatOption = Annotated[
@@ -86,7 +86,7 @@ def _print(answer: Covered, output: Output) -> None:
 
 def _print_totals(totals: Mapping[str, int], output: Output) -> None:
     verdicts = ", ".join(f"{totals[verdict]} {verdict}" for verdict in Answer)
-    output.line(f"\n{totals['rules']} rules: {verdicts}")
+    output.line(f"\n{several(totals['rules'], 'rule')}: {verdicts}")
     output.line(
         f"{totals['known']} known, {totals['derivable']} derivable from the library, the known among them"
     )

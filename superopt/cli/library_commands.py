@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from substitution_db import RuleFilter, RuleStatus, discovery, open_database
+from substitution_db import Database, RuleFilter, RuleStatus, discovery, open_database
+from substitution_db.claims import counterexample_of
 from substitution_db.currency import current
 from substitution_db.exchange import (
     export_left_out,
@@ -18,14 +19,17 @@ from substitution_db.exchange import (
 )
 from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
 from substitution_db.peers.importing import import_peer_rules
+from substitution_db.records import Added
 from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
-from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
 from superopt.cli.spending import Spending
+from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
+from verifier.pool import judge_all
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 
@@ -49,15 +53,33 @@ def verify(
     stage: Annotated[
         bool, typer.Option("--stage", help="Only record the verdicts: `library publish` puts them in force.")
     ] = False,
+    identity: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Prove this rule anew, and no other.")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --id: the model of the evidence against a suspect rule, to look at it again."
+        ),
+    ] = None,
     jobs: JobsOption = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Turn candidates into verdicts; interrupted runs go on where they stopped.
 
     New jobs see the verdicts when all are there, at once; jobs that were accepted before keep their library.
+    A suspect rule stays suspect whatever is proved of it. With --id and the --model whose outputs it changed,
+    it is applied there again: where they no longer differ it is proved anew, and used again if that succeeds.
+    Exit 1 where it stays suspect or is refuted, 3 where it is unproved.
     """
     output = Output(as_json)
+    if model is not None and identity is None:
+        raise InvalidOptionError("model: say with --id which rule it is evidence against")
+    if identity is not None:
+        if everything:
+            raise InvalidOptionError("--all and --id exclude each other")
+        return _verify_one(identity, model, database, stage=stage, output=output)
     spending = Spending()
     with open_database(database) as opened, counted("verifying") as progress:
         judge = discovery.verify_all if everything else discovery.verify_pending
@@ -80,16 +102,48 @@ def verify(
         f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition; "
         f"{spending}"
     )
+    return 0
+
+
+_EXITS = {RuleStatus.VERIFIED: 0, RuleStatus.UNPROVED: 3}
+
+
+def _verify_one(
+    identity: str, model: Path | None, database: str | None, *, stage: bool, output: Output
+) -> int:
+    from superopt.reexamination import reexamine  # it loads onnx, which the others do not need
+
+    with open_database(database) as opened:
+        found = reexamine(opened, identity, model)
+        if not stage:
+            opened.library.publish(current(), f"library verify --id {identity}")
+    output.document(
+        {
+            "id": identity,
+            "status": str(found.status),
+            "standing": list(found.standing),
+            "reason": found.reason,
+        }
+    )
+    output.line(f"{identity}: {found.status}{f': {found.reason}' if found.reason else ''}")
+    for evidence in found.standing:
+        output.line(f"    {evidence}")
+    return _EXITS.get(found.status, 1)
 
 
 @app.command("import")
 def import_rules(
     file: Annotated[Path, typer.Argument(help="The file of rules.")],
     file_format: FormatOption = None,
+    jobs: JobsOption = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store the rules of a file as candidates, whatever the file says about them."""
+    """Store the rules of a file as candidates, whatever the file says about them.
+
+    New ones are evaluated at random, as by `superopt gate`, and what is false is said; verdicts are those of
+    `library verify`.
+    """
     output = Output(as_json)
     chosen = file_format or format_of(file)
     left_out: tuple[PeerRule, ...] = ()
@@ -97,24 +151,43 @@ def import_rules(
         read = import_json_lines if chosen is PeerFormat.JSONL else import_text
         with open_database(database) as opened:
             added = read(file, opened.rules)
+            refuted = _refuted(opened, added, jobs)
     else:
         rules = read_rules(file, chosen)
         with open_database(database) as opened:
             imported = import_peer_rules(rules, file.name, opened.rules)
+            refuted = _refuted(opened, imported.added, jobs)
         added, left_out = imported.added, imported.left_out
     output.document(
         {
             "new": added.new,
             "known": added.known,
+            "refuted": [{"id": rule, "counterexample": found} for rule, found in refuted.items()],
             "left_out": [{"index": r.index, "name": r.name, "reason": why_none(r)} for r in left_out],
         }
     )
     for rule in left_out:
         output.line(f"{rule.index}  {rule.name}: {why_none(rule)}")
+    for rule, found in refuted.items():
+        output.line(f"{rule}  is false: {found}")
     without = f", {len(left_out)} left out" if left_out else ""
     output.line(
         f"{added.new} new candidates, {added.known} known before{without}; next: superopt library verify"
     )
+
+
+def _refuted(database: Database, added: Added, jobs: int) -> dict[str, str]:
+    """The counterexamples that are found to rules that were added, by id."""
+    rules = [rule for rule in database.rules.list() if rule.id in added.ids]
+    with counted("evaluating") as progress:
+        found = judge_all(
+            counterexample_of,
+            [parse_equation(rule.equation) for rule in rules],
+            lost=lambda _, __: "",
+            jobs=jobs,
+            progress=progress,
+        )
+        return {rule.id: text for rule, text in zip(rules, found, strict=True) if text}
 
 
 @app.command("export")
@@ -154,4 +227,4 @@ def export(
     write = export_selected if selected else export_left_out if left_out else export_rules
     count = write(rules, file)
     output.document({"path": str(file), "rules": count})
-    output.line(f"{file}: {count} rules")
+    output.line(f"{file}: {several(count, 'rule')}")

@@ -12,7 +12,7 @@ from substitution_db import Rule, RuleFilter, RuleStatus, open_database
 from substitution_db.currency import current
 from substitution_db.library import shipped_library
 from substitution_db.statistics import RuleStatistics
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, destination
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, destination, several
 from superopt.cli.rule_display import print_rule, rule_document
 from superopt.equations import drawing, parse_equation
 from superopt.errors import InvalidOptionError
@@ -42,7 +42,7 @@ def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
         {
             "with a condition": statistics.conditional,
             "with a chain that replays for all sizes": statistics.replayed,
-            "confirmed by a second prover": statistics.confirmed,
+            "derived by a second prover too": statistics.confirmed,
             "median time of a proof": "none" if milliseconds is None else f"{milliseconds:.0f} ms",
         }
     )
@@ -131,7 +131,9 @@ def _require_operator(name: str) -> None:
 
 
 def _why_not(rule: Rule) -> str:
-    """The counterexample or the reason of a rule that is not verified."""
+    """The evidence against a rule, else the counterexample or the reason of one that is not verified."""
+    if rule.evidence:
+        return "; ".join(map(str, rule.evidence))
     if rule.proof is None or rule.status is RuleStatus.VERIFIED:
         return ""
     return rule.proof.counterexample or rule.proof.reason
@@ -186,4 +188,4 @@ def document(
     page = library_page(library or shipped_library(), out.stem)
     write_page(page, out)
     output.document({"path": str(out), "pictures": len(page.pictures)})
-    output.line(f"{out}: {len(page.pictures)} rules drawn in {out.with_suffix('')}/")
+    output.line(f"{out}: {several(len(page.pictures), 'rule')} drawn in {out.with_suffix('')}/")

@@ -9,9 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -108,7 +111,8 @@ def run(arguments: list[str], started: float | None = None) -> int:
     as_json = "--json" in arguments
     began = time.monotonic() if started is None else started
     try:
-        result = build_app(arguments)(arguments, prog_name="superopt", standalone_mode=False, obj=began)
+        with _ended_when_told():
+            result = build_app(arguments)(arguments, prog_name="superopt", standalone_mode=False, obj=began)
         sys.stdout.flush()
     except TyperException as error:
         message = getattr(error, "format_message", error.__str__)()
@@ -126,6 +130,19 @@ def run(arguments: list[str], started: float | None = None) -> int:
     if result == INTERRUPTED:  # typer takes the interrupt and only gives its code
         return _fail("interrupted", "interrupted", INTERRUPTED, as_json=as_json)
     return result if isinstance(result, int) else 0
+
+
+@contextmanager
+def _ended_when_told() -> Generator[None]:
+    """SIGTERM ends a command as an error does, so that nothing of it is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(message: str, kind: str, code: int, *, as_json: bool) -> int:

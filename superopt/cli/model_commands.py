@@ -12,19 +12,21 @@ import typer
 from optimizer.report import EquivalenceSummary
 from superopt import api
 from superopt.cli.equivalence_views import errors_against
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output, several
+from superopt.errors import InvalidOptionError
 
 NOT_EQUIVALENT = 1
+_UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("inspect")(inspect)
-    app.command("check")(check)
+    app.command("inspect", short_help="Show what was understood of a model.")(inspect)
+    app.command("check", short_help="Tell whether two models give the same outputs.")(check)
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="The ONNX model.")],
+    model: ModelArgument,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +39,7 @@ def inspect(
             "model": inspection.name,
             "nodes": inspection.nodes,
             "opset": inspection.opset,
-            "weights": f"{inspection.weight_bytes / 1e6:.1f} MB",
+            "weights": _size(inspection.weight_bytes),
             "inputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.inputs),
             "outputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.outputs),
         }
@@ -64,6 +66,18 @@ def inspect(
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
 
 
+def _size(count: int) -> str:
+    unit, factor = next(((unit, factor) for unit, factor in _UNITS.items() if count >= factor), ("", 1))
+    return f"{count / factor:.1f} {unit}" if unit else several(count, "byte")
+
+
+def _errors(summary: EquivalenceSummary) -> dict[str, object]:
+    errors = {"absolute": summary.max_abs_error, "relative": summary.max_rel_error}
+    texts = {name: "no number" if error is None else f"{error:.3g}" for name, error in errors.items()}
+    texts["relative"] += errors_against(summary)
+    return {f"largest {name} error": text for name, text in texts.items()}
+
+
 def check(
     first: Annotated[Path, typer.Argument(metavar="MODEL_A", help="The model to compare with.")],
     second: Annotated[Path, typer.Argument(metavar="MODEL_B", help="The model to compare.")],
@@ -73,13 +87,15 @@ def check(
         typer.Option(help="What is allowed beyond the original's own error; default by element type."),
     ] = None,
     inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to use as well.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run both models on random inputs: exit 0 when MODEL_B is as exact as MODEL_A, 1 when it is not."""
     del database
     output = Output(as_json)
+    if tolerance is not None and not tolerance > 0:
+        raise InvalidOptionError(f"tolerance: expected above 0, got {tolerance!r}")
     verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
     summary = EquivalenceSummary.of(verdict)
     output.document(asdict(summary))
@@ -87,9 +103,8 @@ def check(
         {
             "equivalent": "yes" if verdict.passed else "no",
             "samples": verdict.samples,
-            "largest absolute error": f"{verdict.max_abs_error:.3g}",
-            "largest relative error": f"{verdict.max_rel_error:.3g}{errors_against(summary)}",
         }
+        | (_errors(summary) if verdict.samples else {})
     )
     if verdict.why:
         output.line(verdict.why)

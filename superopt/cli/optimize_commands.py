@@ -8,25 +8,43 @@ from __future__ import annotations
 
 import math
 import re
-import signal
 import sys
-import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from superopt.choices import OBJECTIVES, require_report_path, require_runtime
+from superopt.choices import require_apart, require_report_path, require_runtime
+from superopt.cli.job_options import (
+    AlphaOption,
+    BudgetOption,
+    ClusterOption,
+    DimOption,
+    ExcludeRuleOption,
+    KeepOption,
+    MaxCandidatesOption,
+    ObjectiveOption,
+    OptionalOutputOption,
+    ReportOption,
+    SearchOption,
+    SeedOption,
+    TargetOption,
+    ThreadsOption,
+    ToleranceOption,
+    given_options,
+)
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
+    ModelArgument,
     NoDatabaseOption,
     Output,
     OutputOption,
     destination,
+    several,
+    shown,
 )
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
@@ -40,67 +58,45 @@ INTERNAL_ERROR = 5
 """The exit code where the original was written because of an error of ours."""
 
 
+_BUDGET = 60.0
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("optimize")(optimize)
-    app.command("replay")(replay)
-    app.command("report")(report_page)
+    app.command("optimize", short_help="Write a faster model that is equal, or the original.")(optimize)
+    app.command("replay", short_help="Apply the recorded trace of a report again.")(replay)
+    app.command("report", short_help="Make the page of a report.")(report_page)
 
 
 def optimize(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="The ONNX model.")],
-    out: OutputOption,
-    objective: Annotated[
-        str,
-        typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also training."),
-    ] = "latency",
-    target: Annotated[
-        str,
-        typer.Option(
-            help="The device to optimise for: cpu, cuda, a cost profile's file, or an imported one."
-        ),
-    ] = "cpu",
-    search: Annotated[
-        str, typer.Option(help="The search strategy: auto, backtracking, regions or beam.")
-    ] = "auto",
-    budget: Annotated[
-        float, typer.Option(help="Seconds of wall time for everything, from start to written file.")
-    ] = 60.0,
-    max_candidates: Annotated[
-        int | None, typer.Option(help="End the search after so many candidates.")
-    ] = None,
-    alpha: Annotated[float, typer.Option(help="Explore graphs up to this many times the best cost.")] = 1.05,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
-    ] = None,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
-            "lists them."
-        ),
-    ] = None,
+    model: ModelArgument,
+    out: OptionalOutputOption = None,
+    objective: ObjectiveOption = "latency",
+    target: TargetOption = "cpu",
+    search: SearchOption = "auto",
+    budget: BudgetOption = _BUDGET,
+    max_candidates: MaxCandidatesOption = None,
+    alpha: AlphaOption = 1.05,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = None,
+    dim: DimOption = None,
     inputs: Annotated[
         Path | None,
         typer.Option(
             help="An .npz file with inputs to check and time with; open dimensions get their sizes."
         ),
     ] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
-    keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
+    tolerance: ToleranceOption = None,
+    keep: KeepOption = None,
     memory_limit: Annotated[
         str | None,
         typer.Option(
             help="Most memory for weights and tensors (with --cluster, of each device), as in '2 GiB'."
         ),
     ] = None,
-    exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="Plan for these devices: a description's file, or a known machine as dgx-h100:4."),
-    ] = None,
+    exclude_rule: ExcludeRuleOption = None,
+    cluster: ClusterOption = None,
     plan: Annotated[
         Path | None,
         typer.Option(help="With --cluster: evaluate the plan of this report instead of searching one."),
@@ -111,46 +107,53 @@ def optimize(
     runtime: Annotated[
         str, typer.Option(help="Whose operators may be written: portable, or onnxruntime for its own too.")
     ] = "portable",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write the model.")] = False,
-    report: Annotated[
-        list[Path] | None,
-        typer.Option(help="Write a report: .json for machines, .html for people; may be given twice."),
-    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Do everything but write the model; --output may be left out.")
+    ] = False,
+    report: ReportOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write an equal model that is measurably faster, or the original, and say why."""
     del portable
-    output = Output.beside(as_json, None if dry_run else out, *(report or ()))
+    if out is None and not dry_run:
+        raise InvalidOptionError(
+            "output: expected a file to write, by --output or -o; only --dry-run needs none"
+        )
+    written = None if dry_run else out
+    output = Output.beside(as_json, written, *(report or ()))
     require_runtime(runtime)
     if plan is not None and cluster is None:
         raise InvalidOptionError("plan: say with --cluster for which devices it is")
     reports = report or []
     for path in reports:
         require_report_path(path)
-    if not dry_run:
-        require_writable(out)
-    options = {
-        "objective": objective,
-        "target": target,
-        "search": search,
-        "budget": budget,
-        "max_candidates": max_candidates,
-        "alpha": alpha,
-        "seed": seed,
-        "threads": threads,
-        "dim": parse_dimensions(dim or []),
-        "inputs": None if inputs is None else str(inputs),
-        "tolerance": tolerance,
-        "keep": keep or [],
-        "exclude_rule": exclude_rule or [],
-        "memory_limit": None if memory_limit is None else _bytes(memory_limit),
-    }
+    if written is not None:
+        require_writable(written)
+    require_apart(written, *reports)
+    options = given_options(
+        objective=objective,
+        target=target,
+        search=search,
+        budget=budget,
+        max_candidates=max_candidates,
+        alpha=alpha,
+        seed=seed,
+        threads=threads,
+        dim=dim,
+        tolerance=tolerance,
+        keep=keep,
+        exclude_rule=exclude_rule,
+    )
+    if inputs is not None:
+        options["inputs"] = str(inputs)
+    if memory_limit is not None:
+        options["memory_limit"] = _bytes(memory_limit)
     job = Job(
         model=model,
-        output=None if dry_run else out,
+        output=written,
         options=options,
-        budget=budget,
+        budget=_BUDGET if budget is None else budget,
         started=context.find_object(float) or time.monotonic(),
         database=database,
         reports=tuple(reports),
@@ -164,27 +167,17 @@ def optimize(
         stdout=1,
         is_reading=as_json or bool(reports),
     )
-    with _ended_when_told(), described() as show:
+    with described() as show:
         outcome = run_job(job, lambda state: show(_phase(state)))
     if outcome.answer is not None:
         output.file.write(str(outcome.answer["text"]))
     else:
         _print_stand_in(job, outcome, output)
+    output.line(_written(job.output, [path for path in job.reports if path not in outcome.missing]))
+    for path, why in outcome.missing.items():
+        sys.stderr.write(f"superopt: warning: {path} was not written: {why}\n")
     if outcome.is_broken:
         raise typer.Exit(INTERNAL_ERROR)
-
-
-@contextmanager
-def _ended_when_told() -> Generator[None]:
-    """SIGTERM ends the block as an error does, so that nothing of it is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _phase(state: Mapping[str, object]) -> str:
@@ -200,13 +193,12 @@ def _print_stand_in(job: Job, outcome: Outcome, output: Output) -> None:
     """What is known of a job whose process gave no answer."""
     output.document(outcome.report)
     output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
-    if job.output is not None:
-        output.line(written(job.output, job.reports))
 
 
-def written(out: Path, reports: Sequence[Path]) -> str:
-    """The line about the files that were written."""
-    return f"\nwritten: {out}" + "".join(f", report: {path}" for path in reports)
+def _written(out: Path | None, reports: Sequence[Path]) -> str:
+    """The line about the files that were written; empty without any."""
+    files = [*(() if out is None else (shown(out),)), *(f"report: {shown(path)}" for path in reports)]
+    return f"\nwritten: {', '.join(files)}" if files else ""
 
 
 def replay(
@@ -229,10 +221,10 @@ def replay(
     recorded = api.read_report(report)
     lowered = recording.replay(model, recorded, database=database)
     if check:
-        recording.require_equal(model, lowered, recorded)
+        recording.require_equal(model, lowered, recorded, database=database)
     lowered.save(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
-    output.line(f"{out}: {lowered.node_count} nodes")
+    output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")
 
 
 def report_page(
@@ -257,7 +249,7 @@ def report_page(
     write = api.write_page if is_stream(out) else api.write_report
     size = write(api.read_report(report), out)
     output.document({"path": str(out)})
-    output.line(f"{out}: {size / 1e3:.0f} kB")
+    output.line(f"{shown(out)}: {size / 1e3:.0f} kB")
 
 
 _UNITS = {
@@ -278,14 +270,3 @@ def _bytes(text: str) -> int:
     if found is None or found[2] not in _UNITS:
         raise InvalidOptionError(f"memory-limit: expected bytes, as in '2 GiB' or 500000000, got {text!r}")
     return int(float(found[1]) * _UNITS[found[2]])
-
-
-def parse_dimensions(texts: list[str]) -> dict[str, int]:
-    """The sizes of dynamic dimensions; raises InvalidOptionError for what is not NAME=SIZE."""
-    sizes: dict[str, int] = {}
-    for text in texts:
-        name, _, size = text.rpartition("=")
-        if not name or re.fullmatch(r"0*[1-9][0-9]{0,17}", size) is None:
-            raise InvalidOptionError(f"dim: expected NAME=SIZE, as in batch=8, got {text!r}")
-        sizes[name] = int(size)
-    return sizes

@@ -12,8 +12,8 @@ from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.child import JsonObject
 from superopt.cli.equivalence_views import errors_against
-from superopt.cli.optimize_commands import written
-from superopt.cli.output import Output
+from superopt.cli.outcome_views import outcome_pairs
+from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
 from superopt.cli.size_views import size_pairs
 from superopt.onnx_io import require_destination
@@ -41,15 +41,17 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     if out is not None:
         result.save(out)
     document = result.to_json()
-    for path in reports:
-        api.write_report(document, path)
     text = _Text(is_terminal=bool(arguments["terminal"]))
     output = Output(bool(arguments["json"]), text)
     output.document(document)
-    _print_summary(result.report, output)
-    if out is not None:
-        output.line(written(out, reports))
-    return {"text": text.getvalue(), "report": document}
+    _print_summary(result.report, document, output)
+    answer: JsonObject = {"text": text.getvalue(), "report": document}
+    if reports:
+        progress({"finished": answer})
+    for path in reports:
+        api.write_report(document, path)
+        progress({"reported": str(path)})
+    return answer
 
 
 def _kept(seconds: float) -> str:
@@ -63,12 +65,12 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
     verdict = "passed" if equivalence.passed else "FAILED"
     return (
-        f"{verdict}: {equivalence.samples} samples, largest relative error {error}"
+        f"{verdict}: {several(equivalence.samples, 'sample')}, largest relative error {error}"
         f"{errors_against(equivalence)}{weak}"
     )
 
 
-def _print_summary(report: Report, output: Output) -> None:
+def _print_summary(report: Report, document: JsonObject, output: Output) -> None:
     if output.as_json:
         return
     model, cost, search = report.model, report.cost, report.search
@@ -78,14 +80,17 @@ def _print_summary(report: Report, output: Output) -> None:
         else ""
     )
     pairs: dict[str, object] = {
-        "model": f"{model.name}: {model.nodes_before} nodes, {len(model.opaque)} not understood{replaceable}",
+        "model": f"{model.name}: {several(model.nodes_before, 'node')}, "
+        f"{len(model.opaque)} not understood{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         **size_pairs(report.sizes.to_json()),
-        "search": f"{search.strategy}, {search.candidates} candidates in {search.seconds:.1f} s, "
+        "search": f"{search.strategy}, {several(search.candidates, 'candidate')} in {search.seconds:.1f} s, "
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
         f"{_kept(search.reserved_seconds)}",
     }
+    if report.suspects:
+        pairs["suspect"] = "; ".join(f"{s.rule} {s.equation}: {s.difference}" for s in report.suspects)
     if model.warnings:
         pairs["warning"] = "; ".join(model.warnings)
     if report.memory is not None:
@@ -94,10 +99,11 @@ def _print_summary(report: Report, output: Output) -> None:
         m = report.measured
         pairs["measured"] = (
             f"{m.before:,.0f} -> {m.after:,.0f} {m.unit}: {m.ratio:.3f}x "
-            f"[{m.interval[0]:.3f}, {m.interval[1]:.3f}], {m.runs} runs, {m.runtime}, {m.threads} threads"
+            f"[{m.interval[0]:.3f}, {m.interval[1]:.3f}], {several(m.runs, 'run')}, {m.runtime}, "
+            f"{several(m.threads, 'thread')}"
         )
     pairs["equivalence"] = _equivalence(report.equivalence)
-    pairs["returned"] = f"{report.returned}: {report.why}"
+    pairs.update(outcome_pairs(document))
     output.pairs(pairs)
     if report.parallel is not None:
         print_plan(report.parallel, output)

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TextIO, TypeAlias
+from typing import Annotated, TextIO, TypeAlias, cast
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from superopt.errors import InvalidOptionError
-from superopt.files import STANDARD_OUTPUT, is_standard_output
+from superopt.files import STANDARD_INPUT, STANDARD_OUTPUT, is_standard_output
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 DatabaseOption = Annotated[
@@ -38,6 +38,15 @@ def destination(text: str) -> Path:
     return STANDARD_OUTPUT if text == "-" else Path(text)
 
 
+def model_source(text: str) -> Path:
+    """The path of a model to read, as it is given on the command line: ``-`` is standard input."""
+    return STANDARD_INPUT if text == "-" else Path(text)
+
+
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(help="The ONNX model; - is standard input.", parser=model_source, metavar="MODEL"),
+]
 OutputOption = Annotated[
     Path,
     typer.Option(
@@ -47,6 +56,17 @@ OutputOption = Annotated[
         metavar="FILE",
     ),
 ]
+
+
+def shown(path: Path) -> str:
+    """A written path as a person knows it: what ``-`` stands for by its name."""
+    return "standard output" if path == STANDARD_OUTPUT else str(path)
+
+
+def several(count: object, noun: str) -> str:
+    """How many of something: ``1 node``, ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
 
 Row: TypeAlias = "Sequence[object]"
 
@@ -84,10 +104,12 @@ class Output:
             self.file.write(text + "\n")
 
     def pairs(self, pairs: Mapping[str, object]) -> None:
-        """Names and values, aligned."""
+        """Names and values, aligned; of a list, each on a line."""
         width = max((len(name) for name in pairs), default=0)
         for name, value in pairs.items():
-            self.line(f"{name:<{width}}  {value}")
+            lines = cast("list[object]", value) if isinstance(value, list) else [value]
+            for number, line in enumerate(lines):
+                self.line(f"{'' if number else name:<{width}}  {line}")
 
     def table(self, headings: Sequence[str], rows: Sequence[Row]) -> None:
         """A table for people; numbers are right-aligned."""

@@ -22,8 +22,8 @@ ReportArgument = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("shards")(shards)
-    app.command("timeline")(timeline)
+    app.command("shards", short_help="Write the model of each device of a plan.")(shards)
+    app.command("timeline", short_help="Simulate a plan again and write its timeline.")(timeline)
 
 
 def shards(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from optimizer.parallel.quantities import size_text
-from superopt.cli.output import Output
+from superopt.cli.output import Output, several
 
 _MOST_ROWS = 24
 
@@ -21,8 +21,8 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
     output.line()
     output.pairs(
         {
-            "cluster": f"{cluster['name']}: {_counted(cluster['devices'], 'device')} in "
-            f"{_counted(cluster['nodes'], 'node')}",
+            "cluster": f"{cluster['name']}: {several(cluster['devices'], 'device')} in "
+            f"{several(cluster['nodes'], 'node')}",
             "predicted": f"{predicted['total']:,.0f} us for {section['objective']}: "
             f"{predicted['compute']:,.0f} computing on the busiest device, "
             f"{predicted['communication']:,.0f} sending on the busiest channel",
@@ -93,7 +93,3 @@ def _ranges(devices: Sequence[int]) -> str:
         else:
             found.append([device, device])
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
-
-
-def _counted(count: object, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -11,7 +11,7 @@ import typer
 from optimizer.cost import CostProfile, Provider, read_profile
 from substitution_db import open_database
 from superopt import api, zoo
-from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
+from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
@@ -22,7 +22,7 @@ _MOST_PARAMETERS = 150e6
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("profile")(profile)
+    app.command("profile", short_help="Measure what kernels cost on a device.")(profile)
 
 
 def profile(
@@ -90,7 +90,8 @@ def _print(made: CostProfile, out: Path | None, output: Output) -> None:
     output.pairs(
         {
             "profile": f"{made.name}, {len(made.entries)} kernels",
-            "device": f"{made.device}, {made.threads} threads" + (f", {made.driver}" if made.driver else ""),
+            "device": f"{made.device}, {several(made.threads, 'thread')}"
+            + (f", {made.driver}" if made.driver else ""),
             "runtime": made.runtime,
             "use it": f"superopt optimize MODEL -o OUT --target {made.name}",
         }

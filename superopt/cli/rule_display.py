@@ -5,14 +5,15 @@ from __future__ import annotations
 from axioms import load_axioms
 from substitution_db import Rule
 from substitution_db.certificates import chain_of
-from substitution_db.exchange import proof_object
+from substitution_db.exchange import evidence_object, proof_object
 from substitution_db.records import Proof
+from substitution_db.rows import equation_of
 from superopt.cli.output import Output
-from superopt.equations import format_equation, parse_equation, picture
+from superopt.equations import format_equation, picture
 from superopt.errors import InvalidFileError
 from verifier.certificate import Grade
 
-_GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed for all sizes"}
+_GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed in every case"}
 
 
 def rule_document(rule: Rule) -> dict[str, object]:
@@ -20,13 +21,14 @@ def rule_document(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.id,
         "equation": rule.equation,
-        "picture": picture(parse_equation(rule.equation)).splitlines(),
+        "picture": picture(equation_of(rule.id, rule.equation)).splitlines(),
         "operators_source": list(rule.operators_source),
         "operators_target": list(rule.operators_target),
         "status": str(rule.status),
         "proof": dict(proof_object(rule.proof)) if rule.proof else None,
         "chain": _chain(rule, rule.proof).splitlines() if rule.proof else [],
         "provenance": rule.provenance,
+        "evidence": [evidence_object(evidence) for evidence in rule.evidence],
         "ships": None if rule.selection is None else rule.selection.ships,
         "why": None if rule.selection is None else rule.selection.why,
     }
@@ -35,10 +37,12 @@ def rule_document(rule: Rule) -> dict[str, object]:
 def print_rule(rule: Rule, output: Output) -> None:
     """The rule for a person."""
     output.line(rule.equation)
-    output.line(f"\n{_indented(picture(parse_equation(rule.equation)))}\n")
+    output.line(f"\n{_indented(picture(equation_of(rule.id, rule.equation)))}\n")
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
     if rule.selection is not None:
         pairs["ships"] = f"{'yes' if rule.selection.ships else 'no'}: {rule.selection.why}"
+    if rule.evidence:
+        pairs["evidence"] = "; ".join(map(str, rule.evidence))
     proof = rule.proof
     output.pairs(pairs | ({} if proof is None else _facts(proof)))
     if proof is None:
@@ -56,7 +60,7 @@ def _facts(proof: Proof) -> dict[str, object]:
     facts: dict[str, object] = {
         "prover": f"{proof.prover} {proof.version}{_time(proof)}" if proof.prover else "",
         "grade": next((said for grade, said in _GRADES.items() if grade == proof.grade), proof.grade),
-        "confirmed by": proof.confirmed_by,
+        "also derived by": proof.confirmed_by,
         "validated on": "; ".join(proof.validated_shapes),
         "counterexample": proof.counterexample,
         "reason": proof.reason,

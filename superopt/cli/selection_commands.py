@@ -10,7 +10,7 @@ import typer
 from substitution_db import RuleFilter, RuleStatus, open_database
 from substitution_db.currency import current
 from substitution_db.statistics import kinds_of_selection as kinds
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, several
 from superopt.cli.progress import described
 from superopt.cli.spending import Spending
 from superopt.errors import InvalidOptionError
@@ -110,7 +110,7 @@ def _print(found: Comparison, output: Output) -> None:
         for what in changed.what:
             output.line(f"         {what}")
     output.line(
-        f"{len(found.lost)} rules lost, {len(found.gained)} gained, {len(found.changed)} changed"
+        f"{several(len(found.lost), 'rule')} lost, {len(found.gained)} gained, {len(found.changed)} changed"
         if not found.same
         else "the same rules with the same proofs"
     )

@@ -11,9 +11,27 @@ from typing import Annotated, cast
 import typer
 
 from superopt import api
-from superopt.choices import require_report_path
-from superopt.cli.optimize_commands import parse_dimensions
-from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination
+from superopt.choices import require_apart, require_report_path
+from superopt.cli.job_options import (
+    AlphaOption,
+    BudgetOption,
+    ClusterOption,
+    DimOption,
+    ExcludeRuleOption,
+    KeepOption,
+    MaxCandidatesOption,
+    ObjectiveOption,
+    OptionalOutputOption,
+    ReportOption,
+    SearchOption,
+    SeedOption,
+    TargetOption,
+    ThreadsOption,
+    ToleranceOption,
+    given_options,
+)
+from superopt.cli.outcome_views import outcome_pairs
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
 from superopt.cli.progress import described
 from superopt.cli.size_views import size_pairs
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
@@ -29,49 +47,27 @@ SERVER = "SUPEROPT_SERVER"
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("submit")(submit)
+    app.command("submit", short_help="Have a service optimize a model.")(submit)
 
 
 def submit(
     model: Annotated[Path, typer.Argument(help="The ONNX model; its external data is found beside it.")],
     server: Annotated[str, typer.Option(envvar=SERVER, help="The service, as in http://127.0.0.1:8080.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            *("--output", "-o"),
-            help="The file to write, external data beside it; - is standard output.",
-            parser=destination,
-            metavar="FILE",
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="Plan for these devices: a description's file, or a known machine as dgx-h100:4."),
-    ] = None,
-    objective: Annotated[str | None, typer.Option(help="What to minimise.")] = None,
-    target: Annotated[str | None, typer.Option(help="A device or cost profile of the service.")] = None,
-    search: Annotated[str | None, typer.Option(help="The search strategy.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds for everything once it has started.")] = None,
-    max_candidates: Annotated[int | None, typer.Option(help="End the search after so many.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Explore graphs up to this many times the best cost.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of the runtime.")] = None,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
-            "lists them."
-        ),
-    ] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Allowed beyond the original's own error.")] = None,
-    keep: Annotated[list[str] | None, typer.Option(help="Leave the node of this name as it is.")] = None,
-    exclude_rule: Annotated[list[str] | None, typer.Option(help="Do not use the rule with this id.")] = None,
-    report: Annotated[
-        list[Path] | None,
-        typer.Option(help="Write a report: .json for machines, .html for people; may be given twice."),
-    ] = None,
+    out: OptionalOutputOption = None,
+    cluster: ClusterOption = None,
+    objective: ObjectiveOption = None,
+    target: TargetOption = None,
+    search: SearchOption = None,
+    budget: BudgetOption = None,
+    max_candidates: MaxCandidatesOption = None,
+    alpha: AlphaOption = None,
+    seed: SeedOption = None,
+    threads: ThreadsOption = None,
+    dim: DimOption = None,
+    tolerance: ToleranceOption = None,
+    keep: KeepOption = None,
+    exclude_rule: ExcludeRuleOption = None,
+    report: ReportOption = None,
     key: Annotated[
         str | None, typer.Option(help=f"The API key; better as ${API_KEY}, which no process list shows.")
     ] = None,
@@ -90,6 +86,7 @@ def submit(
         raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
     for path in reports:
         require_report_path(path)
+    require_apart(out, *reports)
     if out is not None:
         require_writable(out)
         if is_stream(out) and external_locations(model):
@@ -97,21 +94,20 @@ def submit(
                 f"output: {model} has weights in other files, as its result will have: expected the "
                 f"path of a file, got {out}"
             )
-    given: Mapping[str, object] = {
-        "objective": objective,
-        "target": target,
-        "search": search,
-        "budget": budget,
-        "max_candidates": max_candidates,
-        "alpha": alpha,
-        "seed": seed,
-        "threads": threads,
-        "dim": parse_dimensions(dim) if dim else None,
-        "tolerance": tolerance,
-        "keep": keep,
-        "exclude_rule": exclude_rule,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = given_options(
+        objective=objective,
+        target=target,
+        search=search,
+        budget=budget,
+        max_candidates=max_candidates,
+        alpha=alpha,
+        seed=seed,
+        threads=threads,
+        dim=dim,
+        tolerance=tolerance,
+        keep=keep,
+        exclude_rule=exclude_rule,
+    )
     with Client(server, key=key or os.environ.get(API_KEY)) as client:
         devices = None if cluster is None else description_of(cluster)
         job = client.submit(model, cluster=devices, options=options)
@@ -130,7 +126,7 @@ def submit(
     _summarise(ended, result, output)
     written = [*([out] if out else []), *reports]
     if written:
-        output.line(f"\nwritten: {', '.join(map(str, written))}")
+        output.line(f"\nwritten: {', '.join(map(shown, written))}")
 
 
 def _followed(client: Client, job: Optimization) -> Optimization:
@@ -159,7 +155,7 @@ def _shown(show: Callable[[str], None]) -> Callable[[Event], None]:
             return
         costs = [content.get(name) for name in ("cost_before", "best_cost")]
         known = [cost for cost in costs if isinstance(cost, int | float)]
-        text = f"{content.get('phase', 'running')}: {content.get('candidates', 0)} candidates"
+        text = f"{content.get('phase', 'running')}: {several(content.get('candidates', 0), 'candidate')}"
         show(text + (f", cost {known[0]:,.0f} -> {known[1]:,.0f}" if len(known) == len(costs) else ""))
 
     return on_event
@@ -184,5 +180,5 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
     if isinstance(measured, dict):
         m = cast("Mapping[str, float]", measured)
         pairs["measured"] = f"{m['before']:,.0f} -> {m['after']:,.0f} {m['unit']}: {m['ratio']:.3f}x"
-    pairs["returned"] = f"{report.get('returned')}: {report.get('why')}"
+    pairs.update(outcome_pairs(report))
     output.pairs(pairs)

@@ -9,7 +9,7 @@ import typer
 from substitution_db import open_database
 from substitution_db.currency import current
 from substitution_db.records import LibraryVersion
-from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output, several
 
 
 def register(app: typer.Typer) -> None:
@@ -68,4 +68,4 @@ def _document(version: LibraryVersion) -> dict[str, object]:
 
 
 def _sentence(version: LibraryVersion) -> str:
-    return f"version {version.number} is in force: {version.rules} rules ({version.sha256[:12]})"
+    return f"version {version.number} is in force: {several(version.rules, 'rule')} ({version.sha256[:12]})"

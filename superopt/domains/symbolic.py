@@ -1,7 +1,10 @@
 """Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
 
-Order becomes if-then-else; functions that the ring does not define are uninterpreted, with the laws that the
-verifier's callers ask for kept in ``facts`` (an exponential is positive). What is compared is named, so that
+The inverse of a polynomial is a number of its own, one of the ``inverses``; that of a product is the product
+of the inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the divisors
+met so far, which are not 0 where the values are defined. Order becomes if-then-else; functions that the ring
+does not define are uninterpreted, with the laws that the verifier's callers ask for kept in ``facts`` (an
+exponential is positive, a number times its inverse is 1). What is compared is named, so that
 a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
 callers to whom an answer without them is not enough.
 """
@@ -31,7 +34,10 @@ class SymbolicDomain(ObjectDomain):
         self._context = context
         self.facts: list[z3.BoolRef] = []
         self.definitions: list[z3.BoolRef] = []
+        self.needs: list[z3.BoolRef] = []
+        self.inverses: list[tuple[z3.ArithRef, z3.ArithRef]] = []
         self._names: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
+        self._inverses: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
 
     def variables(self, name: str, shape: tuple[int, ...]) -> Array:
         """A stack of one array of fresh real variables ``name_i_j``."""
@@ -46,8 +52,30 @@ class SymbolicDomain(ObjectDomain):
         return z3.Q(value.numerator, value.denominator, self._context)
 
     def reciprocal(self, array: Array) -> Array:
-        """1/x; Z3 leaves division by 0 unspecified."""
-        return self._each(array, lambda x: _number(z3.RealVal(1, self._context) / x))
+        """1/x, the product of the inverses of the factors of x."""
+        return self._each(array, self._inverse)
+
+    def _inverse(self, value: z3.ArithRef) -> z3.ArithRef:
+        result: z3.ArithRef = z3.RealVal(1, self._context)
+        for factor in _factors(self._normal(value)):
+            inverse = result / factor if z3.is_rational_value(factor) else result * self._inverted(factor)
+            result = _number(inverse)
+            if factor.decl().name() != "exp":
+                self.needs.append(cast("z3.BoolRef", factor != z3.RealVal(0, self._context)))
+        return result
+
+    def _inverted(self, factor: z3.ArithRef) -> z3.ArithRef:
+        """The name of an inverse, about which nothing is said where there is none."""
+        key = factor.get_id()
+        if key not in self._inverses:
+            name = z3.Real(f"inverse_{len(self._inverses)}", self._context)
+            self._inverses[key] = (factor, name)
+            self.inverses.append((factor, name))
+            fact = cast("z3.BoolRef", factor * name == 1)
+            if factor.decl().name() != "exp":
+                fact = cast("z3.BoolRef", z3.Or(factor == z3.RealVal(0, self._context), fact))
+            self.facts.append(fact)
+        return self._inverses[key][1]
 
     def maximum(self, left: Array, right: Array) -> Array:
         """``b + (a - b if a - b >= 0 else 0)``: what both arguments have in common stays outside, so that it
@@ -77,7 +105,7 @@ class SymbolicDomain(ObjectDomain):
         for coefficient, term in terms:
             factor = self._positive(term)
             for _ in range(abs(coefficient)):
-                result = _number(result * factor if coefficient > 0 else result / factor)
+                result = _number(result * (factor if coefficient > 0 else self._inverse(factor)))
         return result
 
     def _positive(self, argument: z3.ArithRef) -> z3.ArithRef:
@@ -132,6 +160,19 @@ def _is_product(expression: z3.ExprRef) -> bool:
         return False
     parts = cast("list[z3.ExprRef]", expression.children())
     return sum(not z3.is_rational_value(part) for part in parts) > 1
+
+
+def _factors(polynomial: z3.ArithRef) -> list[z3.ArithRef]:
+    """What a monomial is the product of, powers written out; any other polynomial is its own factor."""
+    if z3.is_mul(polynomial):
+        return [own for part in cast("list[z3.ArithRef]", polynomial.children()) for own in _factors(part)]
+    if polynomial.decl().kind() == z3.Z3_OP_POWER:
+        base, exponent = cast("list[z3.ArithRef]", polynomial.children())
+        if z3.is_rational_value(exponent):
+            power = cast("z3.RatNumRef", exponent).as_fraction()
+            if power.denominator == 1 and 0 < power <= _MOST_FACTORS:
+                return _factors(base) * int(power)
+    return [polynomial]
 
 
 def _linear_terms(polynomial: z3.ArithRef) -> list[tuple[int, z3.ArithRef]] | None:

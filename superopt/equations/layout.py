@@ -7,8 +7,11 @@ Tagawa and Toda 1981). Lengths are in pixels.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 
@@ -89,7 +92,7 @@ class _Node:
     attributes: tuple[str, ...]
     layer: int
 
-    @property
+    @cached_property
     def width(self) -> float:
         if self.kind is None:
             return _BEND
@@ -98,7 +101,7 @@ class _Node:
         small = max((len(line) for line in self.attributes), default=0) * SMALL_CHARACTER
         return max(len(self.name) * CHARACTER, small) + 2 * PADDING
 
-    @property
+    @cached_property
     def height(self) -> float:
         if self.kind in (None, Kind.OUTPUT):
             return LINE if self.name else 0.0
@@ -125,12 +128,23 @@ class _Link:
         return (self.port - (self.ports - 1) / 2) * _BEND
 
 
+class _Ends:
+    """Links by the node where they begin, and by the node where they end."""
+
+    def __init__(self, links: Sequence[_Link]) -> None:
+        self.below: defaultdict[int, list[_Link]] = defaultdict(list)
+        self.above: defaultdict[int, list[_Link]] = defaultdict(list)
+        for link in links:
+            self.below[link.upper].append(link)
+            self.above[link.lower].append(link)
+
+
 def layout(side: Sequence[Term]) -> Layout:
     """One side of an equation: every distinct subterm once, outputs numbered if there are several."""
     nodes, chains = _graph(side)
-    links = [link for chain in chains for link in chain]
-    rows = _ordered(nodes, links)
-    middles = _placed(rows, nodes, links)
+    ends = _Ends([link for chain in chains for link in chain])
+    rows = _ordered(nodes, ends)
+    middles = _placed(rows, nodes, ends)
     tops = _tops(rows, nodes)
     places = {key: Point(middles[key] - node.width / 2, tops[key]) for key, node in nodes.items()}
     return Layout(
@@ -202,78 +216,78 @@ def _attribute_lines(term: Application) -> Iterator[str]:
         yield line
 
 
-def _ordered(nodes: Mapping[int, _Node], links: Sequence[_Link]) -> list[list[int]]:
+def _ordered(nodes: Mapping[int, _Node], ends: _Ends) -> list[list[int]]:
     """The nodes of each layer from left to right, with few crossings of links."""
     rows: list[list[int]] = [[] for _ in range(1 + max(node.layer for node in nodes.values()))]
     for key, node in sorted(nodes.items()):
         rows[node.layer].append(key)
-    best, fewest = [list(row) for row in rows], _crossings(rows, links)
+    best, fewest = [list(row) for row in rows], _crossings(rows, ends)
     for sweep in range(_SWEEPS):
         place = {key: i / max(1, len(row)) for row in rows for i, key in enumerate(row)}
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            wanted = _wanted(row, links, place, sweep)
+            wanted = {key: _wanted(key, ends, place, sweep) for key in row}
             row.sort(key=lambda key, wanted=wanted: (wanted[key], key))
             place |= {key: i / len(row) for i, key in enumerate(row)}
-        crossings = _crossings(rows, links)
+        crossings = _crossings(rows, ends)
         if crossings < fewest:
             best, fewest = [list(row) for row in rows], crossings
     return best
 
 
-def _wanted(
-    row: Sequence[int], links: Sequence[_Link], place: Mapping[int, float], sweep: int
-) -> dict[int, float]:
-    """The mean place of what each node is linked to above, or below in every other sweep."""
-    wanted = {key: list[float]() for key in row}
-    for link in links:
-        if sweep % 2 == 0 and link.lower in wanted:
-            wanted[link.lower].append(place[link.upper])
-        elif sweep % 2 == 1 and link.upper in wanted:
-            wanted[link.upper].append(place[link.lower] + link.port / link.ports / 100)
-    return {key: fmean(places) if places else place[key] for key, places in wanted.items()}
+def _wanted(key: int, ends: _Ends, place: Mapping[int, float], sweep: int) -> float:
+    """The mean place of what a node is linked to above, or below in every other sweep."""
+    if sweep % 2 == 0:
+        places = [place[link.upper] for link in ends.above[key]]
+    else:
+        places = [place[link.lower] + link.port / link.ports / 100 for link in ends.below[key]]
+    return fmean(places) if places else place[key]
 
 
-def _crossings(rows: Sequence[Sequence[int]], links: Sequence[_Link]) -> int:
-    place = {key: (y, x) for y, row in enumerate(rows) for x, key in enumerate(row)}
-    ends = [(*place[link.upper], (place[link.lower][1], link.port)) for link in links]
-    return sum(
-        (first[1] - second[1]) * (1 if first[2] > second[2] else -1 if first[2] < second[2] else 0) < 0
-        for i, first in enumerate(ends)
-        for second in ends[:i]
-        if first[0] == second[0]
-    )
+def _crossings(rows: Sequence[Sequence[int]], ends: _Ends) -> int:
+    """How many pairs of links begin in one order and end in the other."""
+    place = {key: number for row in rows for number, key in enumerate(row)}
+    crossings = 0
+    for row in rows:
+        passed: list[tuple[int, int]] = []
+        for key in row:
+            arrivals = [(place[link.lower], link.port) for link in ends.below[key]]
+            crossings += sum(len(passed) - bisect_right(passed, arrival) for arrival in arrivals)
+            for arrival in arrivals:
+                insort(passed, arrival)
+    return crossings
 
 
-def _placed(
-    rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node], links: Sequence[_Link]
-) -> dict[int, float]:
+def _placed(rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node], ends: _Ends) -> dict[int, float]:
     """The middle of each node: near the middle of its neighbours, in the order of its layer, from 0 on."""
     middles: dict[int, float] = {}
-    for row in rows:
-        middles |= dict(zip(row, _apart(row, dict.fromkeys(row, 0.0), nodes), strict=True))
+    gaps = [[(nodes[a].width + nodes[b].width) / 2 + BETWEEN for a, b in pairwise(row)] for row in rows]
+    spaced = list(zip(rows, gaps, strict=True))
+    for row, between in spaced:
+        middles |= dict(zip(row, _apart([0.0] * len(row), between), strict=True))
     for sweep in range(4 * _SWEEPS):
-        for row in rows if sweep % 2 == 0 else reversed(rows):
-            wanted = {key: list[float]() for key in row}
-            for link in links:
-                if link.lower in wanted and sweep % 4 != 3:
-                    wanted[link.lower].append(middles[link.upper] - link.shift)
-                if link.upper in wanted and sweep % 4 != 0:
-                    wanted[link.upper].append(middles[link.lower] + link.shift)
-            targets = {key: fmean(places) if places else middles[key] for key, places in wanted.items()}
-            middles |= dict(zip(row, _apart(row, targets, nodes), strict=True))
+        for row, between in spaced if sweep % 2 == 0 else reversed(spaced):
+            targets = [_target(key, ends, middles, sweep) for key in row]
+            middles |= dict(zip(row, _apart(targets, between), strict=True))
     left = min(middles[key] - nodes[key].width / 2 for key in middles)
     return {key: middle - left for key, middle in middles.items()}
 
 
-def _apart(row: Sequence[int], targets: Mapping[int, float], nodes: Mapping[int, _Node]) -> list[float]:
+def _target(key: int, ends: _Ends, middles: Mapping[int, float], sweep: int) -> float:
+    """Where a node would stand in the middle of its neighbours: of all, in every fourth sweep of one side."""
+    above = [middles[link.upper] - link.shift for link in ends.above[key]] if sweep % 4 != 3 else []
+    below = [middles[link.lower] + link.shift for link in ends.below[key]] if sweep % 4 != 0 else []
+    places = above + below
+    return fmean(places) if places else middles[key]
+
+
+def _apart(targets: Sequence[float], gaps: Sequence[float]) -> list[float]:
     """Places near the targets that keep the order and the distances: half-way between two such packings."""
-    gaps = [(nodes[a].width + nodes[b].width) / 2 + BETWEEN for a, b in pairwise(row)]
-    rightwards = [targets[row[0]]]
-    for gap, key in zip(gaps, row[1:], strict=True):
-        rightwards.append(max(targets[key], rightwards[-1] + gap))
-    leftwards = [targets[row[-1]]]
-    for gap, key in zip(reversed(gaps), reversed(row[:-1]), strict=True):
-        leftwards.append(min(targets[key], leftwards[-1] - gap))
+    rightwards = [targets[0]]
+    for gap, target in zip(gaps, targets[1:], strict=True):
+        rightwards.append(max(target, rightwards[-1] + gap))
+    leftwards = [targets[-1]]
+    for gap, target in zip(reversed(gaps), reversed(targets[:-1]), strict=True):
+        leftwards.append(min(target, leftwards[-1] - gap))
     return [(a + b) / 2 for a, b in zip(rightwards, reversed(leftwards), strict=True)]
 
 

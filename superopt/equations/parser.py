@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
 from importlib import resources
@@ -33,7 +34,7 @@ from superopt.ops.base import OPERATORS
 from superopt.ops.terms import application
 
 _ELEMENTS = "|".join(sorted(ELEMENT_TYPES_BY_SHORT_NAME))
-_LABEL = re.compile(rf"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)(?!\s*(?:{_ELEMENTS})\s*\[)")
+_LABEL = re.compile(rf"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)(?!\s*(?:{_ELEMENTS})\s*\[)", re.ASCII)
 """A name before an equation; ``x: f32[n]`` declares a type instead."""
 
 _GRAMMAR = resources.files("superopt.equations").joinpath("grammar.lark").read_text(encoding="utf-8")
@@ -47,6 +48,8 @@ DEEPEST = 100
 _NESTING = frozenset(("application", "plain_application", "call"))
 MOST_DIGITS = 100
 _LONG_NUMBER = re.compile(rf"(?<![A-Za-z_\d])\d{{{MOST_DIGITS + 1}}}")
+_FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
+"""A comment, which may say anything, or a character that no equation has: letters that look like others."""
 
 
 def parse_equation(text: str, name: str = "") -> Equation:
@@ -105,6 +108,7 @@ class _Reader:
 
     def parse(self, start: str) -> Tree:
         """The syntax tree of the text."""
+        self._require_ascii()
         if _LONG_NUMBER.search(self._text):
             raise InvalidEquationError(
                 f"line {self._first_line}: a number has more than {MOST_DIGITS} digits"
@@ -121,6 +125,18 @@ class _Reader:
                 raise self._error(inner, f"nested more than {DEEPEST} deep")
             waiting += [(child, depth) for child in _trees(inner)]
         return tree
+
+    def _require_ascii(self) -> None:
+        """Raises InvalidEquationError at the first character that is not one of printable ASCII."""
+        found = next((match for match in _FOREIGN.finditer(self._text) if match[1]), None)
+        if found is None:
+            return
+        before = self._text[: found.start()]
+        place = self._place(before.count("\n") + 1, found.start() - before.rfind("\n"))
+        name = unicodedata.name(found[1], "a control character")
+        raise InvalidEquationError(
+            f"{place}: expected ASCII characters outside of comments, got U+{ord(found[1]):04X}, {name}"
+        )
 
     def equation(self, name: str) -> Equation:
         """The equation that the text is."""

@@ -4,6 +4,7 @@ from superopt.onnx_io.executed import Executed, executed
 from superopt.onnx_io.folding import fold
 from superopt.onnx_io.lifting import LiftedModel, lift
 from superopt.onnx_io.lowering import build_model, lower
+from superopt.onnx_io.protos import stored_bytes
 from superopt.onnx_io.saving import LoweredModel, require_destination
 from superopt.onnx_io.source import ModelSource, SourceModel, external_locations, load_model
 
@@ -21,4 +22,5 @@ __all__ = [
     "load_model",
     "lower",
     "require_destination",
+    "stored_bytes",
 ]

@@ -22,8 +22,23 @@ _TOCK = "tock"
 _SPREAD = "spread."
 _UNREAD = "unread."
 _CHANNELS = 1
+_IMAGE_RANK = 4
 _COUNTING = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL))
 """Elements that may be indices."""
+
+
+def with_open_sizes(model: bytes) -> bytes:
+    """The model with the sizes of its inputs and the shapes of its outputs left open, the channels of images
+    aside."""
+    proto = onnx.ModelProto.FromString(model)
+    for value in proto.graph.input:
+        shape = value.type.tensor_type.shape
+        for axis, dimension in enumerate(shape.dim):
+            if len(shape.dim) != _IMAGE_RANK or axis != _CHANNELS:
+                dimension.Clear()
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return proto.SerializeToString()
 
 
 def copy_name(name: str, copy: int) -> str:

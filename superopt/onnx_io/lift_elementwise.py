@@ -213,12 +213,24 @@ def _bound(site: Site, slot: int, attribute: str) -> Fraction | int | None:
     return None if abs(value) >= _LARGEST else finite_fraction(value, "a bound")
 
 
+def _kept_range(low: Fraction | int | None, high: Fraction | int | None) -> str:
+    match low, high:
+        case None, None:
+            return "it keeps everything"
+        case _, None:
+            return f"it keeps what is at least {low}"
+        case None, _:
+            return f"it keeps what is at most {high}"
+        case _:
+            return f"it keeps what lies between {low} and {high}"
+
+
 def _clip(site: Site) -> tuple[Value, ...]:
     """Between 0 and a bound it is a hard sigmoid, stretched; without the bound it is a relu."""
     site.type(0)
     low, high = _bound(site, 1, "min"), _bound(site, 2, "max")
     if low != 0 or (high is not None and high <= 0):
-        raise NotLiftedError(f"it keeps what lies between {low} and {high}")
+        raise NotLiftedError(_kept_range(low, high))
     if high is None:
         return (site.add(Relu(), site.value(0)),)
     share = site.add(HardSigmoid(1 / Fraction(high), 0), site.value(0))

@@ -106,7 +106,8 @@ def _padding(site: Site, kernel: tuple[int, int] | None, dilation: tuple[int, in
 def _image(site: Site, what: str) -> TensorType:
     type_ = site.type(0)
     if type_.rank != 4:
-        raise NotLiftedError(f"{what} is over {type_.rank - 2} axes, not 2")
+        axes = type_.rank - 2
+        raise NotLiftedError(f"{what} is over {axes} {'axis' if axes == 1 else 'axes'}, not 2")
     return type_
 
 

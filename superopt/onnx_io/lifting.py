@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,6 +24,7 @@ from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
 from superopt.onnx_io.simplifying import is_followed, simplify
 from superopt.onnx_io.site import NotLiftedError, Site, known_number, number_array
+from superopt.onnx_io.sliding import slid
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import OPERATORS, Opaque
 
@@ -265,6 +266,9 @@ class _Lifting:
             self._type_named(name) if name else UnknownType("unused output") for name in node.output
         )
         operands = [value for value in inputs if value is not None]
+        own = slid(node, [None if value is None else self._editor.type_of(value) for value in inputs])
+        if own is not None:
+            types = (self._learned(own, types[0]), *types[1:])
         made = self._editor.add(
             Opaque(node.domain, node.op_type, index, reason),
             (*operands, *(value for _, value in captures)),
@@ -274,13 +278,26 @@ class _Lifting:
         self._groups[index] = Group((made.id,), inputs, made.values, captures)
         self._bind(node, made.values)
 
+    def _learned(self, own: TensorType, theirs: ValueType) -> ValueType:
+        """The type of an output that stays opaque: ours, unless it contradicts ONNX's."""
+        try:
+            self._learn(((own, theirs),))
+        except NotLiftedError:
+            return theirs
+        return own
+
     def _compare_with_onnx(self, node: onnx.NodeProto, outputs: tuple[Value | None, ...]) -> None:
         """Refuses types that contradict ONNX; learns what ONNX's symbols are in terms of ours."""
+        self._learn(
+            (self._editor.type_of(value), self._type_named(name))
+            for name, value in zip(node.output, outputs, strict=False)
+            if name and value is not None
+        )
+
+    def _learn(self, pairs: Iterable[tuple[ValueType, ValueType]]) -> None:
+        """Learns from our types of outputs and ONNX's; raises NotLiftedError where they contradict."""
         learned: dict[str, Dimension] = {}
-        for name, value in zip(node.output, outputs, strict=False):
-            if not name or value is None:
-                continue
-            own, theirs = self._editor.type_of(value), self._type_named(name)
+        for own, theirs in pairs:
             if not isinstance(own, TensorType) or not isinstance(theirs, TensorType):
                 continue
             if own.element is not theirs.element or own.rank != theirs.rank:

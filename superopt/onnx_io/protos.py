@@ -11,6 +11,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 from superopt.domains import Array
 from superopt.ir.types import ElementType
+from superopt.onnx_io.external import bytes_of
 
 STANDARD_DOMAINS = frozenset(("", "ai.onnx"))
 
@@ -20,6 +21,8 @@ ELEMENTS: Mapping[int, ElementType] = {
     if element is not ElementType.OTHER
 }
 ONNX_ELEMENTS: Mapping[ElementType, int] = {element: code for code, element in ELEMENTS.items()}
+
+_BYTES_OF_FLOAT = 4
 
 
 def element_type(code: int) -> ElementType:
@@ -69,8 +72,36 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 def contains_loop(node: onnx.NodeProto) -> bool:
     """Whether the node is a loop or has one inside, so that numbers decide how long it runs."""
-    inner = (nested for graph in subgraphs(node) for nested in graph.node)
-    return node.op_type == "Loop" or any(map(contains_loop, inner))
+    return node.op_type == "Loop" or has_loop_inside(node)
+
+
+def has_loop_inside(node: onnx.NodeProto) -> bool:
+    """Whether a loop is in the subgraphs of the node."""
+    return any(contains_loop(nested) for graph in subgraphs(node) for nested in graph.node)
+
+
+def is_counted_loop(node: onnx.NodeProto) -> bool:
+    """Whether the node is a loop that an input limits, with no other loop inside."""
+    return node.op_type == "Loop" and bool(node.input[0]) and not has_loop_inside(node)
+
+
+def stored_bytes(model: onnx.ModelProto) -> int:
+    """Bytes of all numbers that a model keeps: initialisers, and the tensors and real numbers in attributes,
+    also of nodes in bodies and functions."""
+    functions = (node for function in model.functions for node in function.node)
+    return bytes_of_graph(model.graph) + sum(map(_bytes_of_node, functions))
+
+
+def bytes_of_graph(graph: onnx.GraphProto) -> int:
+    """Bytes of all numbers that a graph keeps, in attributes and bodies, too."""
+    return sum(map(bytes_of, _tensors_of_graph(graph))) + sum(map(_bytes_of_node, graph.node))
+
+
+def _bytes_of_node(node: onnx.NodeProto) -> int:
+    tensors = (tensor for attribute in node.attribute for tensor in _tensors_of_attribute(attribute))
+    numbers = sum(len(attribute.floats) for attribute in node.attribute)
+    bodies = sum(map(bytes_of_graph, subgraphs(node)))
+    return sum(map(bytes_of, tensors)) + _BYTES_OF_FLOAT * numbers + bodies
 
 
 def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
@@ -136,16 +167,22 @@ def tensors_in_model(model: onnx.ModelProto) -> Iterator[TensorProto]:
 
 
 def _tensors_in_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-        yield sparse.indices
+    yield from _tensors_of_graph(graph)
     for node in graph.node:
         for attribute in node.attribute:
             yield from _tensors_in_attribute(attribute)
 
 
-def _tensors_in_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    """Of the graph itself, not of its nodes."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+
+
+def _tensors_of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+    """Of the attribute itself, not of graphs in it."""
     if attribute.HasField("t"):
         yield attribute.t
     yield from attribute.tensors
@@ -153,6 +190,10 @@ def _tensors_in_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
                    *attribute.sparse_tensors):  # fmt: skip
         yield sparse.values
         yield sparse.indices
+
+
+def _tensors_in_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+    yield from _tensors_of_attribute(attribute)
     if attribute.HasField("g"):
         yield from _tensors_in_graph(attribute.g)
     for graph in attribute.graphs:

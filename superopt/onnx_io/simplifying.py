@@ -135,7 +135,11 @@ class _Known:
                 getattr(result.graph, field.name).extend(value)
         result.graph.node.extend(kept)
         stays = self.stored(result)
-        result.graph.initializer.extend(light(t) for t in graph.initializer if t.name in stays)
+        result.graph.initializer.extend(
+            tensor if tensor.name in self.folded else light(tensor)
+            for tensor in graph.initializer
+            if tensor.name in stays
+        )
         have = {tensor.name for tensor in result.graph.initializer}
         for name in sorted(gone.intersection(read) - have):
             result.graph.initializer.append(numpy_helper.from_array(self.contents[name], name))

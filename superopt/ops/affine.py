@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -130,6 +131,12 @@ class BatchNormScale(BatchNormVector):
     name: ClassVar[str] = "batchnorm_scale"
     inputs: ClassVar[int] = 2
     epsilon: Fraction | int = Fraction(1, 100000)
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Undefined where a variance is -epsilon or less."""
+        del attributes
+        return False
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The factor of the affine step."""

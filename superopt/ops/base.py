@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -74,6 +75,15 @@ class Operator(ABC):
     @abstractmethod
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """``infer`` for tensors that are not divided."""
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Whether every output element is defined for all real inputs.
+
+        ``attributes`` are as in a term: what is missing has its default, what is not a number may be any.
+        """
+        del attributes
+        return True
 
     @abstractmethod
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -171,6 +181,12 @@ def attribute_defaults(name: str) -> dict[str, object]:
     }
 
 
+def number_of(name: str, attributes: Mapping[str, object], attribute: str) -> Fraction | None:
+    """The value of an attribute that is given or has a default; None where it is not a number."""
+    value = attributes[attribute] if attribute in attributes else attribute_defaults(name).get(attribute)
+    return Fraction(value) if isinstance(value, int | float | Fraction) else None
+
+
 def tensors(where: str, count: int, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
     """The input types, checked to be ``count`` tensors."""
     if len(types) != count:
@@ -251,6 +267,7 @@ __all__ = [
     "equal_shapes",
     "moved_bytes",
     "normalise_attribute",
+    "number_of",
     "operator_from_attributes",
     "register",
     "require_float",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -12,6 +13,7 @@ from superopt.ops.base import (
     OnnxForm,
     Operator,
     equal_shapes,
+    number_of,
     register,
     require_float,
     require_rank,
@@ -102,6 +104,12 @@ class Divide(BinaryElementwise):
         require_float(self.name, *result)
         return result
 
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Undefined where the divisor is 0."""
+        del attributes
+        return False
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Quotient."""
         return (domain.divide(arrays[0], arrays[1]),)
@@ -154,6 +162,12 @@ class Sqrt(UnaryElementwise):
     name: ClassVar[str] = "sqrt"
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Sqrt", since=6)
 
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Undefined where the argument is negative."""
+        del attributes
+        return False
+
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Square root."""
         return (domain.sqrt(arrays[0]),)
@@ -162,10 +176,20 @@ class Sqrt(UnaryElementwise):
 @register
 @dataclass(frozen=True, slots=True)
 class Power(UnaryElementwise):
-    """x to a constant power, elementwise, for x > 0."""
+    """x to a constant power, elementwise.
+
+    A power of 0 is undefined for negative exponents, one of a negative number for exponents that are not
+    whole; x to the power of 0 is 1.
+    """
 
     name: ClassVar[str] = "power"
     exponent: Fraction | int
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """For whole exponents that are not negative."""
+        exponent = number_of(cls.name, attributes, "exponent")
+        return exponent is not None and exponent >= 0 and exponent.denominator == 1
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Products of the base and its square roots where the exponent is a small dyadic fraction, the

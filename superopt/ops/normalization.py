@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -16,6 +17,7 @@ from superopt.ops.base import (
     Work,
     equal_dimensions,
     moved_bytes,
+    number_of,
     register,
     require_float,
     require_rank,
@@ -45,6 +47,13 @@ class LocalResponseNormalization(UnaryElementwise):
     alpha: Fraction | int = Fraction(1, 10000)
     beta: Fraction | int = Fraction(3, 4)
     bias: Fraction | int = 1
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Where what is raised to a power is positive, or the power is a product."""
+        alpha, beta, bias = (number_of(cls.name, attributes, name) for name in ("alpha", "beta", "bias"))
+        positive = alpha is not None and bias is not None and alpha >= 0 and bias > 0
+        return positive or (beta is not None and Power.is_total({"exponent": -beta}))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[n, c, h, w] -> [n, c, h, w]."""
@@ -80,6 +89,12 @@ class RowNormalization(Operator):
     positions: ClassVar[int | None] = 1
     vectors: ClassVar[int]
     epsilon: Fraction | int
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """For positive epsilon: the divisor is the root of at least that."""
+        epsilon = number_of(cls.name, attributes, "epsilon")
+        return epsilon is not None and epsilon > 0
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([..., n], [n], ...) -> [..., n]."""

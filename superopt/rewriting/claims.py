@@ -29,15 +29,12 @@ def most_rank(equation: Equation) -> int | None:
     return None
 
 
-def speaks_of(
-    equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
-) -> bool:
+def speaks_of(equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
     """Whether the ranks of its variables, and the shapes that it says, are within what the rule claims."""
     most = most_rank(equation)
     if most is None:
         return True
-    shapes = (value for value in attributes.values() if isinstance(value, tuple))
-    lengths = (len(cast("tuple[object, ...]", shape)) for shape in shapes)
+    lengths = (len(cast("tuple[object, ...]", v)) for v in attributes.values() if isinstance(v, tuple))
     return max([0, *(type_.rank for type_ in types.values()), *lengths]) <= most
 
 

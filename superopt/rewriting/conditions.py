@@ -144,6 +144,26 @@ def _why_undecidable(term: ConditionTerm, names: Set[str]) -> str | None:
             return None
 
 
+def is_computation(condition: Condition) -> bool:
+    """Whether the clause says what an attribute is by others: ``r = composed(q, p)``."""
+    return isinstance(condition.right, ConditionCall) and condition.right.function in COMPUTING
+
+
+def computed(conditions: Iterable[Condition], attributes: Mapping[str, object]) -> dict[str, object]:
+    """The values that clauses compute from those of other attributes, for names without a value."""
+    found: dict[str, object] = {}
+    for condition in conditions:
+        match condition:
+            case Condition(ConditionName(name), "=", ConditionCall() as call) if is_computation(condition):
+                known = name not in attributes and _names(call) <= attributes.keys()
+                value = _quantity(call, {}, attributes) if known else 0
+                if value != 0:
+                    found[name] = value
+            case _:
+                pass
+    return found
+
+
 def names_in(condition: Condition) -> frozenset[str]:
     """All names of tensors and attributes in the clause."""
     operands = [condition.left] if condition.right is None else [condition.left, condition.right]
@@ -239,6 +259,27 @@ def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
     return 0 if numbers and quotient * denominator != numerator else quotient
 
 
+def _composed(*arguments: Quantity) -> Quantity:
+    """The permutation that does first one and then the other; 0 where there is none."""
+    first, then = arguments
+    if not isinstance(first, tuple) or not isinstance(then, tuple) or len(first) != len(then) or not first:
+        return 0
+    if not all(isinstance(axis, int) and axis < len(first) for axis in then):
+        return 0
+    return tuple(first[cast("int", axis)] for axis in then)
+
+
+def _product(*arguments: Quantity) -> Quantity:
+    """The product of two numbers, of pairs for rows and for columns; 0 where there is none."""
+    one, other = arguments
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
+        return tuple(a * b for a, b in pairs) or 0
+    if not isinstance(one, int | SymbolicDimension) or not isinstance(other, int | SymbolicDimension):
+        return 0
+    return one * other
+
+
 def _odd(*arguments: Quantity) -> Quantity:
     return _all_leave(1, arguments[0])
 
@@ -272,12 +313,14 @@ def _tensor(function: str, arguments: tuple[Quantity, ...], index: int) -> Tenso
 FUNCTIONS: Mapping[str, Callable[..., Quantity]] = {
     "axis": _axis,
     "channels": _channels,
+    "composed": _composed,
     "dim": _dim,
     "even": _even,
     "groups": _groups,
     "leading": _leading,
     "odd": _odd,
     "outputs_per_group": _outputs_per_group,
+    "product": _product,
     "rank": _rank,
     "shape": _shape,
 }
@@ -285,15 +328,20 @@ FUNCTIONS: Mapping[str, Callable[..., Quantity]] = {
 _ARITIES: Mapping[str, int] = {
     "axis": 2,
     "channels": 1,
+    "composed": 2,
     "dim": 2,
     "even": 1,
     "groups": 2,
     "leading": 1,
     "odd": 1,
     "outputs_per_group": 2,
+    "product": 2,
     "rank": 1,
     "shape": 1,
 }
+
+COMPUTING = frozenset(("composed", "product"))
+"""The functions of attributes alone: a clause ``r = composed(q, p)`` says what r is."""
 
 _ORDER: Mapping[str, Callable[[int | Fraction, int | Fraction], bool]] = {
     "!=": operator.ne,

@@ -32,6 +32,17 @@ def test_every_command_takes_json_and_a_database(capsys: pytest.CaptureFixture[s
         assert {"--json", "--database"} <= set(options), command
 
 
+@pytest.mark.parametrize(
+    "command", ["optimize", "replay", "report", "submit", "inspect", "check", "shards", "timeline", "profile"]
+)
+def test_the_list_of_commands_says_what_each_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a line that is not cut off."""
+    assert run(["--help"]) == 0
+    (line,) = re.findall(rf"^  {command} +(.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert line.endswith(".")
+    assert not line.endswith("...")
+
+
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"superopt {version('superopt')}\n"

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from superopt.cli.main import run
-from tests.onnx_io.kit import model, node, tensor, value, weight
+from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
 
 def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,3 +49,30 @@ def test_proposed_sizes_are_ones_that_the_model_runs_at(
     path.write_bytes(made.SerializeToString())
     assert run(["inspect", str(path), "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
     assert "--dim batch=1 --dim samples=512\n" in capsys.readouterr().out
+
+
+def test_weights_in_attributes_and_bodies_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thousand numbers each: an initialiser, a constant in a branch, the coefficients of a regressor."""
+    path = tmp_path / "branches.onnx"
+    held = weight("held", 1000)
+    branches = [
+        graph([node("Constant", "", name, value=held)], [], [value(name, [1000])]) for name in ("p", "q")
+    ]
+    made = model(
+        [
+            node("If", "c", "b", then_branch=branches[0], else_branch=branches[1]),
+            node("Add", "b w", "y"),
+            node(
+                "LinearRegressor", "r", "z", domain="ai.onnx.ml", coefficients=[0.5] * 1000, intercepts=[0.0]
+            ),
+        ],
+        [value("c", [], onnx.TensorProto.BOOL), value("r", [1, 1000])],
+        [value("y", [1000]), value("z", [1, 1])],
+        [weight("w", 1000)],
+        domains={"ai.onnx.ml": 3},
+    )
+    path.write_bytes(made.SerializeToString())
+    assert run(["inspect", str(path), "--json", "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
+    assert json.loads(capsys.readouterr().out)["weight_bytes"] == 4 * (4 * 1000 + 1)

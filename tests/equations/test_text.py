@@ -174,6 +174,17 @@ ERRORS = {
     "x = y where odd(": "line 1: the equation 'x = y where odd(' ends too early",
     "relu(" * 3000 + "x" + ")" * 3000 + " = x": "line 1, column 501: nested more than 100 deep",
     "x = x where " + "odd(" * 3000 + "x" + ")" * 3000: "line 1, column 413: nested more than 100 deep",
+    "garbage((": "line 1, column 9: unexpected '('",
+    "r\u0435lu(x) = x": "line 1, column 2: expected ASCII characters outside of comments, "
+    "got U+0435, CYRILLIC SMALL LETTER IE",
+    "name: relu(x)\n = # \u0435\n \uff58": "line 3, column 2: expected ASCII characters outside of comments, "
+    "got U+FF58, FULLWIDTH LATIN SMALL LETTER X",
+    "n\u00e0me: relu(x) = x": "line 1, column 2: expected ASCII characters outside of comments, "
+    "got U+00E0, LATIN SMALL LETTER A WITH GRAVE",
+    "relu(x) =\u00a0x": "line 1, column 10: expected ASCII characters outside of comments, "
+    "got U+00A0, NO-BREAK SPACE",
+    "relu(x) = x\x1b[2J": "line 1, column 12: expected ASCII characters outside of comments, "
+    "got U+001B, a control character",
     "x = scale(x, full[value=1e9999999])": "line 1, column 30: unexpected '9999])'",
     f"x = full[value=1/{'1' * 5000}]": "line 1: a number has more than 100 digits",
 }
@@ -186,6 +197,11 @@ def test_mistakes_are_said_with_their_place(text: str) -> None:
     message = ERRORS[text]
     assert str(error.value).startswith(message)
     assert message.endswith(", ") or str(error.value) == message
+
+
+def test_comments_may_say_anything() -> None:
+    text = "relu(x) = x # \u0437\u0430\u043c\u0435\u0442\u043a\u0430"
+    assert format_equation(parse_equation(text)) == "relu(x) = x"
 
 
 def test_places_in_a_file() -> None:

@@ -93,7 +93,7 @@ def test_wrong_rules_are_refuted(why: str) -> None:
 def test_tasks_that_do_not_find_what_they_need_are_ill_typed(why: str) -> None:
     verdict = verify(parse_equation(ILL_TYPED[why]), load_axioms())
     assert verdict.status is Status.UNPROVED
-    assert verdict.reason == "no well-typed instance was found"
+    assert verdict.reason.startswith("malformed: ")
 
 
 def test_discovery_finds_how_a_product_is_divided() -> None:

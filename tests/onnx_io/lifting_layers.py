@@ -61,13 +61,40 @@ LAYERS = (
         lifted="""
             x = input: f32[1, 2, 9]
             w = weight: f32[8, 2, 3]
-            %2 = opaque[domain=, op_type=Conv, index=0, reason=the convolution is over 1 axes, not 2](x, w): f32[1, 8, 7]
+            %2 = opaque[domain=, op_type=Conv, index=0, reason=the convolution is over 1 axis, not 2](x, w): f32[1, 8, 7]
             return %2
         """,
         written="""
             y = Conv(x, w)
         """,
         weights=[weight("w", 8, 2, 3)],
+    ),
+    Case(
+        "sizes behind convolutions over one axis",
+        [
+            node("Conv", "x w", "a", strides=[2], pads=[1, 1]),
+            node("Relu", "a", "b"),
+            node("Conv", "b v", "c", auto_pad="SAME_UPPER"),
+            node("Add", "c b", "y"),
+        ],
+        [value("x", [2, 2, "t"])],
+        lifted="""
+            x = input: f32[2, 2, t]
+            w = weight: f32[8, 2, 3]
+            %2 = opaque[domain=, op_type=Conv, index=0, reason=the convolution is over 1 axis, not 2](x, w): f32[2, 8, floor((t + 1) / (2))]
+            %3 = relu(%2): f32[2, 8, floor((t + 1) / (2))]
+            v = weight: f32[8, 8, 3]
+            %5 = opaque[domain=, op_type=Conv, index=2, reason=the convolution is over 1 axis, not 2](%3, v): f32[2, 8, floor((t + 1) / (2))]
+            %6 = add(%5, %3): f32[2, 8, floor((t + 1) / (2))]
+            return %6
+        """,
+        written="""
+            a = Conv(x, w)
+            b = Relu(a)
+            c = Conv(b, v)
+            y = Add(c, b)
+        """,
+        weights=[weight("w", 8, 2, 3), weight("v", 8, 8, 3)],
     ),
     Case(
         "batch normalisation",

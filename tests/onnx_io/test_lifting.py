@@ -48,7 +48,8 @@ def test_symbols_say_where_they_are_from() -> None:
 def test_opaque_nodes_say_why() -> None:
     reasons = {case.name: why for case in CASES for _, _, why in lift(load_model(case.model())).opaque}
     assert reasons == {
-        "convolution over one axis": "the convolution is over 1 axes, not 2",
+        "convolution over one axis": "the convolution is over 1 axis, not 2",
+        "sizes behind convolutions over one axis": "the convolution is over 1 axis, not 2",
         "reshape to a computed shape": "the shape is computed at run time",
         "clips": "it keeps what lies between 1 and 6",
         "softmax of several axes": "in operator set 11 it spans all axes from 1 on",

@@ -124,3 +124,27 @@ def test_a_node_is_calculated(case: Calculation) -> None:
     operands: list[NDArray[np.generic]] = [np.asarray(operand) for operand in case.operands]
     result = evaluate(case.node, operands, 17)
     assert (None if result is None else result.tolist()) == case.result
+
+
+NUMBERS = {"zero": 0, "one": 1, "all": 2400, "few": 20, "many": 40, "ten": 10}
+
+
+def test_a_large_constant_that_is_calculated_keeps_its_content() -> None:
+    """What is found later must not take the content of what was found first, which no file has."""
+    made = model(
+        [
+            node("Range", "zero all one", "places"),
+            node("Gather", "x places", "taken", axis=0),
+            node("Range", "few many ten", "halves"),
+            node("Add", "halves halves", "shape"),
+            node("Reshape", "taken shape", "matrix"),
+            node("Shape", "matrix", "sizes"),
+            node("Gather", "sizes zero", "first", axis=0),
+            node("Range", "zero first one", "again"),
+            node("Gather", "matrix again", "y", axis=0),
+        ],
+        [value("x", [2400])],
+        [value("y", [40, 60])],
+        [tensor(name, content, np.int64) for name, content in NUMBERS.items()],
+    ).SerializeToString()
+    assert_same_results(made, every_other_node_written_anew(made))

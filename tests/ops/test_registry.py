@@ -101,6 +101,8 @@ def test_symbolic_reals_have_the_inferred_shapes_and_the_exact_values(name: str)
                 whole = expression
                 for definition in reversed(domain.definitions):
                     whole = z3.substitute(whole, tuple(definition.children()))
+                for divisor, inverted in reversed(domain.inverses):
+                    whole = z3.substitute(whole, (inverted, 1 / divisor))
                 assert z3.simplify(z3.substitute(whole, *known)).as_fraction() == number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx
 
 from optimizer import Journey, Options, Result
 from optimizer.cost import CostStore
@@ -48,3 +49,9 @@ def run(
     """The journey of a model in a short time, with few rules."""
     given: dict[str, object] = {"budget": 6.0, "threads": 1, **options}
     return Journey(model, rules(*texts), Options(**given), costs).run()  # type: ignore[arg-type]
+
+
+def lifted_text(graph: str) -> LiftedModel:
+    """A graph in ONNX's text, lifted."""
+    text = f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g {graph}'
+    return lift(load_model(onnx.parser.parse_model(text)))

@@ -33,7 +33,7 @@ from optimizer.cost.runtime import LoadedModel, profiled_model
 from superopt.errors import InvalidOptionError
 from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
 from superopt.ir.types import UnknownType
-from superopt.onnx_io import LiftedModel, lift, load_model
+from superopt.onnx_io import lift, load_model
 from superopt.ops.activation import Relu, Softmax
 from superopt.ops.affine import BiasAdd
 from superopt.ops.convolution import Conv
@@ -42,6 +42,7 @@ from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.opaque import Opaque
 from superopt.ops.shape import Broadcast, Reshape, Split
 from tests.optimizer.graphs import Builder, dense_blocks, f32
+from tests.optimizer.models import lifted_text
 
 
 def cost_of(graph: Graph, objective: Objective, **dims: int) -> GraphCost:
@@ -110,28 +111,6 @@ def test_an_opaque_node_is_measured_where_its_model_is_known() -> None:
     cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
     assert objective.measured == 1
     assert cost.groups[0].kernel.sources[1].content == np.array([3, 1], np.int64).tobytes()
-
-
-def test_a_branch_is_measured_with_what_it_reads_from_outside() -> None:
-    lifted = lifted_text(
-        f"(bool c, float[64,64] x) => (float[64,64] y) <float[64,64] w = {{{', '.join(['1'] * 4096)}}}>"
-        "{ y = If (c) <then_branch = a () => (float[64,64] p) { q = MatMul(x, w) p = MatMul(q, w) },"
-        "  else_branch = b () => (float[64,64] r) { r = Identity(x) }> }"
-    )
-    objective = Latency(MemoryCostStore(), threads=1)
-    cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
-    assert objective.measured == len(cost.groups) == 1
-
-
-def test_a_loop_is_not_run_on_made_up_numbers() -> None:
-    lifted = lifted_text(
-        "(bool c, float[4] x) => (float[N] y) {"
-        "  y = Loop (, c, x) <body = b (int64 i, bool on, float[M] v) => (bool still, float[M] u)"
-        "  { still = Identity(on) u = Add(v, x) }> }"
-    )
-    objective = Latency(MemoryCostStore(), threads=1)
-    GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
-    assert objective.measured == 0
 
 
 def test_shapes_and_indices_that_are_computed_are_made_up_to_fit() -> None:
@@ -252,11 +231,6 @@ def test_numbers_that_decide_a_fusion_are_kept() -> None:
         loaded.run({"x0": np.ones((64, 64), np.float32)})
         (run,) = loaded.end_profile()
     assert [kernel.operator for kernel in run] == ["Gelu"]
-
-
-def lifted_text(graph: str) -> LiftedModel:
-    text = f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g {graph}'
-    return lift(load_model(onnx.parser.parse_model(text)))
 
 
 def test_the_bound_is_below_the_price(latency: Latency) -> None:

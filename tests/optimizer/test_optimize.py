@@ -18,6 +18,7 @@ from optimizer import (
     Journey,
     Options,
     Progress,
+    html_of,
     optimize,
     plan_of,
     recorded_trace,
@@ -30,6 +31,8 @@ from superopt.onnx_io import lift, load_model, lower
 from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
+from tests.onnx_io.kit import model as made
+from tests.onnx_io.kit import node, value, weight
 from tests.optimizer.graphs import Builder, chain, dense_blocks, skewed_products
 from tests.optimizer.models import lifted, model_of, run
 from tests.optimizer.rules import ALL, ASSOCIATIVE, rules
@@ -75,6 +78,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "memory_limit", "objective", "search", "seed", "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
+        "suspects": "list",
         "cost": ["after", "before", "source", "unit"],
         "measured": [
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
@@ -91,7 +95,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "fusion": "list",
         "memory": ["after", "before", "limit", "unit"],
         "returned": "str",
-        "why": "str",
+        "why": "str", "rejected": "list",
         "explanation": [
             "complete", "gains", "kernels", "regions", "seconds", "seconds_allowed", "tried", "unused",
         ],
@@ -141,6 +145,29 @@ def test_a_false_rule_is_caught_by_the_check(costs: MemoryCostStore) -> None:
     assert result.report.why.startswith("not equal: output output_0: an element differs")
     assert not result.report.equivalence.passed
     assert result.trace == ()
+
+
+def test_every_rejected_variant_is_reported(costs: MemoryCostStore) -> None:
+    """The verdict on the model with only what does nothing removed comes last, and hides no other."""
+    false = rules("matmul(matmul(x, y), z) => matmul(add(x, x), matmul(y, z))")
+    nodes = [
+        node("MatMul", "x y", "a"),
+        node("Identity", "a", "b"),
+        node("MatMul", "b w", "c"),
+        node("Relu", "c", "z"),
+    ]
+    ports = [value("x", [256, 256]), value("y", [256, 256])], [value("z", [256, 4])]
+    model = lift(load_model(made(nodes, *ports, [weight("w", 256, 4)]).SerializeToString()))
+    report = Journey(model, false, Options(budget=8.0, threads=1), costs).run().report
+    assert report.returned == "original"
+    with_rule, bare = report.rejected
+    assert (with_rule.rules, with_rule.equal) == ((false[0].rule_id,), False)
+    assert with_rule.why.startswith("not equal: output z: an element differs")
+    assert (bare.rules, bare.equal, bare.why) == ((), True, report.why)
+    assert report.explanation is not None
+    assert [gain.rule for gain in report.explanation.tried] == [false[0].rule_id]
+    page = html_of(json.loads(json.dumps(report.to_json())))
+    assert f"with rule <code>{false[0].rule_id}</code>: not equal" in page
 
 
 def test_a_predicted_gain_that_is_none_is_refused() -> None:

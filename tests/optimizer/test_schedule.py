@@ -52,6 +52,7 @@ def test_a_budget_that_would_do_is_named_and_does() -> None:
     assert enough.is_enough()
     assert enough.deadline - enough.search_ends() >= enough.judging - 1e-6
     assert "opening the model takes 2.0 s and a run 1.5 s" in schedule.advice()
+    assert "takes 0.5 s and a run less than 0.01 s," in _schedule(5.0, 0.5, 1e-7).advice()
 
 
 def test_what_takes_little_is_judged_until_nothing_is_left() -> None:

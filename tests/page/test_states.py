@@ -15,7 +15,9 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from optimizer.search import searches
 from server.options import SEARCHES
 from server.problem_types import ProblemType
-from tests.page.conftest import Service
+from substitution_db.records import Evidence
+from superopt.equations import parse_equation, rule_id
+from tests.page.conftest import RULES, Service
 
 VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove")
 
@@ -166,6 +168,26 @@ def test_a_lost_connection_is_said_and_mended(context: BrowserContext, page: Pag
     context.set_offline(False)
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     expect(page.locator("#connection")).to_be_empty()
+
+
+def test_a_suspect_rule_is_listed_with_the_evidence(page: Page, service: Service) -> None:
+    rule = rule_id(parse_equation(RULES[1]))
+    evidence = Evidence("optimize", "net.onnx", "0123456789abcdef" * 4, 7, "output y: NaN in another place")
+    service.database.quarantine.record({rule: evidence})
+    try:
+        page.goto("/library")
+        expect(page.locator(".rules li")).to_have_count(1)
+        page.get_by_role("link", name="Suspect", exact=True).click()
+        expect(page.locator(".rules li")).to_contain_text("changed the outputs of a model")
+        page.get_by_role("link", name=RULES[1]).click()
+        against = page.get_by_role("region", name="Evidence against it")
+        for text in ("net.onnx", evidence.sha256, "optimize", "7", evidence.difference):
+            expect(against).to_contain_text(text)
+    finally:
+        service.database.quarantine.dismiss(rule, "the test is over")
+    page.reload()
+    expect(page.get_by_role("heading", name="Proof")).to_be_visible()
+    expect(against).to_have_count(0)
 
 
 def test_each_problem_is_shown_in_its_own_words(page: Page) -> None:

@@ -11,6 +11,7 @@ from superopt.ops.elementwise import Add, Identity
 from superopt.ops.matrix import Transpose
 from superopt.ops.shape import Concat, Split
 from superopt.rewriting import evaluate_graph, find_matches
+from superopt.rewriting.application import Obstacle, obstacle
 from tests.rewriting.graphs import FIELD, MERGE, after, applied, arrays_of, f32, graph_of, rule, values_of
 
 S = (2, 2)
@@ -158,3 +159,14 @@ def test_graphs_are_evaluated_only_as_far_as_they_are_known() -> None:
     graph = graph_of("(relu(a), transpose(b))", a=S, b=(2, 3))
     results = evaluate_graph(graph, FIELD, arrays_of(graph))
     assert [FIELD.shape(array) for array in results] == [(2, 2), (3, 2)]
+
+
+def test_a_rule_that_permutes_openly_is_applied_to_few_axes_only() -> None:
+    """It is proved for tensors of at most 5 axes."""
+    text = "transpose[perm=p](relu(x)) => relu(transpose[perm=p](x))"
+    few = graph_of("transpose[perm=(4, 0, 1, 2, 3)](relu(a))", a=(1, 2, 3, 4, 5))
+    many = graph_of("transpose[perm=(5, 0, 1, 2, 3, 4)](relu(a))", a=(1, 2, 3, 4, 5, 6))
+    assert after(few, text) != "unchanged"
+    assert after(many, text) == "unchanged"
+    (match,) = find_matches(many, rule(text))
+    assert obstacle(many, match) == Obstacle("the rule speaks of tensors of rank 5 at most")

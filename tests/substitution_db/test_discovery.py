@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,10 @@ from substitution_db.discovery import Verification, discover, verify_all, verify
 from substitution_db.exchange import export_rules
 from substitution_db.gate import gate_database, gate_files
 from substitution_db.judging import prove_equation
+from substitution_db.records import Proof
 from superopt.equations import parse_equation, rule_id
+from tests.substitution_db.slow_judge import GATE, HELD_UP
+from verifier.pool import judge_as_they_come
 
 OPERATORS = ["relu", "transpose"]
 
@@ -88,6 +94,91 @@ def test_verdicts_are_stored_as_they_come(tmp_path: Path) -> None:
         assert {rule.equation: rule.status for rule in database.rules.list()} == dict(
             zip(texts, ["verified", "verified", "refuted", "refuted"], strict=True)
         )
+
+
+KILLED_WHILE_ONE_IS_SLOW = """
+import os, signal, sys
+from pathlib import Path
+from substitution_db import discovery, open_database
+from tests.substitution_db.slow_judge import judge
+
+def end(done, total):
+    if done == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    discovery.verify_or_condition = judge
+    with open_database(sys.argv[1], library=Path("none")) as database:
+        discovery.verify_pending(database, jobs=2, progress=end)
+"""
+
+
+def test_a_slow_verdict_holds_up_no_other(tmp_path: Path) -> None:
+    """The first rule is still being judged when the process is killed at the third verdict."""
+    texts = ("relu(relu(x)) => relu(x)", "transpose(transpose(x)) => x", "relu(x) => x", "add(x, x) => x")
+    url, gate = str(tmp_path / "rules.db"), tmp_path / "gate"
+    os.mkfifo(gate)
+    with open_database(url, library=tmp_path / "none") as database:
+        database.rules.add_candidates([Candidate(parse_equation(text), "test") for text in texts])
+        first = database.rules.undecided(current())[0]
+        environment = {**os.environ, GATE: str(gate), HELD_UP: first.equation}
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED_WHILE_ONE_IS_SLOW, url], check=False, env=environment
+        )
+        gate.write_bytes(b"")  # the worker, which nobody listens to any more, ends
+        assert killed.returncode == -signal.SIGKILL
+        left = [rule.id for rule in database.rules.undecided(current())]
+        assert len(left) == 2
+        assert first.id in left
+
+
+def _stored(database: Database) -> list[tuple[object, ...]]:
+    """All that verdicts leave, but how long they took."""
+    return [
+        (rule.equation, rule.status, rule.provenance, rule.generalizations, _told(rule.proof))
+        for rule in database.rules.list()
+    ]
+
+
+def _told(proof: Proof | None) -> Proof | None:
+    return None if proof is None else replace(proof, milliseconds=0.0)
+
+
+def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rules have one general form, spelled by each in its own way; one is that of another; one has a
+    condition."""
+    general = "concat[axis=a](relu(x), relu(y)) => relu(concat[axis=a](x, y))"
+    renamed = "concat[axis=b](relu(p), relu(q)) => relu(concat[axis=b](p, q))"
+    tanh = "concat[axis=a](tanh(x), tanh(y)) => tanh(concat[axis=a](x, y))"
+    candidates = [
+        Candidate(parse_equation(special), name, (parse_equation(form),))
+        for special, name, form in (
+            ("concat[axis=-1](relu(x), relu(y)) => relu(concat[axis=-1](x, y))", "a", general),
+            ("concat[axis=-2](relu(x), relu(y)) => relu(concat[axis=-2](x, y))", "b", renamed),
+            ("concat[axis=-1](tanh(x), tanh(y)) => tanh(concat[axis=-1](x, y))", "c", tanh),
+            (tanh, "d", tanh),
+            (
+                "conv[padding=same_upper](x, w) => conv[padding=same_lower](x, w)",
+                "e",
+                "relu(x) => x",
+            ),
+        )
+    ]
+
+    def backwards(*arguments: object, **options: object) -> Iterator[tuple[int, object]]:
+        return reversed(list(judge_as_they_come(*arguments, **options)))  # type: ignore[arg-type]
+
+    found: list[list[tuple[object, ...]]] = []
+    for name in ("forwards", "backwards"):
+        with open_database(str(tmp_path / name), library=tmp_path / "none") as database:
+            database.rules.add_candidates(candidates)
+            verify_pending(database)
+            found.append(_stored(database))
+        monkeypatch.setattr("substitution_db.discovery.judge_as_they_come", backwards)
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
 
 
 def test_a_candidate_is_proved_in_its_most_general_form(database: Database) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from axioms import axioms_from_text
-from substitution_db import Candidate, Database, Hashes, Outcome, Proof
+from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
 from substitution_db.currency import Currency
 from substitution_db.jobs import NewJob
-from substitution_db.records import JobFile, JobRole
+from substitution_db.records import Evidence, JobFile, JobRole
 from substitution_db.versions import digest
 from superopt.equations import rule_id
 from superopt.errors import InvalidOptionError
@@ -94,3 +94,33 @@ def test_a_job_keeps_the_version_it_was_accepted_with(database: Database, rules:
     assert lease is not None
     assert (lease.job.id, lease.job.library_version) == (first.id, before.number)
     assert second.library_version == after.number
+
+
+def test_a_suspect_rule_is_in_no_version(database: Database, rules: list[str]) -> None:
+    """Evidence holds at once; what was recorded and not published stays so."""
+    database.rules.record_verdicts({rules[0]: PROOF, rules[1]: PROOF})
+    first = database.library.publish(NOW, "two")
+    database.rules.record_verdict(rules[2], PROOF)
+    evidence = Evidence("optimize", "net.onnx", "0" * 64, 7, "output y: NaN", {"trace": []})
+    database.quarantine.record({rules[0]: evidence, rules[2]: evidence, "0" * 16: evidence})
+    database.quarantine.record({rules[0]: evidence})
+    assert database.quarantine.evidence(rules[0]) == (evidence,)
+    assert used(database) == used(database, first.number) == {rules[1]}
+    renewed = database.library.renew(NOW, "without one")
+    assert renewed is not None
+    assert (renewed.rules, renewed.through_proof, renewed.note) == (1, first.through_proof, "without one")
+
+    database.rules.record_verdict(rules[0], PROOF)
+    database.library.publish(NOW, "proved again")
+    assert used(database) == {rules[1]}
+    found = {r.id: r.status for r in database.rules.list()}
+    assert found == {rules[0]: "suspect", rules[1]: "verified", rules[2]: "suspect"}
+    assert {r.id for r in database.rules.list(RuleFilter(status=RuleStatus.SUSPECT))} == {rules[0], rules[2]}
+    assert [r.id for r in database.rules.list(RuleFilter(status=RuleStatus.VERIFIED))] == [rules[1]]
+    assert database.rules.statistics().by_status[RuleStatus.SUSPECT] == 2
+
+    database.quarantine.dismiss(rules[0], "mended")
+    assert used(database) == {rules[0], rules[1]}
+    assert database.quarantine.evidence(rules[0]) == ()
+    with pytest.raises(InvalidOptionError, match=f"rule {rules[0]} is not suspect"):
+        database.quarantine.dismiss(rules[0], "mended")

@@ -10,7 +10,7 @@ import pytest
 from axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import parse_equation
 from verifier.content_cache import ContentCache
-from verifier.redundancy import AxiomRedundancy, Standing, check_redundancy
+from verifier.redundancy import AxiomRedundancy, Standing, check_redundancy, redundancy_of
 from verifier.solver import Limits
 
 QUICK = Limits(milliseconds=10_000, resources=300_000)
@@ -144,3 +144,30 @@ def test_answers_come_in_order_from_processes(tmp_path: Path) -> None:
     assert [f.name for f in found] == [axiom.name for axiom in BASE[:4]]
     assert told[-1] == (4, 4)
     assert len(list(tmp_path.rglob("*.json"))) == 4
+
+
+DIRECTED = """
+# A number less itself is zero.
+self:     sub(x, x) => full[value=0]()
+# Times zero it is too.
+zeros:    mul(x, full[value=0]()) => full[value=0]()
+# So is its own remainder, less zero.
+forward:  sub(sub(x, x), full[value=0]()) => sub(full[value=0](), full[value=0]())
+both:     sub(sub(x, x), full[value=0]()) = sub(full[value=0](), full[value=0]())
+# From left to right, then from right to left.
+peak:     sub(x, x) => mul(x, full[value=0]())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "standing"),
+    [
+        ("forward", Standing.REDUNDANT),
+        ("both", Standing.INDEPENDENT),
+        ("peak", Standing.INDEPENDENT),
+    ],
+)
+def test_directions_are_those_that_axioms_claim(name: str, standing: Standing) -> None:
+    axioms = axioms_from_text({"test": DIRECTED})
+    base = [axiom for axiom in axioms.equations if axiom.name in ("self", "zeros")]
+    assert redundancy_of(axioms.by_name[name], base).standing is standing

@@ -27,6 +27,7 @@ from verifier.refute import Effort, refute
 from verifier.seeds import seed_of
 from verifier.smtlib import relevant
 from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, ask
+from verifier.specialisation import specialised
 
 _SMALL = 60
 _COMMON_TYPES = tuple(TensorType(ElementType.FLOAT, shape) for shape in ((2, 3), (1, 2, 3, 3), (2,), ()))
@@ -155,7 +156,7 @@ class _Search:
     def _ask_about(self, goal: Equation, interpretation: Interpretation, differs: str) -> None:
         usable = relevant(self._axioms, goal, 1)
         for _ in range(self._depth.restarts):
-            answer = ask(goal, usable, Strategy.PATTERNS, self._depth.limits)
+            answer = _asked(goal, usable, Strategy.PATTERNS, self._depth.limits)
             steps = _few(goal, answer, self._by_name, self._depth.limits)
             if steps is None:
                 return
@@ -188,7 +189,7 @@ def search_for_collapse(axioms: Sequence[Equation], limits: Limits) -> Falsehood
     goal = Equation((Variable("x"),), (Variable("y"),))
     by_name = {axiom.name: axiom for axiom in axioms}
     for strategy in (Strategy.PATTERNS, Strategy.MODELS):
-        steps = _few(goal, ask(goal, axioms, strategy, limits), by_name, limits)
+        steps = _few(goal, _asked(goal, axioms, strategy, limits), by_name, limits)
         if steps is None:
             continue
         found = [
@@ -197,6 +198,12 @@ def search_for_collapse(axioms: Sequence[Equation], limits: Limits) -> Falsehood
         ]
         return min(found, key=lambda each: list(Kind).index(each.kind))
     return None
+
+
+def _asked(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: Limits) -> Answer:
+    own = specialised(axioms, goal, ())
+    answer = ask(goal, own.axioms, strategy, limits)
+    return replace(answer, steps=tuple(own.original(step) for step in answer.steps))
 
 
 def _few(

@@ -22,7 +22,7 @@ from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchE
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
-from superopt.rewriting.conditions import holds
+from superopt.rewriting.conditions import computed, holds
 from verifier.divided import divided_forms
 from verifier.exhaustive.parameters import Bound
 from verifier.exhaustive.program import Case, Implicit, Program, Step
@@ -165,10 +165,11 @@ class TypingSearch:
         return self.bound.sizes if allowed is None else allowed
 
     def _valued(self, step: Step, state: _State) -> Iterator[_State]:
+        given = {**state.attributes, **computed(self.program.equation.conditions, state.attributes)}
         unknown = [
             (attribute, value.name)
             for attribute, value in step.term.attributes
-            if isinstance(value, AttributeVariable) and value.name not in state.attributes
+            if isinstance(value, AttributeVariable) and value.name not in given
         ]
         inputs = [_known(state, place) for place in step.inputs]
         pools = [
@@ -177,7 +178,7 @@ class TypingSearch:
         ]
         for values in itertools.product(*pools):
             chosen = dict(zip((name for _, name in unknown), values, strict=True))
-            attributes = {**state.attributes, **chosen}
+            attributes = {**given, **chosen}
             yield _State(state.types, attributes, state.implicit, state.cuts)
 
     def _opened(self, step: Step, state: _State) -> Iterator[_State]:

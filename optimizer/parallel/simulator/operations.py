@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from optimizer.cost.kernel import Sizes
+from optimizer.cost.sizes import Sizes
 from optimizer.parallel.task_costs import FREE, Types, backward_passes, roofline_microseconds
 from optimizer.parallel.tasks import splits_of
 from optimizer.parallel.topology import DeviceKind

@@ -16,7 +16,7 @@ from substitution_db.peers import PeerFormat, PeerRule, read_rules
 from substitution_db.peers.coverage import Answer, Covered, counts, coverage
 from substitution_db.peers.derivation import Bounds
 from superopt.cli.main import run
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import format_equation, parse_equation, rule_id
 from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, taso_file
 
 LIBRARY = (
@@ -65,10 +65,10 @@ def of_text(path: Path, *rules: str) -> tuple[PeerRule, ...]:
         ("relu[k=1](x) => x", Answer.MALFORMED, False, None, "line 1, column 1: relu has no attribute k"),
         (
             "relu(transpose[perm=(1, 0)](conv(x, y))) => conv(x, y)",
-            Answer.UNDECIDED,
+            Answer.MALFORMED,
             False,
             None,
-            "no well-typed instance was found",
+            "the source is never well-typed: transpose[perm=(1, 0)](conv(x, y)): ",
         ),
     ],
 )
@@ -230,15 +230,19 @@ def test_bad_files(
 def test_import(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = flexflow_file(tmp_path / "rules.json", *RULES)
     assert run(["library", "import", str(path), "--database", database]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    *said, refuted, counts = capsys.readouterr().out.splitlines()
+    assert said == [
         "0  spread: REPLICATE is a parallel operator: the axioms say nothing about what is spread over devices",
         "2  lacking: the target uses input -3, which the source lacks",
-        "1 new candidates, 1 known before, 2 left out; next: superopt library verify",
     ]
+    false = rule_id(parse_equation("tanh(x) => sigmoid(x)"))
+    assert refuted.startswith(f"{false}  is false: x: f32[")
+    assert counts == "1 new candidates, 1 known before, 2 left out; next: superopt library verify"
     assert run(["library", "import", str(path), "--database", database, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "new": 0,
         "known": 2,
+        "refuted": [],
         "left_out": [
             {
                 "index": 0,

@@ -23,8 +23,13 @@ def _scaled(_: Attributes, tensor: Shape, factor: Shape) -> Shape:
 
 def power(attributes: Attributes, x: Real) -> Real:
     exponent = Fraction(attributes["exponent"])
-    base = x if exponent.denominator == 1 else np.where(x > 0, x, np.nan)
-    return base ** float(exponent)
+    base = x if exponent.denominator == 1 else np.where(x >= 0, x, np.nan)
+    return quotient(np.ones_like(x), base ** float(-exponent)) if exponent < 0 else base ** float(exponent)
+
+
+def quotient(x: Real, y: Real) -> Real:
+    """Undefined by zero, whatever is divided."""
+    return np.where(y == 0, np.nan, x / y)
 
 
 def sigmoid(x: Real) -> Real:
@@ -58,13 +63,13 @@ def _row_shape(_: Attributes, rows: Shape, *vectors: Shape) -> Shape:
 
 def _rms(attributes: Attributes, x: Real, scale: Real) -> Real:
     square = (x**2).mean(axis=-1, keepdims=True)
-    return x / np.sqrt(square + float(attributes.get("epsilon", 1e-5))) * scale
+    return quotient(x, np.sqrt(square + float(attributes.get("epsilon", 1e-5)))) * scale
 
 
 def _layer_normalization(attributes: Attributes, x: Real, scale: Real, bias: Real) -> Real:
     variance = x.var(axis=-1, keepdims=True)
     deviation = np.sqrt(variance + float(attributes.get("epsilon", 1e-5)))
-    return (x - x.mean(axis=-1, keepdims=True)) / deviation * scale + bias
+    return quotient(x - x.mean(axis=-1, keepdims=True), deviation) * scale + bias
 
 
 def _reduced_shape(attributes: Attributes, shape: Shape) -> Shape:
@@ -109,7 +114,7 @@ VALUES: Mapping[str, ValueOf] = {
     "add": lambda _, x, y: x + y,
     "sub": lambda _, x, y: x - y,
     "mul": lambda _, x, y: x * y,
-    "div": lambda _, x, y: x / y,
+    "div": lambda _, x, y: quotient(x, y),
     "scale": lambda _, x, s: x * s,
     "identity": lambda _, x: x,
     "sqrt": lambda _, x: np.sqrt(x),
@@ -132,6 +137,6 @@ VALUES: Mapping[str, ValueOf] = {
     "affine": lambda a, x, s, t: x * _along(a, x, s) + _along(a, x, t),
     "channel_scale": lambda a, x, s: x * _along(a, x, s),
     "bias_add": lambda a, x, t: x + _along(a, x, t),
-    "batchnorm_scale": lambda a, g, v: g / np.sqrt(v + float(a.get("epsilon", 1e-5))),
+    "batchnorm_scale": lambda a, g, v: quotient(g, np.sqrt(v + float(a.get("epsilon", 1e-5)))),
     "batchnorm_shift": lambda _, s, b, m: b - m * s,
 }

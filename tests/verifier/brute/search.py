@@ -17,6 +17,7 @@ import numpy as np
 from superopt.ir.terms import (
     Application,
     AttributeVariable,
+    Direction,
     Equation,
     Term,
     Variable,
@@ -98,7 +99,7 @@ class _Search:
         self._sides = (*equation.left, *equation.right)
         self._steps = in_order(self._sides)
         self._random = random.Random(seed)
-        self._numbers = np.random.default_rng(seed)
+        self._numbers, self._integers = np.random.default_rng(seed), np.random.default_rng(seed + 1)
         self._leaves, self._nodes, self._sizes = leaves, nodes, sizes
         self._ranks = ranks_of(self._steps)
         self._declared = dict(equation.types)
@@ -213,22 +214,34 @@ class _Search:
             return
         self._compared += 1
         self._leaf_budget -= 1
-        for _ in range(DRAWS):
-            values = self._values(named, implicit, attributes)
+        for draw in (*[self._normal] * DRAWS, self._integer):
+            values = self._values({name: draw(shape) for name, shape in named.items()}, implicit, attributes)
             for left, right in pairs:
-                if _differ(values[left], values[right]):
+                if self._fails(values[left], values[right]):
                     self._stop(named, attributes, f"values of shape {shapes[left]}")
         if self._leaf_budget <= 0:
             raise _Stop
 
+    def _normal(self, shape: Shape) -> Real:
+        return np.asarray(self._numbers.normal(size=shape) * 2)
+
+    def _integer(self, shape: Shape) -> Real:
+        """Numbers among which there are zeros."""
+        return np.asarray(self._integers.integers(-2, 4, shape), np.float64)
+
+    def _fails(self, left: Real, right: Real) -> bool:
+        """Whether an element is lost or changed in a direction that the equation claims."""
+        one_way = self._equation.direction is Direction.FORWARD
+        return _loses(left, right) or (not one_way and _loses(right, left))
+
     def _values(
-        self, named: Mapping[str, Shape], implicit: CutsAndSizes, attributes: Attributes
+        self, numbers: Mapping[str, Real], implicit: CutsAndSizes, attributes: Attributes
     ) -> dict[Term, Real]:
         values: dict[Term, Real] = {}
         with np.errstate(all="ignore"):
             for term in self._steps:
                 if isinstance(term, Variable):
-                    values[term] = np.asarray(self._numbers.normal(size=named[term.name]) * 2)
+                    values[term] = numbers[term.name]
                 else:
                     inputs = [values[child] for child in term.inputs]
                     values[term] = VALUES[term.operator](resolved(term, attributes, implicit), *inputs)
@@ -240,9 +253,10 @@ class _Search:
         raise _Stop
 
 
-def _differ(left: Real, right: Real) -> bool:
-    finite = np.isfinite(left)
-    if not np.array_equal(finite, np.isfinite(right)):
+def _loses(source: Real, target: Real) -> bool:
+    """Whether the target is undefined, or another number, where the source is defined."""
+    finite = np.isfinite(source)
+    if not np.all(np.isfinite(target), where=finite):
         return True
-    scale = 1 + np.max(np.abs(left), initial=0, where=finite)
-    return bool(np.any(np.abs(left - right) > TOLERANCE * scale, where=finite))
+    scale = 1 + np.max(np.abs(source), initial=0, where=finite)
+    return bool(np.any(np.abs(source - target) > TOLERANCE * scale, where=finite))

@@ -16,6 +16,7 @@ const STATES = {
   unproved: ["question", "warm", "Unproved"],
   candidate: ["clock", "", "Candidate"],
   stale: ["clock", "warm", "Stale"],
+  suspect: ["alert", "bad", "Suspect"],
 };
 
 /** States of an optimization that never change again. */

@@ -4,7 +4,7 @@ import { count } from "../format.js";
 import { json } from "../api.js";
 import { chip, empty, heading, into } from "../parts.js";
 
-const STATUSES = [["verified", "Proved"], ["refuted", "Refuted"], ["unproved", "Unproved"], ["candidate", "Candidates"], ["stale", "Stale"], ["", "All"]];
+const STATUSES = [["verified", "Proved"], ["refuted", "Refuted"], ["unproved", "Unproved"], ["candidate", "Candidates"], ["stale", "Stale"], ["suspect", "Suspect"], ["", "All"]];
 const TYPED = 250;
 
 /** The list for ?q=, ?operator=, ?status= and ?cursor=. */
@@ -68,6 +68,6 @@ export async function view({ root, signal, query, navigate, title }) {
 
 function ruleRow(rule) {
   const { proof } = rule;
-  const note = !proof ? "" : proof.counterexample ? "has a counterexample" : proof.axioms_used.length ? `${count(proof.axioms_used.length)} axiom${proof.axioms_used.length === 1 ? "" : "s"}` : proof.reason;
+  const note = rule.evidence.length ? "changed the outputs of a model" : !proof ? "" : proof.counterexample ? "has a counterexample" : proof.axioms_used.length ? `${count(proof.axioms_used.length)} axiom${proof.axioms_used.length === 1 ? "" : "s"}` : proof.reason;
   return h("li", {}, h("a", { href: `/library/${rule.id}` }, h("code", { class: "equation" }, rule.equation), h("span", { class: "rule-note soft" }, note), chip(rule.status)));
 }

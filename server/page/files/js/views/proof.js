@@ -14,7 +14,7 @@ export function proofOf(proof) {
     axioms.length > 0 && [h("h3", {}, `Axioms used: ${count(axioms.length)}`), h("ul", { class: "tags" }, axioms.map((name) => h("li", { class: "tag" }, name)))],
     shapes.length > 0 && h("details", { open: shapes.length <= 6 }, h("summary", {}, `Shapes it was executed on: ${count(shapes.length)}`), h("ul", { class: "shapes" }, shapes.slice(0, 200).map((shape) => h("li", {}, h("code", {}, shape))))),
     facts([["prover", proof.prover ? `${proof.prover} ${proof.version}` : null], ["time", proof.milliseconds ? `${proof.milliseconds.toFixed(0)} ms` : null],
-      ["certificate", proof.grade ? `${words(proof.grade)}, for all sizes` : null], ["confirmed by", proof.confirmed_by || null]]),
+      ["certificate", proof.grade ? `${words(proof.grade)}, for all sizes` : null], ["also derived by", proof.confirmed_by || null]]),
     certificate && h("details", {}, h("summary", {}, "Certificate"), h("pre", { class: "code-block", tabindex: "0" }, JSON.stringify(certificate, null, 1).slice(0, 20000))),
   ];
 }

@@ -1,0 +1,127 @@
+"""Which rule is to blame for a rewritten model whose outputs differ: the first step that changes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from optimizer.check import Equivalence
+from optimizer.decision import Court, Variant, Verdict
+from optimizer.search import TraceStep, replay
+from superopt.ir.graph import Graph
+from superopt.rewriting import Substitution
+
+_BEYOND_FLOORS, _LARGE = 1e2, 0.1
+"""A rule is accused of being false where an element is off by so many times the floor, or by this share of
+the largest one. Smaller differences refuse a model: sums in another order and transforms for fast
+convolutions have errors that a tolerance may forbid."""
+
+_BEYOND_OWN = 10.0
+"""And where that is so many times what the original's own rounding allows."""
+
+_FINEST = 1e-5
+"""No tolerance below the floor of single precision accuses a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A rule after whose application outputs differ: in what, and the steps that lead there, that of the rule
+    last."""
+
+    rule: str
+    equation: str
+    difference: str
+    steps: tuple[TraceStep, ...]
+
+    def summary(self) -> dict[str, object]:
+        """The rule and the difference as JSON values."""
+        return {"rule": self.rule, "equation": self.equation, "difference": self.difference}
+
+
+Accuse = Callable[[Suspect], None]
+"""What is told at once of a rule that changed outputs."""
+
+
+def decided(
+    court: Court,
+    start: Graph,
+    variant: Variant,
+    accuse: Accuse,
+    search_again: Callable[[], Variant | None],
+) -> Verdict:
+    """The verdict on a variant; where its outputs differ, on what is left of it without the rules to blame,
+    which are accused. Where nothing is left, another one is searched for.
+    """
+    verdict = court.decide(variant)
+    while verdict.equivalence is not None and is_false(verdict.equivalence) and verdict.variant.trace:
+        accused = verdict.variant
+        suspect = blamed(start, accused.trace, court.rules, court.equivalence_of)
+        if suspect is None:
+            return verdict
+        accuse(suspect)
+        rest = court.without(accused, (suspect.rule,))
+        left = rest if rest.trace else search_again()
+        if left is None:
+            return replace(verdict, why=f"{verdict.why}; rule {suspect.rule} is to blame, and suspect now")
+        verdict = court.decide(left)
+    return verdict
+
+
+def blamed(
+    start: Graph,
+    trace: Sequence[TraceStep],
+    rules: Sequence[Substitution],
+    compare: Callable[[Graph], Equivalence | None],
+) -> Suspect | None:
+    """The rule of the first step after which the graph is not equal to the original by more than rounding.
+
+    Halves the trace again and again: about so many comparisons as its length has binary digits. None where
+    the graph differs without any step, or where a comparison is not possible, or no longer.
+    """
+    found: dict[int, Equivalence] = {}
+
+    def is_equal(count: int) -> bool | None:
+        equivalence = compare(replay(start, trace[:count], rules))
+        if equivalence is None:
+            return None
+        found[count] = equivalence
+        return not is_false(equivalence)
+
+    count = first_difference(len(trace), is_equal)
+    if count is None:
+        return None
+    steps = tuple(replace(step, cost_before=0.0, cost_after=0.0) for step in trace[:count])
+    return Suspect(steps[-1].rule, steps[-1].equation, described(found[count]), steps)
+
+
+def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int | None:
+    """After how many steps there is a difference that was not there before: found by halving.
+
+    None where there is none after all steps, one before the first, or where ``is_equal`` does not know.
+    """
+    if is_equal(steps) is not False or is_equal(0) is not True:
+        return None
+    same, different = 0, steps
+    while different - same > 1:
+        middle = (same + different) // 2
+        answer = is_equal(middle)
+        if answer is None:
+            return None
+        same, different = (middle, different) if answer else (same, middle)
+    return different
+
+
+def is_false(equivalence: Equivalence) -> bool:
+    """Whether outputs were compared, and differ by more than rounding explains."""
+    if equivalence.passed or not equivalence.samples:
+        return False
+    if math.isinf(equivalence.max_rel_error):
+        return True
+    least = min(_LARGE, _BEYOND_FLOORS * max(equivalence.tolerance, _FINEST))
+    return equivalence.max_rel_error > least and equivalence.evidence.excess > _BEYOND_OWN
+
+
+def described(equivalence: Equivalence) -> str:
+    """The difference in words."""
+    return f"{equivalence.why} (largest relative error {equivalence.max_rel_error:.3g})"

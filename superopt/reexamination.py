@@ -1,0 +1,74 @@
+"""A rule judged again; one that is suspect only where the evidence no longer stands."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from substitution_db import Database, Outcome, Rule, RuleStatus
+from substitution_db.currency import current
+from substitution_db.judging import prove_equation
+from substitution_db.records import Evidence, Proof
+from substitution_db.rows import equation_of
+from superopt.errors import InvalidOptionError, SuperoptError
+from superopt.ir import Equation
+from superopt.recorded import repeated
+from superopt.rewriting import substitutions_of
+from verifier.pool import judge_alone
+
+
+@dataclass(frozen=True)
+class Reexamination:
+    """What became of a rule; ``standing`` is what still stands against it, and why."""
+
+    status: RuleStatus
+    standing: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def reexamine(database: Database, identity: str, model: Path | None = None) -> Reexamination:
+    """Proves a rule anew and records the verdict. A suspect rule is proved only where each piece of evidence
+    is about the ``model`` and outputs of that no longer differ; then the suspicion ends.
+
+    Raises InvalidOptionError for a rule that is not there.
+    """
+    rule = database.rules.get(identity)
+    if rule is None:
+        raise InvalidOptionError(f"there is no rule {identity}; `superopt library list` shows all")
+    standing = tuple(why for found in rule.evidence if (why := _standing(database, rule, found, model)))
+    if standing:
+        return Reexamination(RuleStatus.SUSPECT, standing)
+    proof = judge_alone(prove_equation, equation_of(rule.id, rule.equation), lost=_lost)
+    database.rules.record_verdict(identity, proof)
+    if rule.evidence:
+        database.quarantine.dismiss(identity, f"outputs no longer differ with superopt {version('superopt')}")
+    return Reexamination(RuleStatus(proof.verdict), (), proof.counterexample or proof.reason)
+
+
+def _standing(database: Database, rule: Rule, evidence: Evidence, model: Path | None) -> str:
+    """Why a piece of evidence stands, empty if it does not any more."""
+    if model is None:
+        return f"{evidence}; whether that is still so is seen with --model and that model"
+    sha256 = hashlib.sha256(_content(model)).hexdigest()
+    if sha256 != evidence.sha256:
+        return f"{evidence}; {model} is another model (sha256 {sha256[:16]})"
+    own = substitutions_of(equation_of(rule.id, rule.equation), rule.id)
+    report = {**evidence.report, "model": {"sha256": sha256}}
+    try:
+        found = repeated(model, report, own, database=database.url, seed=evidence.seed)
+    except SuperoptError as error:
+        return f"{evidence}; it cannot be repeated: {error}"
+    return "" if found.passed else f"{evidence}; and now: {found.why}"
+
+
+def _content(model: Path) -> bytes:
+    try:
+        return model.read_bytes()
+    except OSError as error:
+        raise InvalidOptionError(f"model: {model} cannot be read: {error.strerror}") from None
+
+
+def _lost(_: Equation, reason: str) -> Proof:
+    return Proof(Outcome.UNPROVED, "", "", (), current().hashes, None, (), None, reason)

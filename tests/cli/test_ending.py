@@ -1,0 +1,50 @@
+"""A command that is told to end leaves no temporary file behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.onnx_io.kit import model, node, value
+
+_PROGRAM = """
+import signal, sys
+from superopt import api
+from superopt.cli import main
+def wait(*_, **__):
+    print("waiting", flush=True)
+    signal.pause()
+setattr(api, sys.argv[1], wait)
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "models", "waits_in"), [("inspect", 1, "settle_sizes"), ("check", 2, "check_equivalence")]
+)
+def test_a_command_that_is_told_to_end_leaves_nothing(
+    command: str, models: int, waits_in: str, tmp_path: Path
+) -> None:
+    scratch, path = tmp_path / "scratch", tmp_path / "net.onnx"
+    scratch.mkdir()
+    ports = [value("x", ["n", 4])], [value("y", ["n", 4])]
+    path.write_bytes(model([node("Relu", "x", "y")], *ports).SerializeToString())
+    environment = {
+        **os.environ,
+        "TMPDIR": str(scratch),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SUPEROPT_DATABASE_URL": f"sqlite:///{tmp_path / 'superopt.db'}",
+    }
+    arguments = [sys.executable, "-c", _PROGRAM, waits_in, command, *[str(path)] * models]
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "waiting\n"
+        assert list(scratch.iterdir()) != []
+        running.terminate()
+        assert running.wait(60) == 128 + signal.SIGTERM
+    assert list(scratch.iterdir()) == []

@@ -1,0 +1,138 @@
+"""The options of the main job: the same here and at a service, with the defaults that Python has."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from optimizer import Options
+from superopt.cli.main import run
+from superopt.cli.optimize_commands import optimize
+from superopt.cli.submit_command import submit
+from tests.onnx_io.kit import model, node, value
+
+QUICK = ("--budget", "30", "--max-candidates", "1", "--objective", "flops", "--threads", "1")
+
+
+@pytest.fixture
+def relu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+    path = tmp_path / "relu.onnx"
+    made = model([node("Relu", "x", "y")], [value("x", [4, 4])], [value("y", [4, 4])])
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def test_what_a_service_takes_too_is_declared_once() -> None:
+    here, there = (inspect.signature(command).parameters for command in (optimize, submit))
+    shared = [name for name in there if name in here and name not in ("model", "database", "as_json")]
+    assert len(shared) > 12
+    for name in shared:
+        assert here[name].annotation == there[name].annotation, name
+        assert there[name].default is None, name
+
+
+def test_defaults_are_those_of_python() -> None:
+    defaults = {name: option.default for name, option in inspect.signature(optimize).parameters.items()}
+    usual = Options()
+    for name in ("objective", "search", "budget", "alpha", "seed", "threads", "max_candidates", "tolerance"):
+        assert defaults[name] == getattr(usual, name), name
+
+
+def test_a_dry_run_needs_no_output(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = relu.with_name("report.json")
+    assert run(["optimize", str(relu), "--dry-run", "--report", str(report), *QUICK]) == 0
+    shown = capsys.readouterr().out
+    assert "relu.onnx: 1 node, 0 not understood\n" in shown
+    assert shown.endswith(f"\nwritten: report: {report}\n")
+    assert json.loads(report.read_text())["model"]["name"] == "relu.onnx"
+
+
+def test_any_other_run_needs_an_output(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["optimize", str(relu), *QUICK]) == 2
+    assert capsys.readouterr().err == (
+        "superopt: output: expected a file to write, by --output or -o; only --dry-run needs none\n"
+    )
+
+
+def test_standard_output_is_called_that(relu: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["optimize", str(relu), "-o", "-", *QUICK]) == 0
+    assert capfd.readouterr().err.endswith("\nwritten: standard output\n")
+
+
+@pytest.mark.parametrize("command", ["optimize - -o -", "optimize /dev/stdin -o /dev/stdout"])
+def test_a_model_comes_and_goes_by_the_standard_streams(command: str, relu: Path) -> None:
+    """Through a file, and through a pipe."""
+    program = [sys.executable, "-m", "superopt.cli", *command.split(), *QUICK]
+    with relu.open("rb") as file:
+        from_file = subprocess.run(program, stdin=file, capture_output=True, check=True).stdout
+    from_pipe = subprocess.run(program, input=relu.read_bytes(), capture_output=True, check=True).stdout
+    assert from_file == from_pipe == relu.read_bytes()
+
+
+def test_inspect_reads_standard_input(relu: Path) -> None:
+    program = [sys.executable, "-m", "superopt.cli", "inspect", "-", "--json"]
+    found = subprocess.run(program, input=relu.read_bytes(), capture_output=True, check=True).stdout
+    assert json.loads(found)["nodes"] == 1
+
+
+def test_models_with_other_inputs_are_told_apart(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = relu.with_name("other.onnx")
+    made = model([node("Relu", "a", "y")], [value("a", [4, 4])], [value("y", [4, 4])])
+    other.write_bytes(made.SerializeToString())
+    assert run(["check", str(relu), str(other)]) == 1
+    assert capsys.readouterr().out == (
+        "equivalent  no\nsamples     0\ndifferent inputs: x (float32) against a (float32)\n"
+    )
+
+
+def test_what_is_no_report_is_named(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = relu.with_name("empty.json")
+    path.write_text("{}")
+    assert run(["report", str(path), "-o", str(relu.with_name("page.html"))]) == 2
+    assert capsys.readouterr().err == f"superopt: {path}: expected a report of schema 1, got None\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "reports"),
+    [
+        ("r.json", ["r.json"]),
+        ("o.onnx", ["r.json", "./r.json"]),
+        ("link.onnx", ["r.json"]),
+    ],
+)
+def test_two_results_do_not_go_into_one_file(
+    output: str,
+    reports: list[str],
+    relu: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(relu.parent)
+    Path("link.onnx").symlink_to("r.json")
+    options = [word for report in reports for word in ("--report", report)]
+    assert run(["optimize", str(relu), "-o", output, *options, *QUICK]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("superopt: r.json: expected a file of its own for each result, and ")
+    assert not Path("r.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("optimize {} --dry-run --budget inf", "budget: expected seconds above 0, got inf"),
+        ("check {} {} --seed -1", "Invalid value for '--seed'"),
+        ("check {} {} --tolerance nan", "tolerance: expected above 0, got nan"),
+        ("check {} {} --tolerance -1", "tolerance: expected above 0, got -1.0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    command: str, message: str, relu: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format(relu) for word in command.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"superopt: {message}")

@@ -1,0 +1,40 @@
+"""What summaries say of what came back, and of what did not."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from superopt.cli.outcome_views import outcome_pairs
+from superopt.cli.output import Output
+
+FALSE = {"rules": ["a1", "b2"], "equal": False, "why": "not equal: output y"}
+SLOW = {"rules": ["a1"], "equal": True, "why": "equal, but not certainly faster"}
+BARE = {"rules": [], "equal": True, "why": "equal, but no rule was applied"}
+
+
+@pytest.mark.parametrize(
+    ("report", "text"),
+    [
+        ({"returned": "original", "why": "w"}, "returned  original: w\n"),
+        ({"returned": "original", "why": "w", "rejected": [SLOW]}, "returned  original: w\n"),
+        (
+            {"returned": "original", "why": "w", "rejected": [FALSE, SLOW, BARE]},
+            (
+                "returned  original: w\n"
+                "rejected  with 2 rules: not equal: output y\n"
+                "          with rule a1: equal, but not certainly faster\n"
+                "          without rules: equal, but no rule was applied\n"
+            ),
+        ),
+        (
+            {"returned": "optimized", "why": "w", "rejected": [FALSE]},
+            "returned  optimized: w\nrejected  with 2 rules: not equal: output y\n",
+        ),
+    ],
+)
+def test_each_rejected_variant_has_its_line(report: dict[str, object], text: str) -> None:
+    shown = io.StringIO()
+    Output(as_json=False, file=shown).pairs(outcome_pairs(report))
+    assert shown.getvalue() == text

@@ -1,0 +1,68 @@
+"""The step to blame is found by halving, and rounding accuses nobody."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from optimizer.blame import first_difference, is_false
+from optimizer.check import Equivalence
+from optimizer.check.judging import Evidence
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 100])
+def test_the_first_step_that_differs_is_found(steps: int) -> None:
+    for wrong in range(1, steps + 1):
+        asked: list[int] = []
+
+        def is_equal(count: int, wrong: int = wrong, asked: list[int] = asked) -> bool:
+            asked.append(count)
+            return count < wrong
+
+        assert first_difference(steps, is_equal) == wrong
+        assert len(asked) <= 2 + math.ceil(math.log2(steps))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param({0: True, 4: True}, id="no difference after all steps"),
+        pytest.param({0: False, 4: False}, id="a difference before the first"),
+        pytest.param({0: True, 4: None}, id="the whole cannot be compared"),
+        pytest.param({0: None, 4: False}, id="the start cannot be compared"),
+        pytest.param({0: True, 2: None, 4: False}, id="a part cannot be compared"),
+    ],
+)
+def test_nobody_is_to_blame_where_that_is_not_known(answers: dict[int, bool | None]) -> None:
+    assert first_difference(4, answers.__getitem__) is None
+
+
+DIFFERENT = Equivalence(
+    passed=False,
+    samples=1,
+    max_abs_error=1.0,
+    max_rel_error=0.5,
+    tolerance=1e-5,
+    evidence=Evidence(excess=1e4),
+)
+
+
+@pytest.mark.parametrize(
+    ("equivalence", "said"),
+    [
+        (DIFFERENT, True),
+        (replace(DIFFERENT, max_rel_error=math.inf, evidence=Evidence()), True),
+        (replace(DIFFERENT, max_rel_error=2e-3), True),
+        (replace(DIFFERENT, tolerance=1e-2), True),
+        (replace(DIFFERENT, passed=True), False),
+        (replace(DIFFERENT, samples=0, max_rel_error=math.inf), False),
+        (replace(DIFFERENT, max_rel_error=5e-4), False),
+        (replace(DIFFERENT, max_rel_error=5e-4, tolerance=1e-12), False),
+        (replace(DIFFERENT, max_rel_error=5e-2, tolerance=1e-2), False),
+        (replace(DIFFERENT, evidence=Evidence(excess=3.0)), False),
+    ],
+)
+def test_rounding_accuses_nobody(equivalence: Equivalence, said: bool) -> None:  # noqa: FBT001
+    assert is_false(equivalence) is said

@@ -1,0 +1,133 @@
+"""True rules of families that were out of reach are proved; what only looks like them is not."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from axioms import load_axioms
+from superopt.equations import parse_equation
+from verifier.malformed import MALFORMED
+from verifier.verify import Status, Verdict, verify
+
+CYCLE = "transpose[perm=(1, 2, 0)]"
+
+
+def _judged(text: str) -> Verdict:
+    return verify(parse_equation(text), load_axioms())
+
+
+TRUE = (
+    f"{CYCLE}({CYCLE}(x)) => transpose[perm=(2, 0, 1)](x)",
+    f"transpose[perm=(2, 0, 1)](x) => {CYCLE}({CYCLE}(x))",
+    f"{CYCLE}({CYCLE}({CYCLE}(x))) => x",
+    f"{CYCLE}(relu({CYCLE}(x))) => relu(transpose[perm=(2, 0, 1)](x))",
+    f"{CYCLE}(transpose(x)) => transpose[perm=(2, 1, 0)](x)",
+    "transpose[perm=(3, 2, 1, 0)](transpose[perm=(0, 2, 3, 1)](x)) => transpose[perm=(1, 3, 2, 0)](x)",
+    "upsample_nearest[stride=2](upsample_nearest[stride=2](x)) => upsample_nearest[stride=4](x)",
+    "upsample_nearest[stride=(2, 1)](upsample_nearest[stride=(1,3)](x)) => upsample_nearest[stride=(2,3)](x)",
+    "partition[axis=0, degree=2](partition[axis=0, degree=2](x)) => partition[axis=0, degree=4](x)",
+    "combine[axis=0, degree=2](combine[axis=0, degree=2](x)) => combine[axis=0, degree=4](x)",
+    "combine[axis=a, degree=2](combine[axis=a, degree=3](x)) => combine[axis=a, degree=6](x)",
+    "replicate[degree=2](replicate[degree=3](x)) => replicate[degree=6](x)",
+    "reduce[degree=2](reduce[degree=3](x)) => reduce[degree=6](x)",
+    "pipeline[axis=1, degree=2](pipeline[axis=1, degree=2](x)) => pipeline[axis=1, degree=4](x)",
+    "batch[axis=1, degree=2](batch[axis=1, degree=2](x)) => batch[axis=1, degree=4](x)",
+    (
+        "bias_add[axis=-1](transpose[perm=(0, 2, 3, 1)](x), y)"
+        " => transpose[perm=(0, 2, 3, 1)](bias_add[axis=1](x, y))"
+    ),
+    "softmax[axis=-1](conv(x, y)) => softmax[axis=3](conv(x, y))",
+    "softmax[axis=-1](x: f32[a, b]) => softmax[axis=1](x)",
+    "split0[axis=-3](conv(x, y)) => split0[axis=1](conv(x, y))",
+    "affine[axis=-3](conv(x, y), z, w) => affine[axis=1](conv(x, y), z, w)",
+    "reduce_mean[axis=2](reduce_mean[axis=-1](maxpool[kernel=3](x))) => global_avgpool(maxpool[kernel=3](x))",
+    "partition[axis=-4, degree=2](conv(x, y)) => partition[axis=0, degree=2](conv(x, y))",
+    "reduce_sum[axis=a](softmax[axis=a](x)) => ones()",
+    "div(div(x, y), z) => div(x, mul(z, y))",
+    "mul(div(x, y), div(z, w)) => div(mul(x, z), mul(w, y))",
+    "maxpool[kernel=8](relu(x)) => relu(maxpool[kernel=8](x))",
+    "maxpool[kernel=16](relu(x)) => relu(maxpool[kernel=16](x))",
+    "relu(matmul(x: f32[128, 64], y)) => relu(relu(matmul(x, y)))",
+    "relu(conv(x, y: f32[64, 32, 3, 3])) => relu(relu(conv(x, y)))",
+)
+
+FALSE = (
+    f"{CYCLE}({CYCLE}(x)) => {CYCLE}(x)",
+    "transpose[perm=(0, 2, 3, 1)](transpose[perm=(3, 2, 1, 0)](x)) => transpose[perm=(1, 3, 2, 0)](x)",
+    "upsample_nearest[stride=2](upsample_nearest[stride=3](x)) => upsample_nearest[stride=5](x)",
+    "upsample_linear[stride=2](upsample_linear[stride=2](x)) => upsample_linear[stride=4](x)",
+    "replicate[degree=2](replicate[degree=3](x)) => replicate[degree=5](x)",
+    "batch[axis=1, degree=2](batch[axis=0, degree=2](x)) => batch[axis=1, degree=4](x)",
+    "partition[axis=0, degree=2](partition[axis=1, degree=2](x)) => partition[axis=0, degree=4](x)",
+    (
+        "bias_add[axis=-2](transpose[perm=(0, 2, 3, 1)](x), y)"
+        " => transpose[perm=(0, 2, 3, 1)](bias_add[axis=1](x, y))"
+    ),
+    "softmax[axis=-1](conv(x, y)) => softmax[axis=2](conv(x, y))",
+    "softmax[axis=-1](x) => softmax[axis=3](x)",
+    "reduce_sum[axis=0](softmax[axis=-1](x)) => ones()",
+    "div(div(x, y), z) => div(x, add(z, y))",
+    "div(x, div(y, z)) => div(x, mul(y, z))",
+    "maxpool[kernel=8](tanh(x)) => relu(maxpool[kernel=8](x))",
+    "matmul(x: f32[128, 128], y) => matmul(y, x)",
+    "softmax[axis=9](x) => x",
+    "softmax[axis=-3](concat[axis=3](x, y)) => concat[axis=3](softmax[axis=-3](x), softmax[axis=-3](y))",
+    (
+        "reduce_sum[axis=-4](concat[axis=4](x, y))"
+        " => concat[axis=4](reduce_sum[axis=-4](x), reduce_sum[axis=-4](y))"
+    ),
+    "conv(conv(x, y: f32[5, 3, 1, 1]), z) => conv(x, conv(z, transpose[perm=(1, 0, 2, 3)](y)))",
+)
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_true_rules_are_proved(text: str) -> None:
+    verdict = _judged(text)
+    assert verdict.status is Status.VERIFIED, verdict
+    assert verdict.confirmed_by
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_false_neighbours_are_refuted(text: str) -> None:
+    verdict = _judged(text)
+    assert verdict.status is Status.REFUTED, verdict
+    assert verdict.counterexample
+
+
+def test_all_compositions_of_permutations_of_three_axes() -> None:
+    every = tuple(itertools.permutations(range(3)))
+    for (n, first), then in itertools.product(enumerate(every), every):
+        both = tuple(first[axis] for axis in then)
+        right = "x" if both == (0, 1, 2) else f"transpose[perm={both}](x)"
+        verdict = _judged(f"transpose[perm={then}](transpose[perm={first}](x)) => {right}")
+        assert verdict.status is Status.VERIFIED, (first, then, verdict)
+        other = every[(every.index(both) + 1 + n % 5) % 6]
+        wrong = _judged(f"transpose[perm={then}](transpose[perm={first}](x)) => transpose[perm={other}](x)")
+        assert wrong.status is Status.REFUTED, (first, then, wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("matmul(x, scale(y, x)) => matmul(x, y)", "the source is never well-typed: matmul(x, scale(y, x))"),
+        (
+            "conv(x, y) => transpose[perm=(1, 0)](conv(x, y))",
+            "the target is never well-typed: transpose[perm=(1, 0)](conv(x, y)): transpose: perm",
+        ),
+        (
+            "matmul(x: f32[2, 3], y: f32[4, 5]) => matmul(x, y)",
+            "the source is never well-typed: matmul(x, y): matmul: dimensions 3 and 4 must be equal",
+        ),
+        ("relu(x: f32[2, 3]) => conv(x, x)", "the target is never well-typed: conv(x, x)"),
+        (
+            "relu(x) => relu(relu(x)) where rank(x) = 2, rank(x) = 3",
+            "its conditions hold for no well-typed sides",
+        ),
+    ],
+)
+def test_what_is_never_well_typed_is_malformed(text: str, why: str) -> None:
+    verdict = _judged(text)
+    assert verdict.status is Status.UNPROVED
+    assert verdict.reason.startswith(MALFORMED + why), verdict.reason
