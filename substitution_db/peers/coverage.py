@@ -10,7 +10,6 @@ from functools import cache, partial
 
 from axioms import load_axioms
 from substitution_db.peers.derivation import Bounds, Library, derive
-from substitution_db.peers.layouts import divided_otherwise, why_ill_typed
 from substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.ir.terms import Direction, Equation
@@ -144,10 +143,6 @@ def _judged(library: tuple[str, ...], bounds: Bounds, form: Equation) -> Covered
         case Status.UNPROVED if verdict.reason.startswith(MALFORMED):
             return answer(Answer.MALFORMED, reason=verdict.reason.removeprefix(MALFORMED))
         case Status.UNPROVED:
-            if (why := why_ill_typed(form)) is not None:
-                return answer(Answer.MALFORMED, reason=why)
-            if (why := divided_otherwise(form)) is not None:
-                return answer(Answer.REFUTED, reason=why)
             return _compared(answer(Answer.UNDECIDED, reason=verdict.reason), form, library, bounds)
 
 

@@ -1,7 +1,5 @@
 """Rules about divided tensors in FlexFlow's format: what is said of each, against numpy on shards."""
 
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 import re
@@ -86,19 +84,24 @@ def test_outputs_that_lie_otherwise_are_the_reason(source: str, tmp_path: Path) 
 
 REASONS = {
     "LINEAR(-1, -4) ACTI=0 | PARTITION(-1) @1/2; LINEAR(0, -4) ACTI=0; COMBINE(1) @1/2": (
-        "the target is never well-typed: matmul: 1 replicas are not 2 for each task"
+        "the target is never well-typed: matmul(partition[axis=-2, degree=2](x), y): "
+        "matmul: 1 replicas are not 2 for each task"
     ),
     "PARTITION(-1) @0/2; SOFTMAX(0) SOFTMAX_DIM=0 | SOFTMAX(-1) SOFTMAX_DIM=0; PARTITION(0) @0/2": (
-        "the source is never well-typed: softmax: an axis that is needed whole is divided"
+        "the source is never well-typed: softmax(partition[axis=-1, degree=2](x)): "
+        "softmax: an axis that is needed whole is divided"
     ),
     "RELU(-1) | RELU(-1); COMBINE(0) @1/2": (
-        "the target is never well-typed: combine: an axis in 1 parts cannot be one in 2 fewer"
+        "the target is never well-typed: combine[axis=-2, degree=2](relu(x)): "
+        "combine: an axis in 1 parts cannot be one in 2 fewer"
     ),
-    f"POOL2D_MAX(-1) {WINDOW} PAD=1 ACTI=0 | PARTITION(-1) @1/2; POOL2D_MAX(0) {WINDOW} PAD=1 ACTI=0; COMBINE(1) @1/2": (
-        "the target is never well-typed: maxpool: an axis that is needed whole is divided"
+    f"POOL2D_MAX(-1) {WINDOW} PAD=1 ACTI=0 | PARTITION(-1) @1/2; POOL2D_MAX(0) {WINDOW} PAD=1 ACTI=0": (
+        "the target is never well-typed: maxpool[kernel=3](partition[axis=2, degree=2](x)): "
+        "maxpool: an axis that is needed whole is divided"
     ),
     "EW_ADD(-1, -2) | CONCAT(-1, -2) AXIS=0 NUMDIM=2; REDUCE(0) @0/2": (
-        "the target is never well-typed: reduce: 1 replicas are not sums of 2 each"
+        "the target is never well-typed: reduce[degree=2](concat[axis=-1](x, y)): "
+        "reduce: 1 replicas are not sums of 2 each"
     ),
     "LINEAR(-1, -4) ACTI=0 | REPLICATE(-1) @2/2; PARTITION(-4) @3/2; LINEAR(0, 1) ACTI=0": (
         "dimension 3 is out of range for a tensor with 2"
@@ -122,7 +125,10 @@ def test_malformed(rule: str, tmp_path: Path) -> None:
 LIBRARY = (
     "combine[axis=a, degree=d](partition[axis=a, degree=d](x)) => x",
     "partition[axis=a, degree=d](relu(x)) <=> relu(partition[axis=a, degree=d](x))",
-    "combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), replicate[degree=d](y))) <=> matmul(x, y)",
+    (
+        "combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), replicate[degree=d](y)))"
+        " <=> matmul(x, y)"
+    ),
 )
 
 
