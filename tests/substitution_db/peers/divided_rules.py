@@ -39,13 +39,6 @@ def samples() -> tuple[Sample, ...]:
     return tuple(replace(sample, rule=rule) for sample, rule in zip(every, named, strict=True))
 
 
-def compositions() -> tuple[Sample, ...]:
-    """Twice and thrice is six times, whatever is done."""
-    return tuple(
-        _rule(f"{kind}(-1) @1/2; {kind}(0) @1/3", f"{kind}(-1) @1/6", *_alike()) for kind in _SWAPPED
-    )
-
-
 def slips(sample: Sample) -> Iterator[Sample]:
     """The rule with one operator of its target changed; whether that is a mistake depends."""
     rule = sample.rule
@@ -108,6 +101,8 @@ def _cancelled() -> Iterator[Sample]:
             f"{first}; {second}".format(-1, 0) for first, second in ((one, other), (other, one))
         )
         yield _rule(source, target, *_alike())
+    for kind in _SWAPPED:
+        yield _rule(f"{kind}(-1) @1/2; {kind}(0) @1/3", f"{kind}(-1) @1/6", *_alike())
 
 
 def _elementwise() -> Iterator[Sample]:
