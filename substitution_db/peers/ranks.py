@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from substitution_db.peers.reading import AxisOrder, PeerGraphs, PeerOperator, PeerTensor
-from superopt.errors import InvalidEquationError
+from superopt.errors import InvalidEquationError, UnsupportedError
 
 Place = tuple[str, PeerTensor]
 """A tensor of a side; inputs belong to both sides and are placed at neither."""
 
 _IMAGES = ("CONV2D", "POOL2D_MAX", "POOL2D_AVG", "ENLARGE", "CONSTANT_ICONV", "CONSTANT_POOL")
-_LIKE_INPUTS = ("RELU", "SIGMOID", "TANH", "DROPOUT", "EW_ADD", "EW_MUL", "CONCAT", "SPLIT", "TRANSPOSE")
+_LIKE_INPUTS = (
+    *("RELU", "SIGMOID", "TANH", "DROPOUT", "EW_ADD", "EW_MUL", "CONCAT", "SPLIT", "TRANSPOSE", "SOFTMAX"),
+    *("PARTITION", "COMBINE", "REPLICATE", "REDUCE"),
+)
 
 
 class Ranks:
@@ -40,9 +43,17 @@ class Ranks:
         return any(self._root(image) == root for image in self._images)
 
     def axis(self, side: str, tensor: PeerTensor, axis: int) -> int:
-        """An axis counted from the outside; of matrices from the inside, so that batches may come before."""
+        """An axis of the file as axioms count it: of images and of vectors from the outside, of matrices and
+        of all else that the file counts from the inside from there, so that batches may come before.
+
+        Raises InvalidEquationError or UnsupportedError where the tensor is known not to have that axis.
+        """
         root = self._root(_place(side, tensor))
-        rank = self._known.get(root, 2 if any(self._root(m) == root for m in self._matrices) else None)
+        rank = self._known.get(root)
+        if self._counts_replicas:
+            return _from_inside(axis, rank)
+        if rank is None and any(self._root(matrix) == root for matrix in self._matrices):
+            rank = 2
         return axis - rank if rank not in (None, 4) else axis
 
     def _add(self, side: str, operators: Sequence[PeerOperator], index: int, operator: PeerOperator) -> None:
@@ -100,6 +111,14 @@ class Ranks:
         self._parents[other] = one
         if rank is not None:
             self._state(one, rank)
+
+
+def _from_inside(axis: int, rank: int | None) -> int:
+    if rank is not None and axis == rank:
+        raise UnsupportedError(f"dimension {axis} of a tensor with {rank} is that of its replicas")
+    if rank is not None and axis > rank:
+        raise InvalidEquationError(f"dimension {axis} is out of range for a tensor with {rank}")
+    return rank - 1 - axis if rank in (1, 4) else -1 - axis
 
 
 def _outputs(operators: Sequence[PeerOperator], index: int) -> Iterator[PeerTensor]:

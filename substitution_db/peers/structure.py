@@ -32,6 +32,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "CONCAT": Signature(1, 64, ("AXIS", "NUMDIM")),
     "SPLIT": Signature(1, 1, ("NUM_OUTPUTS", "AXIS")),
     "TRANSPOSE": Signature(1, 1, ("NUMDIM", "PERM")),
+    "SOFTMAX": Signature(1, 1, ("SOFTMAX_DIM",)),
     **dict.fromkeys(("EW_ADD", "EW_MUL", "MUL"), Signature(2, 2)),
     "MATMUL": Signature(2, 2, ("ACTI",)),
     "ENLARGE": Signature(1, 2, _KERNEL),
@@ -54,7 +55,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "AXIS": (0, MOST_AXES - 1),
     **dict.fromkeys(("OP_TYPE", "PERM"), (0, 2**31)),
     "OUTSHUFFLE": (0, 1),
-    "PARALLEL_DIM": (0, MOST_AXES - 1),
+    **dict.fromkeys(("PARALLEL_DIM", "SOFTMAX_DIM"), (0, MOST_AXES - 1)),
 }
 
 

@@ -2,7 +2,8 @@
 
 The real meaning is taken, not TASO's arithmetic for testing: average pooling is a mean that counts padding
 (Table 2.2 of the dissertation makes it a convolution with ``C_pool``), ``C_pool`` is 1/(kh kw), relu is
-max(x, 0). Padding ``same`` is symmetric. An operator with an activation is followed by it.
+max(x, 0). Padding ``same`` is symmetric. An operator with an activation is followed by it. What FlexFlow
+divides is divided as ``docs/equations.md`` says: copies have no axis, and a degree of 1 divides nothing.
 """
 
 from __future__ import annotations
@@ -38,21 +39,22 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
+from superopt.rewriting.divisions import DIVIDING
 
 MOST_OPERATORS = 64
 LARGEST_TREE = 300
 LARGEST_WINDOW = 64
+MOST_PARTS = 64
 MOST_OUTPUTS = 5
 
 _ACTIVATIONS = ("none", "sigmoid", "relu", "tanh")
 _PADDINGS = ("same", "valid")
 _UNARY = {"RELU": "relu", "SIGMOID": "sigmoid", "TANH": "tanh", "DROPOUT": "identity"}
 _BINARY = {"EW_ADD": "add", "EW_MUL": "mul", "MUL": "scale", "MATMUL": "matmul"}
+_ALONG_AN_AXIS = {"PARTITION": "partition", "COMBINE": "combine"}
+_IN_COPIES = {"REPLICATE": "replicate", "REDUCE": "reduce"}
+_DIVIDING = {**_ALONG_AN_AXIS, **_IN_COPIES}
 _WITHOUT_EQUATION = {
-    **{
-        kind: f"{kind} is a parallel operator: the axioms say nothing about what is spread over devices"
-        for kind in ("PARTITION", "COMBINE", "REPLICATE", "REDUCE")
-    },
     "ANY": "ANY stands for every operator",
     "BATCHNORM": "the format does not say which input of BATCHNORM is what",
     "RESHAPE": "the format does not say to what shape RESHAPE leads",
@@ -89,6 +91,7 @@ def _require_expressible(graphs: PeerGraphs) -> None:
                 f"the {side} has {len(operators)} operators, more than {MOST_OPERATORS} are not judged"
             )
         _require_small_tree(operators, side)
+        _require_few_parts(operators, side)
     count = len(set(graphs.outputs))
     if count > MOST_OUTPUTS:
         raise UnsupportedError(f"{count} outputs, more than {MOST_OUTPUTS} are not judged")
@@ -103,6 +106,20 @@ def _require_small_tree(operators: Sequence[PeerOperator], side: str) -> None:
         sizes[index] = halves + sum(sizes.get(tensor.operator, 1) for tensor in operator.inputs)
     if max(sizes.values(), default=0) > LARGEST_TREE:
         raise UnsupportedError(f"the {side} written out has more than {LARGEST_TREE} operators")
+
+
+def _require_few_parts(operators: Sequence[PeerOperator], side: str) -> None:
+    """Sizes of what is divided again and again are multiples of all degrees."""
+    parts: dict[int, int] = {}
+    for index in in_order(operators):
+        operator = operators[index]
+        before = max((parts.get(tensor.operator, 1) for tensor in operator.inputs), default=1)
+        parts[index] = before * (operator.parameters["PARALLEL_DEGREE"] if operator.kind in _DIVIDING else 1)
+    most = max(parts.values(), default=1)
+    if most > MOST_PARTS:
+        raise UnsupportedError(
+            f"the {side} multiplies degrees to {most}, more than {MOST_PARTS} are not judged"
+        )
 
 
 def _claim(graphs: PeerGraphs, axes: AxisOrder) -> Claim:
@@ -169,6 +186,7 @@ class _Side:
                     yield Condition(ConditionCall("dim", (ConditionName(leaf), axis)), "=", size)
             groups = operator.parameters.get("GROUP")
             if groups is not None:
+                data, weight = _undivided(data), _undivided(weight)
                 if not isinstance(data, Variable) or not isinstance(weight, Variable):
                     raise UnsupportedError("GROUP of a convolution of what is no input cannot be written")
                 names = ConditionName(data.name), ConditionName(weight.name)
@@ -186,11 +204,15 @@ class _Side:
                 for bias in inputs[2:]:
                     product = application("bias_add", {"axis": -1}, product, bias)
                 return [_activated(product, said)]
+            case kind if kind in _DIVIDING:
+                return [self._divided(operator, inputs[0])]
+            case "SOFTMAX":
+                return [application("softmax", {"axis": self._axis(operator, "SOFTMAX_DIM")}, inputs[0])]
             case "CONCAT":
-                axis = self._axis(operator)
+                axis = self._axis(operator, "AXIS")
                 return [reduce(lambda a, b: application("concat", {"axis": axis}, a, b), inputs)]
             case "SPLIT":
-                return _pieces(inputs[0], self._axis(operator), said["NUM_OUTPUTS"])
+                return _pieces(inputs[0], self._axis(operator, "AXIS"), said["NUM_OUTPUTS"])
             case "TRANSPOSE":
                 return [self._transpose(permutation(operator), inputs[0])]
             case _:
@@ -219,11 +241,17 @@ class _Side:
             case _:
                 return application("ones", {})
 
-    def _axis(self, operator: PeerOperator) -> int:
-        axis = operator.parameters["AXIS"]
-        if self._axes is AxisOrder.INNERMOST_FIRST:
-            return -1 - axis
-        return self._ranks.axis(self._name, operator.inputs[0], axis)
+    def _divided(self, operator: PeerOperator, whole: Term) -> Term:
+        degree = operator.parameters["PARALLEL_DEGREE"]
+        if degree == 1:
+            return whole
+        if operator.kind in _IN_COPIES:
+            return application(_IN_COPIES[operator.kind], {"degree": degree}, whole)
+        axis = self._axis(operator, "PARALLEL_DIM")
+        return application(_ALONG_AN_AXIS[operator.kind], {"axis": axis, "degree": degree}, whole)
+
+    def _axis(self, operator: PeerOperator, parameter: str) -> int:
+        return self._ranks.axis(self._name, operator.inputs[0], operator.parameters[parameter])
 
     def _transpose(self, perm: tuple[int, ...], whole: Term) -> Term:
         rank = len(perm)
@@ -251,6 +279,13 @@ def _pieces(whole: Term, axis: int, count: int) -> list[Term]:
     return [*pieces, whole]
 
 
+def _undivided(term: Term) -> Term:
+    """What is divided, copied or put together in the term."""
+    while isinstance(term, Application) and term.operator in DIVIDING:
+        (term,) = term.inputs
+    return term
+
+
 def _kernels(weight: Term) -> Iterator[str]:
     """The variables whose kernels are as large as the weight's."""
     match weight:
@@ -260,6 +295,8 @@ def _kernels(weight: Term) -> Iterator[str]:
             for child in inputs:
                 yield from _kernels(child)
         case Application("relu" | "sigmoid" | "tanh" | "identity" | "scale", _, inputs):
+            yield from _kernels(inputs[0])
+        case Application(operator, _, inputs) if operator in DIVIDING:
             yield from _kernels(inputs[0])
         case Application("concat" | "split0" | "split1", _, inputs) if weight.attribute("axis") in (0, 1):
             for child in inputs:

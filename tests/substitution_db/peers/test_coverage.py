@@ -149,6 +149,7 @@ RULES = (
     Rule(["RELU(-1)", "RELU(0)"], ["RELU(-1)"], name="twice"),
     Rule(["RELU(-1)"], ["EW_ADD(-1, -3)"], name="lacking"),
     Rule(["TANH(-1)"], ["SIGMOID(-1)"], name="wrong"),
+    Rule(["ANY(-1)"], ["RELU(-1)"], name="any"),
 )
 
 
@@ -157,12 +158,13 @@ def test_command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(["library", "coverage", str(path), "--database", database, "--jobs", "1"]) == 0
     written = capsys.readouterr().out.splitlines()
     assert [line for line in written if not line.startswith(" ")] == [
-        "spread       undecided                    REPLICATE is a parallel operator: the axioms say nothing about what is spread over devices",
+        "spread       proved                       relu(replicate[degree=2](x)) => replicate[degree=2](relu(x))",
         "twice        proved       known           relu(relu(x)) => relu(x)",
         "lacking      malformed                    the target uses input -3, which the source lacks",
         "wrong        refuted                      tanh(x) => sigmoid(x)",
+        "any          undecided                    ANY stands for every operator",
         "",
-        "4 rules: 1 proved, 0 conditional, 1 refuted, 1 malformed, 1 undecided",
+        "5 rules: 2 proved, 0 conditional, 1 refuted, 1 malformed, 1 undecided",
         "1 known, 1 derivable from the library, the known among them",
     ]
     assert [line.strip()[:6] for line in written if line.startswith(" ")] == ["x: f32"]
@@ -232,31 +234,29 @@ def test_import(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["library", "import", str(path), "--database", database]) == 0
     *said, refuted, counts = capsys.readouterr().out.splitlines()
     assert said == [
-        "0  spread: REPLICATE is a parallel operator: the axioms say nothing about what is spread over devices",
         "2  lacking: the target uses input -3, which the source lacks",
+        "4  any: ANY stands for every operator",
     ]
     false = rule_id(parse_equation("tanh(x) => sigmoid(x)"))
     assert refuted.startswith(f"{false}  is false: x: f32[")
-    assert counts == "1 new candidates, 1 known before, 2 left out; next: superopt library verify"
+    assert counts == "2 new candidates, 1 known before, 2 left out; next: superopt library verify"
     assert run(["library", "import", str(path), "--database", database, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "new": 0,
-        "known": 2,
+        "known": 3,
         "refuted": [],
         "left_out": [
-            {
-                "index": 0,
-                "name": "spread",
-                "reason": "REPLICATE is a parallel operator: the axioms say nothing about what is spread over devices",
-            },
             {"index": 2, "name": "lacking", "reason": "the target uses input -3, which the source lacks"},
+            {"index": 4, "name": "any", "reason": "ANY stands for every operator"},
         ],
     }
     with open_database(database) as opened:
         assert {rule.equation: rule.status for rule in opened.rules.list()} == {
             "relu(relu(x)) => relu(x)": RuleStatus.VERIFIED,
+            "relu(replicate[degree=2](x)) => replicate[degree=2](relu(x))": RuleStatus.CANDIDATE,
             "tanh(x) => sigmoid(x)": RuleStatus.CANDIDATE,
         }
+        assert discovery.verify_pending(opened).verified == 1
 
 
 def test_what_is_imported_is_tried_in_its_general_form_first(database: str, tmp_path: Path) -> None:

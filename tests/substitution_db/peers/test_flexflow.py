@@ -16,7 +16,7 @@ from substitution_db.peers import Claim, Inexpressible, Malformed
 from substitution_db.peers.flexflow import read_flexflow
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError
-from tests.substitution_db.peers.samples import Rule, flexflow_file, flexflow_object
+from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, flexflow_object
 
 INNER = "NUM_INPUTS=2 AXIS=0 NUMDIM=3"
 SECOND = "NUM_INPUTS=2 AXIS=1 NUMDIM=3"
@@ -64,16 +64,109 @@ def test_meaning(rule: Rule, equation: str, tmp_path: Path) -> None:
     assert format_equation(read.reading.written) == equation
 
 
+DIVIDED = {
+    "axes are counted from the inside, and copies have none": (
+        Rule(
+            [
+                "PARTITION(-1) PARALLEL_DIM=2 PARALLEL_DEGREE=4",
+                "REPLICATE(-2) PARALLEL_DIM=1 PARALLEL_DEGREE=4",
+                "MATMUL(0, 1) ACTI=1",
+            ],
+            ["MATMUL(-1, -2) ACTI=1", "PARTITION(0) PARALLEL_DIM=2 PARALLEL_DEGREE=4"],
+        ),
+        (
+            "sigmoid(matmul(partition[axis=-3, degree=4](x), replicate[degree=4](y))) "
+            "=> partition[axis=-3, degree=4](sigmoid(matmul(x, y)))"
+        ),
+    ),
+    "those of images and vectors are written from the outside, as in axioms": (
+        Rule(
+            [
+                f"CONV2D(-1, -2) {CONV.format(0)}",
+                "COMBINE(-3) PARALLEL_DIM=0 PARALLEL_DEGREE=2",
+                "LINEAR(-4, -5, 1) ACTI=0",
+            ],
+            [
+                "PARTITION(-1) PARALLEL_DIM=2 PARALLEL_DEGREE=2",
+                "PARTITION(-2) PARALLEL_DIM=2 PARALLEL_DEGREE=2",
+                f"CONV2D(0, 1) {CONV.format(0)}",
+                "REDUCE(2) PARALLEL_DIM=4 PARALLEL_DEGREE=2",
+                "COMBINE(-3) PARALLEL_DIM=0 PARALLEL_DEGREE=2",
+                "LINEAR(-4, -5, 4) ACTI=0",
+            ],
+            [(0, 0, 3, 0), (2, 0, 5, 0)],
+        ),
+        (
+            "(conv[padding=same](x, y), bias_add[axis=-1](matmul(z, w), combine[axis=0, degree=2](u))) "
+            "=> (reduce[degree=2](conv[padding=same](partition[axis=1, degree=2](x), partition[axis=1, degree=2](y))), "
+            "bias_add[axis=-1](matmul(z, w), combine[axis=0, degree=2](u))) "
+            "where dim(y, 2) = 3, dim(y, 3) = 3, rank(u) = 1, rank(w) = 2"
+        ),
+    ),
+    "kernels and groups are those of the undivided tensors": (
+        Rule(
+            [
+                "PARTITION(-1) PARALLEL_DIM=3 PARALLEL_DEGREE=2",
+                "REPLICATE(-2) PARALLEL_DIM=4 PARALLEL_DEGREE=2",
+                f"CONV2D(0, 1) {CONV.format(2)} GROUP=2",
+            ],
+            [f"CONV2D(-1, -2) {CONV.format(2)} GROUP=2", "PARTITION(0) PARALLEL_DIM=3 PARALLEL_DEGREE=2"],
+        ),
+        (
+            "conv[padding=same, activation=relu](partition[axis=0, degree=2](x), replicate[degree=2](y)) "
+            "=> partition[axis=0, degree=2](conv[padding=same, activation=relu](x, y)) "
+            "where dim(y, 2) = 3, dim(y, 3) = 3, groups(x, y) = 2"
+        ),
+    ),
+    "a degree of 1 divides nothing": (
+        Rule(
+            [
+                "PARTITION(-1) PARALLEL_DIM=0 PARALLEL_DEGREE=1",
+                "SOFTMAX(0) SOFTMAX_DIM=1",
+                "REDUCE(1) PARALLEL_DIM=0 PARALLEL_DEGREE=1",
+            ],
+            ["SOFTMAX(-1) SOFTMAX_DIM=1"],
+        ),
+        "softmax[axis=-2](x) => softmax[axis=-2](x)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DIVIDED)
+def test_divided_tensors(case: str, tmp_path: Path) -> None:
+    rule, equation = DIVIDED[case]
+    (read,) = read_flexflow(flexflow_file(tmp_path / "rules.json", rule))
+    assert isinstance(read.reading, Claim), read.reading
+    assert format_equation(read.reading.written) == equation
+
+
 @pytest.mark.parametrize("kind", ["PARTITION", "COMBINE", "REPLICATE", "REDUCE"])
-def test_parallel_operators_are_not_dropped(kind: str, tmp_path: Path) -> None:
-    rule = Rule([f"{kind}(-1) {SPREAD}", "RELU(0)"], ["RELU(-1)", f"{kind}(0) {SPREAD}"], name="spread")
-    wrong = Rule([f"{kind}(-1) {SPREAD}"], ["RELU(-2)"])
-    read = read_flexflow(flexflow_file(tmp_path / "rules.json", rule, wrong))
-    assert [r.name for r in read] == ["spread", "rule 1"]
-    assert read[0].reading == Inexpressible(
-        f"{kind} is a parallel operator: the axioms say nothing about what is spread over devices"
+def test_divided_rules_must_be_rules(kind: str, tmp_path: Path) -> None:
+    rules = (
+        Rule([f"{kind}(-1) {SPREAD}"], ["RELU(-2)"], name="lacking"),
+        Rule([f"{kind}(-1) PARALLEL_DIM=1", "RELU(0)"], ["RELU(-1)"]),
+        Rule([f"{kind}(-1, -2) {SPREAD}", "RELU(0)"], ["RELU(-1)"]),
+        Rule([f"{kind}(-1) PARALLEL_DIM=0 PARALLEL_DEGREE=1"], ["RELU(-1)"]),
+        Rule([f"{kind}(-1) PARALLEL_DIM=0 PARALLEL_DEGREE=128"], ["RELU(-1)"]),
     )
-    assert read[1].reading == Malformed("the target uses input -2, which the source lacks")
+    read = read_flexflow(flexflow_file(tmp_path / "rules.json", *rules))
+    assert [rule.name for rule in read][:2] == ["lacking", "rule 1"]
+    assert [rule.reading for rule in read] == [
+        Malformed("the target uses input -2, which the source lacks"),
+        Malformed(f"operator 0 of the source, {kind}: lacks PARALLEL_DEGREE"),
+        Malformed(f"operator 0 of the source, {kind}: expected 1 inputs, got 2"),
+        Malformed("an output of the source is an input as it is, which matches everything"),
+        Inexpressible("the source multiplies degrees to 128, more than 64 are not judged"),
+    ]
+
+
+def test_what_divides_replicas_is_not_said_in_equations(tmp_path: Path) -> None:
+    rule = Rule(
+        [f"PARTITION(-4) {SPREAD.replace('DIM=1', 'DIM=2')}", "LINEAR(-1, 0) ACTI=0"],
+        ["LINEAR(-1, -4) ACTI=0"],
+    )
+    (read,) = read_flexflow(flexflow_file(tmp_path / "rules.json", rule))
+    assert read.reading == Inexpressible("dimension 2 of a tensor with 2 is that of its replicas")
 
 
 Change = Callable[[dict[str, Any]], object]
