@@ -2,8 +2,8 @@
 
 Numbers that no type depends on have one value for all; that a proof does not depend on it is seen in the text
 of its chain. A degree says among how many places a tensor is divided. Types depend on degrees through
-products, exact quotients, least common multiples, greatest common divisors and divisibility alone, all of
-which are decided prime by prime: what fails for some degrees fails for powers of one prime or of two.
+products, exact quotients, least common multiples, greatest common divisors, divisibility and being 1 alone,
+all of which are decided prime by prime: what fails for some degrees fails for two primes of theirs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import gcd, prod
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import symbol
-from superopt.ir.terms import AttributeVariable, Equation, applications
+from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, Equation, applications
 from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
 
@@ -44,6 +44,8 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
         names = names_in(condition)
         if names & set(degrees) or (names & set(numbers) and not names <= set(numbers)):
             raise IllTypedError("a condition relates a number or a degree to what it is not compared with")
+        if _relates_tensors(condition):
+            raise IllTypedError("a condition relates ranks or axes of several tensors")
     fixed = _numbers(goal, numbers)
     pools = [_values(name, kinds[name], largest_rank) for name in others]
     for chosen in _degrees(goal, degrees):
@@ -55,6 +57,18 @@ def represented_variables(equation: Equation) -> frozenset[str]:
     """The attribute variables of which a case has one value for many: numbers and degrees."""
     kinds = _kinds(equation)
     return frozenset(name for name, said in kinds.items() if said & _NUMERIC or "degree" in said)
+
+
+def _relates_tensors(condition: Condition) -> bool:
+    """Whether a clause says more of ranks and axes than numbers, equal ranks, or axes of one tensor: ranks
+    could then be bound to be higher than all that are gone through."""
+    sides = (condition.left, condition.right)
+    calls = [side for side in sides if isinstance(side, ConditionCall) and side.function in ("rank", "axis")]
+    if len(calls) < 2:
+        return bool(calls) and not any(isinstance(side, int) for side in sides)
+    one, other = calls
+    equal_ranks = one.function == "rank" and condition.relation == "="
+    return one.function != other.function or not (equal_ranks or one.arguments[0] == other.arguments[0])
 
 
 def _kinds(equation: Equation) -> dict[str, set[str]]:
@@ -119,11 +133,10 @@ def _degrees(goal: Equation, names: Sequence[str]) -> Iterator[Mapping[str, int]
     if len(names) > 2 or sizes or degrees:
         raise IllTypedError("how several degrees and other numbers divide each other has too many cases")
     vectors = _directions(max(_occurrences(goal, name) for name in names))
-    alone = [(one, (0, 0)) for one in vectors if min(one) > 0]
-    first = [((1, 0), other) for other in vectors if other[1] > 0]
-    second = [((0, 1), other) for other in vectors if min(other) > 0]
-    for one, other in (*alone, *first, *second):
-        yield {name: 2**a * 3**b for name, a, b in zip(names, one, other, strict=True)}
+    for one, other in itertools.combinations([(0, 0), *vectors], 2):
+        chosen = [2**a * 3**b for a, b in zip(one, other, strict=True)]
+        if min(chosen) > 1:
+            yield dict(zip(names, chosen, strict=True))
 
 
 def _directions(highest: int) -> list[tuple[int, int]]:

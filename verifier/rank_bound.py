@@ -67,9 +67,13 @@ def _is_axis(goal: Equation, name: str) -> bool:
 
 
 def _named(equation: Equation) -> Iterable[int]:
-    """The axes that conditions name, as in ``dim(x, -1)``."""
+    """The axes that conditions name, as in ``dim(x, -1)`` and ``axis(x, a) != 2``."""
     for call in _calls(equation):
         yield from (each for each in call.arguments if isinstance(each, int))
+    for condition in equation.conditions:
+        sides = (condition.left, condition.right)
+        if any(isinstance(side, ConditionCall) and side.function == "axis" for side in sides):
+            yield from (side for side in sides if isinstance(side, int))
 
 
 def _ranks(equation: Equation) -> Iterable[int]:
