@@ -29,6 +29,7 @@ WORDS = {
 }
 PAIRS = ("kernel", "stride", "dilation")
 NUMBERS = ("alpha", "beta", "bias", "epsilon", "exponent", "value")
+SINGLE, ANY = "single", "any"
 SOLVE, ATTRIBUTE, VARIABLE, IMPLICIT = range(4)
 
 
@@ -117,10 +118,14 @@ def application(key: Key) -> Item:
             outcome = _one_cut(state, key, types[0], operator.axis, operator.size)
             if outcome is not True:
                 return outcome
-        if state.universal and (key, " groups") not in state.implicit:
-            grouped = operator.grouped(*types)
-            if grouped is not None:
-                return Alternatives(SOLVE, _groups(state, key, grouped, types))
+        grouped = operator.grouped(*types) if state.universal else None
+        if grouped is not None:
+            if (key, " groups") not in state.implicit:
+                return Alternatives(SOLVE, _groups(key, grouped, types))
+            if not _divide(*grouped) or (
+                state.implicit[key, " groups"] == SINGLE and grouped[0] != grouped[1]
+            ):
+                return False
         if term.operator == "broadcast":
             outcome = _broadcast(state, types[0], state.implicit.get((key, "shape"), getattr(operator, "shape")))
             if outcome is not True:
@@ -210,24 +215,32 @@ def _one_cut(state: State, key: Key, whole: TensorType, axis: int, size: Dimensi
     return state.equal(known, size)
 
 
+def _divide(channels: Dimension, per_group: Dimension, outputs: Dimension) -> bool:
+    """Whether the groups are seen to divide channels and outputs."""
+    groups = floor_divide(channels, per_group)
+    if groups == 0 or groups * per_group != channels:
+        return False
+    return floor_divide(outputs, groups) * groups == outputs
+
+
 def _groups(
-    state: State, key: Key, grouped: tuple[Dimension, Dimension, Dimension], types: Sequence[TensorType]
+    key: Key, grouped: tuple[Dimension, Dimension, Dimension], types: Sequence[TensorType]
 ) -> tuple[Change, ...]:
     channels, per_group, outputs = grouped
     divided = any(isinstance(type_, ShardedType) for type_ in types)
 
     def general(state: State) -> None:
-        state.implicit[key, " groups"] = True
-        groups = floor_divide(channels, per_group)
-        if groups * per_group == channels and floor_divide(outputs, groups) * groups == outputs:
+        state.implicit[key, " groups"] = ANY
+        if _divide(channels, per_group, outputs):
             return
+        groups = floor_divide(channels, per_group)
         if groups * per_group != channels:
             groups = state.fresh()
             state.pending.append(_equal(channels, groups * per_group, state))
         state.pending.append(_equal(outputs, groups * state.fresh(), state))
 
     def single(state: State) -> None:
-        state.implicit[key, " groups"] = True
+        state.implicit[key, " groups"] = SINGLE
         state.pending.append(_equal(channels, per_group, state))
 
     return (single, general) if divided and channels != per_group else (general,)

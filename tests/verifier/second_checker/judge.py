@@ -10,6 +10,7 @@ from fractions import Fraction
 from superopt.errors import SuperoptError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
+    Application,
     AttributeVariable,
     Equation,
     Term,
@@ -19,6 +20,7 @@ from superopt.ir.terms import (
     subterms,
 )
 from superopt.ir.types import TensorType
+from superopt.ops import OPERATORS
 from tests.verifier.second_checker.bounds import degrees, highest_rank
 from tests.verifier.second_checker.chain import Case, replay_case
 from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed
@@ -88,14 +90,19 @@ def cases(goal: Equation, used: list[Equation], certificate: Certificate) -> Ite
             state.pending.append(
                 variable(key, declared.get(part.name), sides) if isinstance(part, Variable) else application(key)
             )
-        state.pending += [
-            same_types((RULE, a), (RULE, b)) for a, b in zip(goal.left, goal.right, strict=True)
-        ]
+        if any(_leaves_out_sizes(part) for part in applications(*sides)):
+            state.pending += [
+                same_types((RULE, a), (RULE, b)) for a, b in zip(goal.left, goal.right, strict=True)
+            ]
         state.pending += [assumed(condition, _scope, numbers) for condition in goal.conditions]
         for found in every_case(state):
             case = _case(goal, found, numbers, ranks)
             if case is not None:
                 yield case
+
+
+def _leaves_out_sizes(part: Application) -> bool:
+    return any(part.attribute(name) is None for name in OPERATORS[part.operator].implicit)
 
 
 def _scope(state: State) -> Scope:
