@@ -26,7 +26,9 @@ from superopt.ops.terms import application
 from verifier.certificate import Certificate, Link
 
 Proof: TypeAlias = "tuple[Equation, Certificate]"
-Altering: TypeAlias = "Callable[[Proof, Sequence[Proof], Mapping[str, Equation], random.Random], Proof | None]"
+Altering: TypeAlias = (
+    "Callable[[Proof, Sequence[Proof], Mapping[str, Equation], random.Random], Proof | None]"
+)
 
 VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "axis": (0, 1, 2, -1, -2, -3),
@@ -43,7 +45,9 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
 }
 
 
-def drop_link(proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random) -> Proof | None:
+def drop_link(
+    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
+) -> Proof | None:
     """One link less."""
     del axioms
     return _with_chain(proof, draw, lambda chain, n: [*chain[:n], *chain[n + 1 :]])
@@ -157,7 +161,9 @@ def other_condition(
     old = goal.conditions[position]
     if not old.relation:
         return None
-    new = Condition(old.left, draw.choice([r for r in ("=", "!=", "<", ">=") if r != old.relation]), old.right)
+    new = Condition(
+        old.left, draw.choice([r for r in ("=", "!=", "<", ">=") if r != old.relation]), old.right
+    )
     changed = (*goal.conditions[:position], new, *goal.conditions[position + 1 :])
     return replace(goal, conditions=changed), certificate
 
@@ -171,7 +177,9 @@ def open_literal(
     if not found:
         return None
     name, value = draw.choice(found)
-    return _with_attributes(proof, lambda key, own: AttributeVariable("open") if (key, own) == (name, value) else own)
+    return _with_attributes(
+        proof, lambda key, own: AttributeVariable("open") if (key, own) == (name, value) else own
+    )
 
 
 def other_literal(
@@ -250,7 +258,14 @@ def swap_operator(
 ) -> Proof | None:
     """Another operator of the same shape everywhere."""
     del axioms
-    swaps = {"add": "sub", "sub": "add", "mul": "add", "relu": "sigmoid", "split0": "split1", "split1": "split0"}
+    swaps = {
+        "add": "sub",
+        "sub": "add",
+        "mul": "add",
+        "relu": "sigmoid",
+        "split0": "split1",
+        "split1": "split0",
+    }
     found = sorted({p.operator for p in applications(*proof[0].left) if p.operator in swaps})
     if not found:
         return None

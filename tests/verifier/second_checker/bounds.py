@@ -32,7 +32,7 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
             terms += [link.term, *(term for _, term in link.terms)]
     every = [*terms, *(side for axiom in axioms for side in (*axiom.left, *axiom.right))]
     conditions = [*goal.conditions, *(c for axiom in axioms for c in axiom.conditions)]
-    if any(_moves_freely(term) for term in every):
+    if any(_moves_freely(term) for term in terms):
         return RESHAPED_RANK
     front, back, named_rank = 0, 0, 0
     variables: set[str] = set()
@@ -103,19 +103,30 @@ def _numbers(condition: Condition) -> tuple[int, ...]:
     return tuple(side for side in sides if isinstance(side, int)) or (0,)
 
 
-def degrees(goal: Equation, axioms: Sequence[Equation], certificate: Certificate) -> tuple[Mapping[str, int], ...]:
+def degrees(
+    goal: Equation, axioms: Sequence[Equation], certificate: Certificate
+) -> tuple[Mapping[str, int], ...]:
     """Values of the open degrees that stand for all; raises UnknownCasesError."""
     sides = [*goal.left, *goal.right]
     links = [link for chain in certificate.chains for link in chain]
     every = [*sides, *(link.term for link in links), *(term for link in links for _, term in link.terms)]
     every += [side for axiom in axioms for side in (*axiom.left, *axiom.right)]
     open_ = sorted(
-        {v.name for part in applications(*sides) if isinstance(v := part.attribute("degree"), AttributeVariable)}
+        {
+            v.name
+            for part in applications(*sides)
+            if isinstance(v := part.attribute("degree"), AttributeVariable)
+        }
     )
     if not open_:
         return ({},)
     fixed = {v for part in applications(*every) if isinstance(v := part.attribute("degree"), int)}
-    fixed |= {v for link in links for name, v in link.attributes if _is_degree(name, axioms, link.axiom) and isinstance(v, int)}
+    fixed |= {
+        v
+        for link in links
+        for name, v in link.attributes
+        if _is_degree(name, axioms, link.axiom) and isinstance(v, int)
+    }
     sizes = set(_sizes(goal, every, axioms))
     occurrences = max(
         sum(part.attribute("degree") is not None for part in applications(term)) for term in every
@@ -148,7 +159,11 @@ def _sizes(goal: Equation, every: Sequence[Term], axioms: Sequence[Equation]) ->
                 yield from (number for number in numbers if isinstance(number, int) and number > 1)
     for condition in (*goal.conditions, *(c for axiom in axioms for c in axiom.conditions)):
         for side in (condition.left, condition.right):
-            if isinstance(side, int) and side > 1 and not any(c.function == "rank" for c in _calls(condition)):
+            if (
+                isinstance(side, int)
+                and side > 1
+                and not any(c.function == "rank" for c in _calls(condition))
+            ):
                 yield side
 
 
@@ -170,7 +185,9 @@ def _single(fixed: set[int], sizes: set[int], occurrences: int) -> Sequence[int]
 
 def _pairs(occurrences: int) -> Iterator[tuple[int, int]]:
     most = max(occurrences, 1)
-    borders = sorted({(a / b, a, b) for a in range(1, most + 1) for b in range(1, most + 1) if math.gcd(a, b) == 1})
+    borders = sorted(
+        {(a / b, a, b) for a in range(1, most + 1) for b in range(1, most + 1) if math.gcd(a, b) == 1}
+    )
     exponents = [(a, b) for _, a, b in borders]
     exponents = [(1, most + 1), *exponents, (most + 1, 1)]
     between = [(a + c, b + d) for (a, b), (c, d) in itertools.pairwise(exponents)]

@@ -345,4 +345,3 @@ def _translated(side: object, attributes: Mapping[str, object]) -> object:
 
 
 __all__ = ["Case", "replay_case"]
-

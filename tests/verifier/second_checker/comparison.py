@@ -34,7 +34,9 @@ class Comparison:
         goal, certificate = self.proof
         first = f"the first checker: {self.theirs or 'accepted'}"
         second = f"the second checker: {self.ours.answer} {self.ours.reason}".rstrip()
-        return "\n".join((f"{self.change}: {format_equation(goal)}", first, second, certificate_text(certificate)))
+        return "\n".join(
+            (f"{self.change}: {format_equation(goal)}", first, second, certificate_text(certificate))
+        )
 
 
 def compared(change: str, proof: Proof, axioms: Mapping[str, Equation]) -> Comparison:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -183,7 +183,9 @@ def _compared(left: Fraction, relation: str, right: Fraction) -> bool:
             return left != right
 
 
-def assumed(condition: Condition, scope_of: Callable[[State], Scope], numbers: Mapping[str, Fraction]) -> Item:
+def assumed(
+    condition: Condition, scope_of: Callable[[State], Scope], numbers: Mapping[str, Fraction]
+) -> Item:
     """A condition of the rule, which cuts cases down to those in which it holds."""
 
     def item(state: State) -> Outcome:
@@ -207,6 +209,22 @@ def names_number(condition: Condition, numbers: Mapping[str, Fraction]) -> bool:
     sides = (condition.left, condition.right)
     return any(isinstance(side, ConditionName) and side.name in numbers for side in sides) and all(
         (isinstance(side, ConditionName) and side.name in numbers) or isinstance(side, int) for side in sides
+    )
+
+
+def relates_otherwise(condition: Condition, names: Collection[str]) -> bool:
+    """Whether a condition relates one of these attributes to more than numbers: their values do not stand for all."""
+    waiting: list[ConditionTerm | None] = [condition.left, condition.right]
+    found: list[ConditionTerm] = []
+    while waiting:
+        term = waiting.pop()
+        if term is not None:
+            found.append(term)
+        if isinstance(term, ConditionCall):
+            waiting += term.arguments
+    named = any(isinstance(term, ConditionName) and term.name in names for term in found)
+    return named and not all(
+        isinstance(term, int) or (isinstance(term, ConditionName) and term.name in names) for term in found
     )
 
 
@@ -261,4 +279,4 @@ def _made_equal(left: object, right: object, state: State) -> Outcome:
     return True
 
 
-__all__ = ["NotYetError", "Quotient", "Scope", "assumed", "holds", "names_number"]
+__all__ = ["NotYetError", "Quotient", "Scope", "assumed", "holds", "names_number", "relates_otherwise"]

@@ -127,7 +127,9 @@ def application(key: Key) -> Item:
             ):
                 return False
         if term.operator == "broadcast":
-            outcome = _broadcast(state, types[0], state.implicit.get((key, "shape"), getattr(operator, "shape")))
+            outcome = _broadcast(
+                state, types[0], state.implicit.get((key, "shape"), operator.shape)
+            )
             if outcome is not True:
                 return outcome
         return typed(state, key, operator, types)

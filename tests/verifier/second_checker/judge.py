@@ -23,7 +23,7 @@ from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS
 from tests.verifier.second_checker.bounds import degrees, highest_rank
 from tests.verifier.second_checker.chain import Case, replay_case
-from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed
+from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed, relates_otherwise
 from tests.verifier.second_checker.items import NUMBERS, application, variable
 from tests.verifier.second_checker.nodes import Node, nodes_of, type_of
 from tests.verifier.second_checker.text import WrongError, check_text
@@ -80,6 +80,14 @@ def cases(goal: Equation, used: list[Equation], certificate: Certificate) -> Ite
     ranks = range(highest_rank(goal, used, certificate) + 1)
     numbers = _open_numbers(sides)
     declared = dict(goal.types)
+    open_degrees = {
+        value.name
+        for part in applications(*sides)
+        if isinstance(value := part.attribute("degree"), AttributeVariable)
+    }
+    for condition in goal.conditions:
+        if relates_otherwise(condition, {*numbers, *open_degrees}):
+            raise UnknownCasesError("a condition relates a number or a degree to something else")
     for assigned in degrees(goal, used, certificate):
         state = new_state(ranks, universal=True)
         state.attribute_names = attribute_variables(*sides)
@@ -88,7 +96,9 @@ def cases(goal: Equation, used: list[Equation], certificate: Certificate) -> Ite
         for part in subterms(*sides):
             key = (RULE, part)
             state.pending.append(
-                variable(key, declared.get(part.name), sides) if isinstance(part, Variable) else application(key)
+                variable(key, declared.get(part.name), sides)
+                if isinstance(part, Variable)
+                else application(key)
             )
         if any(_leaves_out_sizes(part) for part in applications(*sides)):
             state.pending += [
@@ -124,7 +134,11 @@ def _scope(state: State) -> Scope:
 
 def _case(goal: Equation, state: State, numbers: Mapping[str, Fraction], ranks: range) -> Case | None:
     """The case that a state describes; None where a size is seen not to be positive."""
-    types = {part.name: state.types[RULE, part] for part in subterms(*goal.left, *goal.right) if isinstance(part, Variable)}
+    types = {
+        part.name: state.types[RULE, part]
+        for part in subterms(*goal.left, *goal.right)
+        if isinstance(part, Variable)
+    }
     left = tuple(state.complete((RULE, side)) for side in goal.left)
     right = tuple(state.complete((RULE, side)) for side in goal.right)
     positive: list[Dimension] = list(state.positive)

@@ -136,7 +136,7 @@ def _only_ones(difference: SymbolicDimension) -> Assignment | None:
     signs = {c > 0 for _, c in rest}
     if not _plain(difference) or len(signs) != 1 or sum(c for _, c in rest) + _constant(difference):
         return None
-    return {name: 1 for name in difference.symbols}
+    return dict.fromkeys(difference.symbols, 1)
 
 
 def _linear(difference: SymbolicDimension) -> Iterator[tuple[str, Dimension]]:
@@ -171,9 +171,10 @@ def _factored(difference: SymbolicDimension, fresh: Fresh) -> tuple[Assignment, 
     (one, c), (other, d) = difference.terms
     if c * d > 0 or len(set(one)) != len(one) or len(set(other)) != len(other):
         return None
-    left, right = [atom.name for atom in one if isinstance(atom, Symbol)], [
-        atom.name for atom in other if isinstance(atom, Symbol)
-    ]
+    left, right = (
+        [atom.name for atom in one if isinstance(atom, Symbol)],
+        [atom.name for atom in other if isinstance(atom, Symbol)],
+    )
     c, d = abs(c), abs(d)
     found: list[Assignment] = []
     # The number d is divided among the factors on the left, c among those on the right; coprime by _reduced.

@@ -57,9 +57,7 @@ def check_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Cert
         raise WrongError("not one chain for each output")
     used = [axioms[name] for name in certificate.axioms_used if name in axioms]
     known = {
-        part.operator
-        for equation in (goal, *used)
-        for part in applications(*equation.left, *equation.right)
+        part.operator for equation in (goal, *used) for part in applications(*equation.left, *equation.right)
     }
     open_names = attribute_variables(*goal.left, *goal.right)
     tensors = set(variables(*goal.left, *goal.right))
