@@ -1,4 +1,4 @@
-"""Two proof checkers, written apart from one text, agree on certificates that are right and that are wrong."""
+"""Two proof checkers, written apart from one text, agree on right and on wrong certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifier.certificate import Certificate, Link
 EVERY = 19
 SLOW_OPERATORS = ("partition", "combine", "pipeline", "batch")
 UNKNOWN_SIZES = ("conv[",)
-"""The second checker may say that it does not know the cases of rules about convolutions, and of no others."""
+"""The second checker may not know the cases of rules about convolutions, and must know those of others."""
 
 
 def test_the_checkers_agree_on_shipped_certificates_of_all_kinds() -> None:

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         result = compared(change, proof, axioms)
         seconds = time.process_time() - start
         counts[f"{'agree' if result.agree else 'DISAGREE'}: {result.ours.answer}"] += 1
-        if not result.agree or result.ours.answer == "unknown":
+        if not result.agree or (result.ours.answer == "accepted") == bool(result.theirs):
             print(f"{'' if result.agree else 'DISAGREE '}{result}\n", flush=True)
         if seconds > options.slow:
             print(f"{seconds:.0f} s: {result}\n", flush=True)

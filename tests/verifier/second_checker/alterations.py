@@ -303,12 +303,12 @@ ALTERATIONS: tuple[Altering, ...] = (
 def altered(
     proofs: Sequence[Proof], axioms: Mapping[str, Equation], number: int, seed: int
 ) -> Iterator[tuple[str, Proof]]:
-    """So many changed proofs, with what was done: kinds take turns, each as often as the others."""
+    """So many changed proofs, with what was done: kinds take turns."""
     draw = random.Random(seed)
     made = 0
     seen: set[tuple[Equation, Certificate]] = set()
-    for _ in range(number * 20):
-        kind = ALTERATIONS[made % len(ALTERATIONS)]
+    for attempt in range(number * 20):
+        kind = ALTERATIONS[attempt % len(ALTERATIONS)]
         proof = draw.choice(proofs)
         try:
             new = kind(proof, proofs, axioms, draw)

@@ -70,6 +70,16 @@ class Scope:
             case _:
                 raise NotYetError(function)
 
+    def of_one_group(self, condition: Condition) -> tuple[Dimension, Dimension] | None:
+        """The two sizes that ``groups(x, w) = 1`` makes equal; None for another condition."""
+        call = condition.left
+        if not isinstance(call, ConditionCall) or call.function != "groups":
+            return None
+        if (condition.relation, condition.right) != ("=", 1):
+            return None
+        data, weight = (self._shape(of) for of in call.arguments)
+        return data[0 if len(data) == 1 else self._axis(1, len(data))], weight[self._axis(1, len(weight))]
+
     def _axis(self, index: ConditionTerm, rank: int) -> int:
         value = self.value(index)
         if not isinstance(value, int) or not -rank <= value < rank:
@@ -196,6 +206,9 @@ def assumed(
             if not condition.relation:
                 return _assumed_alone(condition, scope, state)
             assert condition.right is not None
+            pair = scope.of_one_group(condition)
+            if pair is not None:
+                return state.equal(*pair)
             left, right = scope.value(condition.left), scope.value(condition.right)
         except NotYetError:
             return False

@@ -127,9 +127,7 @@ def application(key: Key) -> Item:
             ):
                 return False
         if term.operator == "broadcast":
-            outcome = _broadcast(
-                state, types[0], state.implicit.get((key, "shape"), operator.shape)
-            )
+            outcome = _broadcast(state, types[0], state.implicit.get((key, "shape"), operator.shape))
             if outcome is not True:
                 return outcome
         return typed(state, key, operator, types)
