@@ -1,5 +1,7 @@
 """Two proof checkers, written apart from one text, agree on right and on wrong certificates."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,5 +1,7 @@
 """``python -m tests.verifier.second_checker``: both checkers on stored and altered certificates."""
 
+# ruff: noqa: T201
+
 from __future__ import annotations
 
 import argparse

@@ -15,7 +15,6 @@ from tests.verifier.second_checker.judge import Answer, Judgement, judge
 from verifier.certificate import certificate_text
 from verifier.replay import replay
 
-
 NOT_KNOWN = (" is not known", "more than 5000 cases")
 """What the first checker says where it refuses because it does not know all cases."""
 

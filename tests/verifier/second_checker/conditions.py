@@ -226,7 +226,7 @@ def names_number(condition: Condition, numbers: Mapping[str, Fraction]) -> bool:
 
 
 def relates_otherwise(condition: Condition, names: Collection[str]) -> bool:
-    """Whether a condition relates one of these attributes to more than numbers: their values do not stand for all."""
+    """Whether a condition relates one of these attributes to more than numbers."""
     waiting: list[ConditionTerm | None] = [condition.left, condition.right]
     found: list[ConditionTerm] = []
     while waiting:

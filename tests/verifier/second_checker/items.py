@@ -1,4 +1,4 @@
-"""What has to be found out of each term: the rank of a variable, attributes, sizes that the text leaves out, the type."""
+"""What has to be found of each term: ranks of variables, attributes, sizes that are left out, the type."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def chosen(left: Dimension, right: Dimension) -> Assignment | None:
 
 
 def is_positive(size: Dimension, known: Sequence[Dimension], depth: int = 3) -> bool:
-    """Whether a size is a sum or product of positive numbers, symbols and sizes that are known to be positive."""
+    """Whether a size is a sum or product of positive numbers, symbols and sizes known to be positive."""
     if isinstance(size, int):
         return size > 0
     if all(c > 0 and all(isinstance(atom, Symbol) for atom in m) for m, c in size.terms):
@@ -218,7 +218,7 @@ def _quotient_of_flexible(difference: SymbolicDimension) -> Assignment | None:
         factor = floor_divide(difference - rest, symbol(name)) if difference != rest else 0
         if factor == 0 or name in symbols_of(factor) or factor * symbol(name) + rest != difference:
             continue
-        quotient = floor_divide(-rest if not isinstance(rest, int) else -rest, factor)
+        quotient = floor_divide(-rest, factor)
         if quotient * factor == -rest and name not in symbols_of(quotient):
             return {name: quotient}
     return None

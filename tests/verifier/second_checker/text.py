@@ -1,4 +1,4 @@
-"""A chain as text: each link replaces an instance of one side of its axiom by the other, in a direction it has."""
+"""A chain as text: each link replaces an instance of one side of its axiom by the other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Types of terms with symbols for sizes: what is known so far in one case, and what still waits.
 
-A *universal* state splits into all cases in which everything is well-typed; an *existential* one looks for sizes of
-flexible symbols that make everything well-typed.
+A *universal* state splits into all cases in which everything is well-typed; an *existential* one looks for sizes
+of flexible symbols that make everything well-typed.
 """
 
 from __future__ import annotations
