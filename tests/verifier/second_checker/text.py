@@ -41,8 +41,9 @@ def instance(term: Term, link: Link) -> Term:
             if isinstance(value, AttributeVariable):
                 if value.name not in attributes:
                     raise WrongError(f"{link.axiom}: nothing for {value.name}")
-                value = attributes[value.name]
-            values[name] = value
+                values[name] = attributes[value.name]
+            else:
+                values[name] = value
         try:
             return application(part.operator, values, *map(replaced, part.inputs))
         except IllTypedError as error:

@@ -1,7 +1,7 @@
 """Types of terms with symbols for sizes: what is known so far in one case, and what still waits.
 
-A *universal* state splits into all cases in which everything is well-typed; an *existential* one looks for sizes
-of flexible symbols that make everything well-typed.
+A *universal* state splits into all cases in which everything is well-typed; an *existential* one looks for
+sizes of flexible symbols that make everything well-typed.
 """
 
 from __future__ import annotations
@@ -254,9 +254,12 @@ def equal_types(state: State, left: TensorType, right: TensorType) -> Outcome:
     """What makes two types equal."""
     if type(left) is not type(right) or left.rank != right.rank or left.element is not right.element:
         raise DeadError
-    if isinstance(left, ShardedType) and isinstance(right, ShardedType):
-        if left.divisions != right.divisions or left.replicas != right.replicas:
-            raise DeadError
+    if (
+        isinstance(left, ShardedType)
+        and isinstance(right, ShardedType)
+        and (left.divisions, left.replicas) != (right.divisions, right.replicas)
+    ):
+        raise DeadError
     waits = False
     for a, b in zip(left.shape, right.shape, strict=True):
         outcome = state.equal(a, b)
