@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from axioms import load_axioms
+from superopt.ir.terms import AttributeVariable, Condition, ConditionName, applications
 from tests.generator.generations import Where, found
 from verifier import Status, verify
 
@@ -159,16 +162,27 @@ RULES: dict[str, tuple[Where, str]] = {
     ),
     "an activation before repeating": (SPREAD, "broadcast(sigmoid(x)) <=> sigmoid(broadcast(x))"),
     "a product before repeating": (SPREAD, "mul(broadcast(x), broadcast(y)) <=> broadcast(mul(x, y))"),
-    "local response normalisation by a convolution": (
-        ("vision", 5),
-        (
-            "div(x, power[exponent=b](bias_add[axis=1](conv(mul(x, x), band_kernel[size=n, alpha=a]), "
-            "full[value=c]))) <=> lrn[size=n, alpha=a, beta=b, bias=c](x)"
-        ),
-    ),
 }
 
 
 @pytest.mark.parametrize(("where", "rule"), RULES.values(), ids=RULES)
 def test_is_found_and_proved(where: Where, rule: str) -> None:
     assert verify(found(where, rule), load_axioms()).status is Status.VERIFIED
+
+
+def test_normalisation_of_neighbours_is_a_convolution_where_its_exponent_is_not_negative() -> None:
+    """For a negative one the quotient is undefined where the sum is 0."""
+    equation = found(
+        ("vision", 5),
+        "div(x, power[exponent=b](bias_add[axis=1](conv(mul(x, x), band_kernel[size=n, alpha=a]), "
+        "full[value=c]))) <=> lrn[size=n, alpha=a, beta=b, bias=c](x)",
+    )
+    assert verify(equation, load_axioms()).status is Status.REFUTED
+    (exponent,) = (
+        value.name
+        for term in applications(*equation.left)
+        for name, value in term.attributes
+        if name == "exponent" and isinstance(value, AttributeVariable)
+    )
+    limited = replace(equation, conditions=(Condition(ConditionName(exponent), ">=", 0),))
+    assert verify(limited, load_axioms()).status is Status.VERIFIED

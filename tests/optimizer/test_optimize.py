@@ -360,7 +360,7 @@ def test_what_is_given_is_checked_before_anything_is_measured(tmp_path: Path) ->
 
     path, model = tmp_path / "inputs.npz", lifted(skewed_products())
     np.savez(path, x1=np.zeros((256, 256), np.float32))
-    for inputs, message in ((path, "is missing; it has x1"), (tmp_path / "none.npz", "numpy archive")):
+    for inputs, message in ((path, "are missing; it has x1"), (tmp_path / "none.npz", "numpy archive")):
         with pytest.raises(InvalidFileError, match=message):
             optimize(model, rules(ASSOCIATIVE), Options(inputs=inputs, threads=1), Untouched())
 

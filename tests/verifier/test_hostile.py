@@ -66,6 +66,7 @@ REFUTED = {
     "groups of two kernels that are joined": "(conv(x, y), conv(x, z)) => (split0[axis=1](conv(x, concat[axis=0](y, z))), split1[axis=1](conv(x, concat[axis=0](y, z))))",
     "a difference in the ninth digit": "add(x, scale(y, full[value=1/1000000000])) => x",
     "odd, said by what it is not": "relu(x) => x where even(dim(x, 0)) = 0",
+    "halves of a broadcast": "split0[axis=0](broadcast(x)) => broadcast(split0[axis=0](x))",
 }
 RARELY_SEEN = "split0[axis=1](conv(x, y)) => conv(x, split0[axis=0](y)) where groups(x, y) != 2"
 UNPROVED = {
@@ -75,7 +76,6 @@ UNPROVED = {
     "vacuous: types that never agree": "concat[axis=0](ones(), ones()) => ones()",
     "a difference that floats do not show": "add(exp(x), scale(y, full[value=1/100000000000000000000])) => exp(x)",
     "one name for an axis and a kernel": "channel_scale[axis=k](maxpool[kernel=k](x), y) => maxpool[kernel=k](x)",
-    "halves of a broadcast": "split0[axis=0](broadcast(x)) => broadcast(split0[axis=0](x))",
 }
 
 C = "conv[stride=s, padding=p, dilation=d]"

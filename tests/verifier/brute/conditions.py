@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from operator import mul
 from typing import Any
 
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, VariableType
@@ -56,6 +57,11 @@ def _every(value: object, remainder: int) -> bool:
     return all(part % 2 == remainder for part in (value if isinstance(value, tuple) else (value,)))
 
 
+def _whole(number: int, divisor: int) -> int:
+    """The quotient, 0 where it is not whole."""
+    return number // divisor if divisor and number % divisor == 0 else 0
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "rank": len,
     "dim": lambda shape, axis: shape[axis] if -len(shape) <= axis < len(shape) else 0,
@@ -63,8 +69,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "shape": lambda shape: shape,
     "leading": lambda shape: shape[:-1],
     "channels": lambda shape: shape[1] if len(shape) > 1 else 0,
-    "groups": lambda x, w: x[1] // w[1] if len(x) > 1 and len(w) > 1 else 0,
-    "outputs_per_group": lambda x, w: w[0] // groups if (groups := FUNCTIONS["groups"](x, w)) else 0,
+    "groups": lambda x, w: _whole(x[1], w[1]) if len(x) > 1 and len(w) > 1 else 0,
+    "outputs_per_group": lambda x, w: _whole(w[0], FUNCTIONS["groups"](x, w)),
+    "composed": lambda first, second: tuple(first[axis] for axis in second),
+    "product": lambda x, y: tuple(map(mul, x, y)) if isinstance(x, tuple) else x * y,
     "odd": lambda value: _every(value, 1),
     "even": lambda value: _every(value, 0),
 }

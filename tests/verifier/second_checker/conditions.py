@@ -67,8 +67,21 @@ class Scope:
             case "outputs_per_group", (data, weight):
                 groups = self._groups(data, weight)
                 return _quotient(self._shape(weight)[0], groups)
+            case "composed", (first, then):
+                return self._composed(self.value(first), self.value(then))
+            case "product", (one, other):
+                return _product(self.value(one), self.value(other))
             case _:
                 raise NotYetError(function)
+
+    def _composed(self, first: object, then: object) -> tuple[object, ...]:
+        """Axis i of what the first and then the other do is axis first[then[i]]."""
+        if not isinstance(first, tuple) or not isinstance(then, tuple):
+            raise DeadError
+        places, order = cast("tuple[object, ...]", first), cast("tuple[int, ...]", then)
+        if not places or sorted(order) != list(range(len(places))):
+            raise DeadError
+        return tuple(places[axis] for axis in order)
 
     def of_one_group(self, condition: Condition) -> tuple[Dimension, Dimension] | None:
         """The two sizes that ``groups(x, w) = 1`` makes equal; None for another condition."""
@@ -103,6 +116,16 @@ class Scope:
         if not isinstance(value, tuple):
             raise DeadError
         return cast("tuple[Dimension, ...]", value)
+
+
+def _product(one: object, other: object) -> object:
+    """Of two numbers, or of pairs for rows and columns."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        pairs = cast("tuple[Dimension, ...]", one), cast("tuple[Dimension, ...]", other)
+        return tuple(a * b for a, b in zip(*pairs, strict=True))
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        raise DeadError
+    return cast("Dimension", one) * cast("Dimension", other)
 
 
 def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
