@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import generator
 from axioms import load_axioms
@@ -25,15 +24,11 @@ from superopt.equations import parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
-from verifier import Status, Verdict
-from verifier.condition_inference import Judgement, verify_or_condition
+from verifier import Verdict
+from verifier.condition_inference import verify_or_condition_many
 from verifier.generality import with_matrix_axes
-from verifier.pool import Allowance, judge_as_they_come
 
 VerifyProgress = Callable[[int, int], None]
-
-_RUNAWAY = Allowance(seconds=3600.0)
-"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +157,10 @@ def _verify(
     counts = dict.fromkeys(Outcome, 0)
     conditional = 0
     recording = Recording(database.rules, database.rules.list())
-    for number, (equation, verdict, under) in _judgements([forms for _, forms in pending], jobs, progress):
+    judgements = verify_or_condition_many(
+        [forms for _, forms in pending], load_axioms(), jobs=jobs, progress=progress
+    )
+    for number, (equation, verdict, under) in judgements:
         rule, _ = pending[number]
         proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
@@ -179,27 +177,6 @@ def _verify(
         superseded=superseded,
         conditional=conditional,
     )
-
-
-def _judgements(
-    choices: Sequence[Sequence[Equation]], jobs: int, progress: VerifyProgress | None
-) -> Iterator[tuple[int, Judgement]]:
-    """The number of each of the choices and what became of it, as they come.
-
-    What kills a process is unproved, and nothing else is.
-    """
-    return judge_as_they_come(
-        partial(verify_or_condition, axioms=load_axioms()),
-        choices,
-        lost=_lost,
-        jobs=jobs if jobs > 1 else 0,
-        progress=progress,
-        allowance=_RUNAWAY,
-    )
-
-
-def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:
-    return candidates[-1], Verdict(Status.UNPROVED, reason=reason), None
 
 
 def _forms(rule: Rule) -> tuple[Equation, ...]:

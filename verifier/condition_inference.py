@@ -33,7 +33,7 @@ from verifier.agreement import sides_agree
 from verifier.atoms import Atom, Place, atoms, truth_of
 from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from verifier.covers import simplest_cover, widest_conjunctions
-from verifier.pool import Allowance, Progress, judge_all
+from verifier.pool import Allowance, Progress, judge_as_they_come
 from verifier.prove import PATIENT
 from verifier.seeds import seed_of
 from verifier.verify import Options, Status, Verdict, verify, verify_most_general
@@ -116,11 +116,11 @@ def verify_or_condition_many(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Judgement]]:
-    """The number of each of many and ``verify_or_condition`` of it, in order, over ``jobs`` processes.
+    """The number of each of many and ``verify_or_condition`` of it, as they come, over ``jobs`` processes.
 
     ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
     """
-    judged = judge_all(
+    return judge_as_they_come(
         partial(verify_or_condition, axioms=axioms),
         [tuple(candidates) for candidates in choices],
         lost=_lost,
@@ -128,7 +128,6 @@ def verify_or_condition_many(
         progress=progress,
         allowance=_RUNAWAY,
     )
-    yield from enumerate(judged)
 
 
 def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:

@@ -101,13 +101,14 @@ import os, signal, sys
 from pathlib import Path
 from substitution_db import discovery, open_database
 from tests.substitution_db.slow_judge import judge
+from verifier import condition_inference
 
 def end(done, total):
     if done == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    discovery.verify_or_condition = judge
+    condition_inference.verify_or_condition = judge
     with open_database(sys.argv[1], library=Path("none")) as database:
         discovery.verify_pending(database, jobs=2, progress=end)
 """
@@ -176,7 +177,7 @@ def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
             database.rules.add_candidates(candidates)
             verify_pending(database)
             found.append(_stored(database))
-        monkeypatch.setattr("substitution_db.discovery.judge_as_they_come", backwards)
+        monkeypatch.setattr("verifier.condition_inference.judge_as_they_come", backwards)
     assert found[0] == found[1]
     assert len(found[0]) == 4
 
