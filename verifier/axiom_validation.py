@@ -218,47 +218,45 @@ def _representatives(axiom: Equation, bound: Bound) -> Representatives:
 
 def _sampled(axiom: Equation, found: AxiomValidation, effort: Effort, cache: ContentCache) -> AxiomValidation:
     """Instances beyond the bound: ranks to 5, sizes to 7, values that one side alone leaves undefined."""
-    kept = _Kept(cache, content_key(("sampled", *_depends(axiom), verifier_hash(), repr(effort))))
-    if not kept.document:
-        began = time.process_time()
+
+    def judged() -> tuple[int, str]:
         refutation = refute(axiom, effort)
-        document: dict[str, object] = {
-            "instances": refutation.well_typed,
-            "reason": refutation.counterexample or refutation.suspicious or "",
-            "seconds": time.process_time() - began,
-        }
-        kept.put(document, at_once=True)
-    reason = str(kept.document.get("reason", ""))
-    return replace(
-        found,
-        valid=not reason,
-        reason=reason,
-        sampled=int(kept.number("instances", 0)),
-        seconds=found.seconds + kept.number("seconds", 0.0),
-    )
+        return refutation.well_typed, refutation.counterexample or refutation.suspicious or ""
+
+    kept = _Kept(cache, content_key(("sampled", *_depends(axiom), verifier_hash(), repr(effort))))
+    sampled, found = _judged_once(found, kept, "instances", judged)
+    return replace(found, sampled=sampled)
 
 
 def _kept_defined(axiom: Equation, found: AxiomValidation, most: int, cache: ContentCache) -> AxiomValidation:
     """Small cases with undefined elements, in the directions that the axiom claims."""
+
+    def judged() -> tuple[int, str]:
+        definedness = check_definedness(axiom, most)
+        return definedness.cases, definedness.offence(axiom.direction)
+
     how = (verifier_hash(), _definedness_code(), str(most))
     kept = _Kept(cache, content_key(("definedness", *_depends(axiom), *how)))
+    cases, found = _judged_once(found, kept, "cases", judged)
+    return replace(found, partial=cases)
+
+
+def _judged_once(
+    found: AxiomValidation, kept: _Kept, counted: str, judge: Callable[[], tuple[int, str]]
+) -> tuple[int, AxiomValidation]:
+    """How many were counted, and what was found with reason and seconds; from the cache where it is there."""
     if not kept.document:
         began = time.process_time()
-        definedness = check_definedness(axiom, most)
+        count, why = judge()
         document: dict[str, object] = {
-            "cases": definedness.cases,
-            "reason": definedness.offence(axiom.direction),
+            counted: count,
+            "reason": why,
             "seconds": time.process_time() - began,
         }
         kept.put(document, at_once=True)
     reason = str(kept.document.get("reason", ""))
-    return replace(
-        found,
-        valid=not reason,
-        reason=reason,
-        partial=int(kept.number("cases", 0)),
-        seconds=found.seconds + kept.number("seconds", 0.0),
-    )
+    seconds = found.seconds + kept.number("seconds", 0.0)
+    return int(kept.number(counted, 0)), replace(found, valid=not reason, reason=reason, seconds=seconds)
 
 
 def _executed(

@@ -170,9 +170,10 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     doubt = _doubt(refutation, options)
     if doubt:
         return _without_proof(Status.UNPROVED, reason=doubt)
-    cases = list(cases_of(equation, largest_rank(equation)))
+    rank = largest_rank(equation)
+    cases = list(cases_of(equation, rank))
     if not cases:
-        return _without_proof(Status.UNPROVED, reason=why_malformed(equation, largest_rank(equation)))
+        return _without_proof(Status.UNPROVED, reason=why_malformed(equation, rank))
     proof, certificate = _proved(equation, axioms, _instances(cases, refutation.instances, options), options)
     if not proof.proved or isinstance(certificate, Failure):
         failing = [certificate.case] if isinstance(certificate, Failure) and certificate.case else []

@@ -59,7 +59,7 @@ def canonical(equation: Equation) -> Equation:
         equation,
         left=tuple(renamed(term) for term in equation.left),
         right=tuple(renamed(term) for term in equation.right),
-        conditions=tuple(sorted((_renamed_condition(c, rename) for c in equation.conditions), key=repr)),
+        conditions=tuple(sorted((renamed_condition(c, rename) for c in equation.conditions), key=repr)),
         types=_renamed_types(equation, names),
     )
 
@@ -138,7 +138,9 @@ def _renamed_attribute(value: AttributeTerm, letters: Mapping[str, str]) -> Attr
     return AttributeVariable(letters[value.name]) if isinstance(value, AttributeVariable) else value
 
 
-def _renamed_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
+def renamed_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
+    """The clause with these names for its tensors and, marked with ``$``, for its attribute variables; what
+    is not in ``names`` keeps its own."""
     right = None if condition.right is None else _renamed_operand(condition.right, names)
     return Condition(_renamed_operand(condition.left, names), condition.relation, right)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from superopt.equations.canonical import renamed_condition
 from superopt.errors import IllTypedError
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeVariable,
-    Condition,
     ConditionCall,
     ConditionName,
     ConditionTerm,
@@ -98,25 +98,10 @@ def renamed_apart(equation: Equation, other: Equation) -> Equation:
         tensors[name], attributes[name] = Variable(new), AttributeVariable(new)
     changed = in_equation(equation, lambda term: with_values(with_terms(term, tensors), attributes))
     conditions = tuple(
-        _renamed(each, {name: v.name for name, v in tensors.items()}) for each in equation.conditions
+        renamed_condition(each, {name: v.name for name, v in tensors.items()}) for each in equation.conditions
     )
     types = tuple((tensors[name].name, type_) for name, type_ in equation.types)
     return replace(changed, conditions=conditions, types=types)
-
-
-def _renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
-    right = None if condition.right is None else _renamed_operand(condition.right, names)
-    return Condition(_renamed_operand(condition.left, names), condition.relation, right)
-
-
-def _renamed_operand(operand: ConditionTerm, names: Mapping[str, str]) -> ConditionTerm:
-    match operand:
-        case ConditionName(name):
-            return ConditionName(names.get(name, name))
-        case ConditionCall(function, arguments):
-            return ConditionCall(function, tuple(_renamed_operand(each, names) for each in arguments))
-        case _:
-            return operand
 
 
 def all_names(equation: Equation) -> tuple[str, ...]:
