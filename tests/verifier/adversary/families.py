@@ -23,7 +23,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
-from tests.verifier.adversary import alterations, templates
+from tests.verifier.adversary import alterations, gaps, templates
 from tests.verifier.adversary.meaning import DIVIDING
 from tests.verifier.adversary.oracle import open_attributes
 from tests.verifier.adversary.rewriting import in_equation, renamed_apart, with_terms
@@ -126,7 +126,7 @@ def from_templates(group: str) -> Family:
 
     def family(chooser: random.Random) -> Equation | None:
         try:
-            equation = parse_equation(templates.filled(chooser.choice(templates.TEMPLATES[group]), chooser))
+            equation = parse_equation(gaps.filled(chooser.choice(templates.TEMPLATES[group]), chooser))
         except InvalidEquationError:
             return None
         return equation if chooser.random() < 0.6 else _altered(equation, chooser, some, 1)

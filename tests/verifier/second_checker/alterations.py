@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 from superopt.errors import IllTypedError
 from superopt.ir.terms import (
@@ -26,9 +26,7 @@ from superopt.ops.terms import application
 from verifier.certificate import Certificate, Link
 
 Proof: TypeAlias = "tuple[Equation, Certificate]"
-Altering: TypeAlias = (
-    "Callable[[Proof, Sequence[Proof], Mapping[str, Equation], random.Random], Proof | None]"
-)
+Entry = TypeVar("Entry")
 
 VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "axis": (0, 1, 2, -1, -2, -3),
@@ -45,28 +43,29 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
 }
 
 
-def drop_link(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+@dataclass(frozen=True)
+class Given:
+    """A proof to alter, the others there are, the axioms, and what is drawn from."""
+
+    proof: Proof
+    others: Sequence[Proof]
+    axioms: Mapping[str, Equation]
+    draw: random.Random
+
+
+def drop_link(given: Given) -> Proof | None:
     """One link less."""
-    del axioms
-    return _with_chain(proof, draw, lambda chain, n: [*chain[:n], *chain[n + 1 :]])
+    return _with_chain(given, lambda chain, n: [*chain[:n], *chain[n + 1 :]])
 
 
-def reverse_link(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def reverse_link(given: Given) -> Proof | None:
     """The other direction of an axiom."""
-    del axioms
-    return _with_link(proof, draw, lambda link: replace(link, backwards=not link.backwards))
+    return _with_link(given, lambda link: replace(link, backwards=not link.backwards))
 
 
-def reverse_proof(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def reverse_proof(given: Given) -> Proof | None:
     """The rule and its chains from right to left."""
-    del axioms, draw
-    goal, certificate = proof
+    goal, certificate = given.proof
     chains: list[tuple[Link, ...]] = []
     for start, chain in zip(goal.left, certificate.chains, strict=True):
         befores = [start, *(link.term for link in chain[:-1])]
@@ -78,186 +77,137 @@ def reverse_proof(
     return goal.reversed(), Certificate(tuple(chains))
 
 
-def claim_both(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def claim_both(given: Given) -> Proof | None:
     """A rule in both directions."""
-    del axioms, draw
-    goal, certificate = proof
+    goal, certificate = given.proof
     return replace(goal, direction=Direction.BOTH), certificate
 
 
-def other_axiom(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def other_axiom(given: Given) -> Proof | None:
     """Another axiom of the same variables."""
 
     def changed(link: Link) -> Link:
-        own = _names(axioms[link.axiom]) if link.axiom in axioms else None
-        similar = [name for name, axiom in axioms.items() if _names(axiom) == own and name != link.axiom]
-        return replace(link, axiom=draw.choice(sorted(similar))) if similar else link
+        own = _names(given.axioms[link.axiom]) if link.axiom in given.axioms else None
+        similar = [
+            name for name, axiom in given.axioms.items() if _names(axiom) == own and name != link.axiom
+        ]
+        return replace(link, axiom=given.draw.choice(sorted(similar))) if similar else link
 
-    return _with_link(proof, draw, changed)
+    return _with_link(given, changed)
 
 
-def other_substitution(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def other_substitution(given: Given) -> Proof | None:
     """Something else for a variable of an axiom."""
-    del axioms
-    goal, _certificate = proof
+    goal, _certificate = given.proof
 
     def changed(link: Link) -> Link:
-        if not link.terms:
-            return link
-        position = draw.randrange(len(link.terms))
-        terms = list(link.terms)
         others = sorted({*subterms(*goal.left, *goal.right)}, key=str)
-        terms[position] = (terms[position][0], draw.choice(others))
-        return replace(link, terms=tuple(terms))
+        return replace(link, terms=_with_one(given, link.terms, others))
 
-    return _with_link(proof, draw, changed)
+    return _with_link(given, changed)
 
 
-def other_link_attribute(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def other_link_attribute(given: Given) -> Proof | None:
     """Another value of an attribute of an axiom."""
-    del axioms
 
     def changed(link: Link) -> Link:
-        if not link.attributes:
-            return link
-        position = draw.randrange(len(link.attributes))
-        attributes = list(link.attributes)
-        attributes[position] = (attributes[position][0], draw.choice((0, 1, -1, 2, "same", (1, 1))))
-        return replace(link, attributes=tuple(attributes))
+        return replace(link, attributes=_with_one(given, link.attributes, (0, 1, -1, 2, "same", (1, 1))))
 
-    return _with_link(proof, draw, changed)
+    return _with_link(given, changed)
 
 
-def drop_conditions(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def drop_conditions(given: Given) -> Proof | None:
     """A rule without one of its conditions."""
-    del axioms
-    goal, certificate = proof
+    goal, certificate = given.proof
     if not goal.conditions:
         return None
-    position = draw.randrange(len(goal.conditions))
+    position = given.draw.randrange(len(goal.conditions))
     kept = (*goal.conditions[:position], *goal.conditions[position + 1 :])
     return replace(goal, conditions=kept), certificate
 
 
-def other_condition(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def other_condition(given: Given) -> Proof | None:
     """A condition of another relation."""
-    del axioms
-    goal, certificate = proof
+    goal, certificate = given.proof
     if not goal.conditions:
         return None
-    position = draw.randrange(len(goal.conditions))
+    position = given.draw.randrange(len(goal.conditions))
     old = goal.conditions[position]
     if not old.relation:
         return None
     new = Condition(
-        old.left, draw.choice([r for r in ("=", "!=", "<", ">=") if r != old.relation]), old.right
+        old.left, given.draw.choice([r for r in ("=", "!=", "<", ">=") if r != old.relation]), old.right
     )
     changed = (*goal.conditions[:position], new, *goal.conditions[position + 1 :])
     return replace(goal, conditions=changed), certificate
 
 
-def open_literal(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def open_literal(given: Given) -> Proof | None:
     """A number or word of the rule, a variable everywhere instead."""
-    del axioms
-    found = _literals(proof[0])
+    found = _literals(given.proof[0])
     if not found:
         return None
-    name, value = draw.choice(found)
+    name, value = given.draw.choice(found)
     return _with_attributes(
-        proof, lambda key, own: AttributeVariable("open") if (key, own) == (name, value) else own
+        given.proof, lambda key, own: AttributeVariable("open") if (key, own) == (name, value) else own
     )
 
 
-def other_literal(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def other_literal(given: Given) -> Proof | None:
     """A number or word of the rule, another one everywhere instead."""
-    del axioms
-    found = [(name, value) for name, value in _literals(proof[0]) if name in VALUES]
+    found = [(name, value) for name, value in _literals(given.proof[0]) if name in VALUES]
     if not found:
         return None
-    name, value = draw.choice(found)
-    new = draw.choice([v for v in VALUES[name] if v != value])
-    return _with_attributes(proof, lambda key, own: new if (key, own) == (name, value) else own)
+    name, value = given.draw.choice(found)
+    new = given.draw.choice([v for v in VALUES[name] if v != value])
+    return _with_attributes(given.proof, lambda key, own: new if (key, own) == (name, value) else own)
 
 
-def close_variable(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def close_variable(given: Given) -> Proof | None:
     """A value for an attribute variable of the rule: a special case, if the value is one."""
-    del axioms
-    found = _open(proof[0])
+    found = _open(given.proof[0])
     if not found:
         return None
-    name, variable = draw.choice(found)
-    new = draw.choice(VALUES[name])
-    return _with_attributes(proof, lambda _, own: new if own == variable else own)
+    name, variable = given.draw.choice(found)
+    new = given.draw.choice(VALUES[name])
+    return _with_attributes(given.proof, lambda _, own: new if own == variable else own)
 
 
-def merge_variables(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def merge_variables(given: Given) -> Proof | None:
     """Two attribute variables of one kind become one."""
-    del axioms
-    found = _open(proof[0])
+    found = _open(given.proof[0])
     pairs = [(a, b) for name, a in found for other, b in found if name == other and a != b]
     if not pairs:
         return None
-    kept, gone = draw.choice(pairs)
-    return _with_attributes(proof, lambda _, own: kept if own == gone else own)
+    kept, gone = given.draw.choice(pairs)
+    return _with_attributes(given.proof, lambda _, own: kept if own == gone else own)
 
 
-def negate_axis(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def negate_axis(given: Given) -> Proof | None:
     """An axis counted from the other end."""
-    del axioms
-    found = [value for name, value in _literals(proof[0]) if name == "axis" and isinstance(value, int)]
+    found = [value for name, value in _literals(given.proof[0]) if name == "axis" and isinstance(value, int)]
     if not found:
         return None
-    axis = draw.choice(found)
-    return _with_attributes(proof, lambda key, own: -axis - 1 if (key, own) == ("axis", axis) else own)
+    axis = given.draw.choice(found)
+    return _with_attributes(given.proof, lambda key, own: -axis - 1 if (key, own) == ("axis", axis) else own)
 
 
-def other_chain(
-    proof: Proof, others: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def other_chain(given: Given) -> Proof | None:
     """The chains of another rule."""
-    del axioms
-    return proof[0], draw.choice(others)[1]
+    return given.proof[0], given.draw.choice(given.others)[1]
 
 
-def merge_tensors(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def merge_tensors(given: Given) -> Proof | None:
     """Two variables of the rule become one: a special case."""
-    del axioms
-    names = variables(*proof[0].left, *proof[0].right)
+    names = variables(*given.proof[0].left, *given.proof[0].right)
     if len(names) < 2:
         return None
-    kept, gone = draw.sample(names, 2)
-    return _everywhere(proof, lambda term: Variable(kept) if term == Variable(gone) else term, gone)
+    kept, gone = given.draw.sample(names, 2)
+    return _everywhere(given.proof, lambda term: Variable(kept) if term == Variable(gone) else term)
 
 
-def swap_operator(
-    proof: Proof, _: Sequence[Proof], axioms: Mapping[str, Equation], draw: random.Random
-) -> Proof | None:
+def swap_operator(given: Given) -> Proof | None:
     """Another operator of the same shape everywhere."""
-    del axioms
     swaps = {
         "add": "sub",
         "sub": "add",
@@ -266,20 +216,20 @@ def swap_operator(
         "split0": "split1",
         "split1": "split0",
     }
-    found = sorted({p.operator for p in applications(*proof[0].left) if p.operator in swaps})
+    found = sorted({p.operator for p in applications(*given.proof[0].left) if p.operator in swaps})
     if not found:
         return None
-    old = draw.choice(found)
+    old = given.draw.choice(found)
 
     def changed(term: Term) -> Term:
         if isinstance(term, Application) and term.operator == old:
             return Application(swaps[old], term.attributes, term.inputs)
         return term
 
-    return _everywhere(proof, changed, "")
+    return _everywhere(given.proof, changed)
 
 
-ALTERATIONS: tuple[Altering, ...] = (
+ALTERATIONS: tuple[Callable[[Given], Proof | None], ...] = (
     drop_link,
     reverse_link,
     reverse_proof,
@@ -311,7 +261,7 @@ def altered(
         kind = ALTERATIONS[attempt % len(ALTERATIONS)]
         proof = draw.choice(proofs)
         try:
-            new = kind(proof, proofs, axioms, draw)
+            new = kind(Given(proof, proofs, axioms, draw))
         except IllTypedError:
             continue
         if new is None or new == proof or new in seen:
@@ -328,21 +278,30 @@ def _names(axiom: Equation) -> tuple[object, ...]:
     return frozenset(variables(*sides)), attribute_variables(*sides)
 
 
-def _with_chain(
-    proof: Proof, draw: random.Random, change: Callable[[tuple[Link, ...], int], Sequence[Link]]
-) -> Proof | None:
-    goal, certificate = proof
+def _with_chain(given: Given, change: Callable[[tuple[Link, ...], int], Sequence[Link]]) -> Proof | None:
+    goal, certificate = given.proof
     places = [(o, n) for o, chain in enumerate(certificate.chains) for n in range(len(chain))]
     if not places:
         return None
-    output, number = draw.choice(places)
+    output, number = given.draw.choice(places)
     chains = list(certificate.chains)
     chains[output] = tuple(change(chains[output], number))
     return goal, Certificate(tuple(chains))
 
 
-def _with_link(proof: Proof, draw: random.Random, change: Callable[[Link], Link]) -> Proof | None:
-    return _with_chain(proof, draw, lambda chain, n: [*chain[:n], change(chain[n]), *chain[n + 1 :]])
+def _with_link(given: Given, change: Callable[[Link], Link]) -> Proof | None:
+    return _with_chain(given, lambda chain, n: [*chain[:n], change(chain[n]), *chain[n + 1 :]])
+
+
+def _with_one(
+    given: Given, entries: tuple[tuple[str, Entry], ...], others: Sequence[Entry]
+) -> tuple[tuple[str, Entry], ...]:
+    """The entries, one of them with another value."""
+    if not entries:
+        return entries
+    position = given.draw.randrange(len(entries))
+    changed = (entries[position][0], given.draw.choice(others))
+    return (*entries[:position], changed, *entries[position + 1 :])
 
 
 def _literals(goal: Equation) -> list[tuple[str, AttributeTerm]]:
@@ -379,13 +338,12 @@ def _with_attributes(proof: Proof, change: Callable[[str, AttributeTerm], Attrib
             term.operator, {name: change(name, value) for name, value in term.attributes}, *term.inputs
         )
 
-    return _everywhere(proof, changed, "", change)
+    return _everywhere(proof, changed, change)
 
 
 def _everywhere(
     proof: Proof,
     change: Callable[[Term], Term],
-    gone: str,
     attribute: Callable[[str, AttributeTerm], AttributeTerm] = lambda _, value: value,
 ) -> Proof:
     goal, certificate = proof
@@ -400,23 +358,21 @@ def _everywhere(
             replace(
                 link,
                 terms=tuple((name, rebuilt(term)) for name, term in link.terms),
-                attributes=tuple((name, _kind(name, value, attribute)) for name, value in link.attributes),
+                attributes=tuple((name, _changed_value(value, attribute)) for name, value in link.attributes),
                 term=rebuilt(link.term),
             )
             for link in chain
         )
         for chain in certificate.chains
     )
-    del gone
     left, right = tuple(map(rebuilt, goal.left)), tuple(map(rebuilt, goal.right))
     return replace(goal, left=left, right=right), Certificate(chains)
 
 
-def _kind(
-    name: str, value: AttributeTerm, change: Callable[[str, AttributeTerm], AttributeTerm]
+def _changed_value(
+    value: AttributeTerm, change: Callable[[str, AttributeTerm], AttributeTerm]
 ) -> AttributeTerm:
     """What a link says of an axiom's variable changes if one of the attributes of that value does."""
-    del name
     for kind in VALUES:
         new = change(kind, value)
         if new != value:
