@@ -10,7 +10,7 @@ HOST    ?= 127.0.0.1
 PORT    ?= 8080
 
 BIN   := .venv/bin
-ROOMS := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks)
+PACKAGES := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks)
 ONLINE := superopt axioms optimizer server substitution_db
 PIP   := $(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt
 RUNS  := .venv/installed-$(RUNTIME)
@@ -69,9 +69,9 @@ demo: $(RUNS) ## Optimize a real network and print what was gained
 test: packages check ## Check the code and run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-check: setup ## Lint, format, types (strict), floors, what the service runs (bandit)
-	$(BIN)/ruff check --quiet $(ROOMS)
-	$(BIN)/ruff format --quiet --check $(ROOMS)
+check: setup ## Lint, format, types (strict), layers, what the service runs (bandit)
+	$(BIN)/ruff check --quiet $(PACKAGES)
+	$(BIN)/ruff format --quiet --check $(PACKAGES)
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(ONLINE)
@@ -95,4 +95,4 @@ library: setup ## Discover, prove and choose the shipped library anew; say what 
 
 clean: ## Remove .venv, build outputs and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find $(ROOMS) -type d -name __pycache__ -prune -exec rm -rf {} +
+	find $(PACKAGES) -type d -name __pycache__ -prune -exec rm -rf {} +

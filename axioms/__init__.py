@@ -1,5 +1,11 @@
 """The axioms: equations about operators that people wrote and the verifier validates, one file per family."""
 
-from axioms.loader import AxiomSet, axioms_from_text, holds_for_integers, load_axioms, require_reasons
+from superopt.axioms.loader import (
+    AxiomSet,
+    axioms_from_text,
+    holds_for_integers,
+    load_axioms,
+    require_reasons,
+)
 
 __all__ = ["AxiomSet", "axioms_from_text", "holds_for_integers", "load_axioms", "require_reasons"]

@@ -82,7 +82,7 @@ def load_axioms() -> AxiomSet:
     Raises InvalidEquationError for a file that does not parse, and for an axiom without a reason.
     """
     files = sorted(
-        (entry for entry in resources.files("axioms").iterdir() if entry.name.endswith(".axioms")),
+        (entry for entry in resources.files("superopt.axioms").iterdir() if entry.name.endswith(".axioms")),
         key=lambda entry: entry.name,
     )
     texts = {entry.name.removesuffix(".axioms"): entry.read_text("utf-8") for entry in files}

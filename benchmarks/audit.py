@@ -13,13 +13,13 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-from generator import load_preset
-from generator.pruning import Audit, Dropped, Selection
-from generator.stages import Found, stage_tasks, surveyed
-from substitution_db.peers.derivation import Bounds, Library, derive
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
+from superopt.generator import load_preset
+from superopt.generator.pruning import Audit, Dropped, Selection
+from superopt.generator.stages import Found, stage_tasks, surveyed
 from superopt.ir.terms import Direction
+from superopt.substitution_db.peers.derivation import Bounds, Library, derive
 
 UNFOUNDED = (
     "false in general",

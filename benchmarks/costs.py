@@ -25,8 +25,8 @@ from benchmarks.costs_models import cases
 from benchmarks.costs_rows import Row, priced
 from benchmarks.dots import Dot, Line, dot_plot
 from benchmarks.real_models import NotInstalledError
-from optimizer.cost import device_name, runtime_version
 from superopt.errors import SuperoptError
+from superopt.optimizer.cost import device_name, runtime_version
 
 TOLERANCE = 0.15
 SHORT_MICROSECONDS = 1000.0

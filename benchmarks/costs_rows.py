@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.costs_models import Case
-from optimizer.check import plan_inputs
-from optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
-from optimizer.cost.runtime import BoundRun, LoadedModel
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer.check import plan_inputs
+from superopt.optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
+from superopt.optimizer.cost.runtime import BoundRun, LoadedModel
 
 _SECONDS = 1.5
 _RUNS = (5, 1000)

@@ -15,11 +15,11 @@ import sys
 import time
 from dataclasses import replace
 
-from generator import generate, in_process, load_preset, preset_names
-from generator.enumeration import Enumeration
-from generator.usage import peak_memory_bytes
 from superopt.domains import arrays
 from superopt.domains.arrays import DEVICES
+from superopt.generator import generate, in_process, load_preset, preset_names
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.usage import peak_memory_bytes
 
 HEADER = (
     "| preset | operators | terms | classes | found | CPU s | peak GB |",

@@ -18,23 +18,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from optimizer import Options
-from optimizer.canonical import canonicalise
-from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
-from optimizer.check.distance import distance
-from optimizer.check.precise import PreciseModel
-from optimizer.cost import GraphCost, Sizes
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from optimizer.runnable import runnable_original
-from optimizer.search import Backtracking, Limits, RuleSet, Watch
-from optimizer.selection import usable_rules
-from substitution_db import open_database
 from superopt import zoo
 from superopt.api import verified_substitutions
 from superopt.errors import SuperoptError
 from superopt.ir import NodeId, Plan
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
+from superopt.optimizer import Options
+from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
+from superopt.optimizer.check.distance import distance
+from superopt.optimizer.check.precise import PreciseModel
+from superopt.optimizer.cost import GraphCost, Sizes
+from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.runnable import runnable_original
+from superopt.optimizer.search import Backtracking, Limits, RuleSet, Watch
+from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import Substitution
+from superopt.substitution_db import open_database
 from tests.fuzz.journey import Whim
 from tests.optimizer.plants import all_planted
 

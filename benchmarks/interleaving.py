@@ -8,8 +8,8 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from optimizer.check.latency import repeats, sample, warmed_up
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile
+from superopt.optimizer.check.latency import repeats, sample, warmed_up
+from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile
 
 _SEED = 0
 

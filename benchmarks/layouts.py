@@ -23,15 +23,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from optimizer.check import compare_latency, plan_inputs
-from optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Origin, Price, Sizes
-from optimizer.cost.runtime import Array, LoadedModel, device_name, runtime_version
-from optimizer.decision import plan_of
-from optimizer.search import Backtracking, Limits, RuleSet, Watch
-from substitution_db import open_database
 from superopt import api, zoo
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
+from superopt.optimizer.check import compare_latency, plan_inputs
+from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Origin, Price, Sizes
+from superopt.optimizer.cost.runtime import Array, LoadedModel, device_name, runtime_version
+from superopt.optimizer.decision import plan_of
+from superopt.optimizer.search import Backtracking, Limits, RuleSet, Watch
 from superopt.rewriting import Substitution
+from superopt.substitution_db import open_database
 
 ROWS = (1, 8, 128, 512)
 SIDES = ((512, 512), (1024, 4096), (4096, 1024))

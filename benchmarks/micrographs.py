@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.interleaving import interleaved
-from optimizer import Options
-from optimizer.check import compare_outputs, plan_inputs
-from optimizer.check.interval import QUANTILE
-from optimizer.cost.runtime import Array, LoadedModel
 from superopt import api
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer import Options
+from superopt.optimizer.check import compare_outputs, plan_inputs
+from superopt.optimizer.check.interval import QUANTILE
+from superopt.optimizer.cost.runtime import Array, LoadedModel
 from superopt.zoo.micrographs import WITH_HEADROOM, WITHOUT_HEADROOM
 from superopt.zoo.micrographs.sketch import Micrograph
 

@@ -28,11 +28,11 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.check import compare_latency, plan_inputs
-from optimizer.check.interval import DOUBT
-from optimizer.cost.runtime import Array, LoadedModel
 from superopt import zoo
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer.check import compare_latency, plan_inputs
+from superopt.optimizer.check.interval import DOUBT
+from superopt.optimizer.cost.runtime import Array, LoadedModel
 from superopt.zoo.builder import GraphBuilder
 from superopt.zoo.weights import normal
 

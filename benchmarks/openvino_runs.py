@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.interleaving import Opened
-from optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime import Array
 
 
 class OpenVinoRun:

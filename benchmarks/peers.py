@@ -21,12 +21,12 @@ from pathlib import Path
 
 from benchmarks.interleaving import in_runtime, interleaved
 from benchmarks.peers_table import Row, Standing, drawn, tabulated
-from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
-from optimizer.check.interval import compared
-from optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
-from optimizer.runnable import runnable_original
 from superopt import zoo
 from superopt.onnx_io import LiftedModel, lift, load_model
+from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
+from superopt.optimizer.check.interval import compared
+from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
+from superopt.optimizer.runnable import runnable_original
 
 PEERS: Mapping[str, Sequence[str]] = {
     "onnxsim": ("-m", "onnxsim"),

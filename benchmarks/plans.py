@@ -24,19 +24,19 @@ from pathlib import Path
 
 from benchmarks.plans_cells import Cell, append, known_cells, table
 from benchmarks.plans_graphs import figure2, machine, network_graph, part, verified_rules
-from optimizer.parallel.experts import Assignment
-from optimizer.parallel.search.candidates import Planned
-from optimizer.parallel.search.choices import choices_on
-from optimizer.parallel.search.mcmc import Metropolis
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.planner import Planner
-from optimizer.parallel.search.subject import Subject, plannable
-from optimizer.parallel.search.substitution import Substitutions
-from optimizer.parallel.simulator import ParallelObjective, Simulator
-from optimizer.parallel.topology import Cluster
-from optimizer.search import RuleSet
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
+from superopt.optimizer.parallel.experts import Assignment
+from superopt.optimizer.parallel.search.candidates import Planned
+from superopt.optimizer.parallel.search.choices import choices_on
+from superopt.optimizer.parallel.search.mcmc import Metropolis
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.substitution import Substitutions
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.search import RuleSet
 from superopt.rewriting import Substitution
 
 BATCHES = {

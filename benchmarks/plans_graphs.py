@@ -11,14 +11,6 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
-from optimizer.canonical import canonicalise
-from optimizer.parallel.cluster import named_cluster
-from optimizer.parallel.experts import Assignment, assignments
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.planner import Planner
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.simulator import ParallelObjective, Simulator
-from optimizer.parallel.topology import Cluster, Node
 from superopt import zoo
 from superopt.equations import parse_equation
 from superopt.ir.graph import Graph, Input, Weight
@@ -26,6 +18,14 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import lift, load_model
 from superopt.ops.activation import Relu
 from superopt.ops.matrix import Matmul
+from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.experts import Assignment, assignments
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.topology import Cluster, Node
 from superopt.rewriting import Substitution, substitutions_of
 
 

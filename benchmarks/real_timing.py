@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.interleaving import Opened, in_runtime, interleaved
 from benchmarks.openvino_runs import OpenVinoRun, in_openvino
 from benchmarks.peers import reference_of
-from optimizer.check.interval import compared
-from optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.check.interval import compared
+from superopt.optimizer.cost.runtime import Array, LoadedModel
 
 OPENVINO = "openvino"
 

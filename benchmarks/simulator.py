@@ -10,18 +10,18 @@ import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from optimizer.parallel.cluster import named_cluster, parse_cluster
-from optimizer.parallel.communication import communication
-from optimizer.parallel.experts import experts
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.subject import Operation, Subject, plannable
-from optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
-from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.topology import Cluster
 from superopt import zoo
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Parallelism, Plan
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer.parallel.cluster import named_cluster, parse_cluster
+from superopt.optimizer.parallel.communication import communication
+from superopt.optimizer.parallel.experts import experts
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.topology import Cluster
 
 P100 = """
 name: 16 nodes of 4 P100

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 import time
 
-from optimizer.cost import GraphCost, Nominal, Sizes
-from optimizer.search import Limits, RuleSet, Watch, searches
-from substitution_db import open_database
 from superopt import api, zoo
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer.cost import GraphCost, Nominal, Sizes
+from superopt.optimizer.search import Limits, RuleSet, Watch, searches
+from superopt.substitution_db import open_database
 
 NETWORKS = ("bert-base", "light-densenet121", "light-inception_v1", "nasrnn", "resnext50", "squeezenet")
 SECONDS = 15.0

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from generator.classes import ClassTable, TreesId, TypeId
-from generator.joins import Indices, distinct_rows
-from generator.preset import Instance, Stage, with_role
-from generator.split_trees import AxisFlow, SplitTree, axis_flows, carried, size_of
 from superopt.errors import IllTypedError
+from superopt.generator.classes import ClassTable, TreesId, TypeId
+from superopt.generator.joins import Indices, distinct_rows
+from superopt.generator.preset import Instance, Stage, with_role
+from superopt.generator.split_trees import AxisFlow, SplitTree, axis_flows, carried, size_of
 from superopt.ops import Operator
 from superopt.ops.bound import bound
 from superopt.ops.parallel import ParallelOperator

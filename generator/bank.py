@@ -11,10 +11,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.joins import Indices
-from generator.preset import Instance
-from generator.rows import TermRows
-from generator.structures import Hashes, Rows, hashed_rows
+from superopt.generator.joins import Indices
+from superopt.generator.preset import Instance
+from superopt.generator.rows import TermRows
+from superopt.generator.structures import Hashes, Rows, hashed_rows
 from superopt.ir.terms import Application, Term
 
 UNREACHED = 64

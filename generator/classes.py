@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.fingerprints import Keys
-from generator.joins import Indices
-from generator.preset import InputType
-from generator.split_trees import SplitTree
+from superopt.generator.fingerprints import Keys
+from superopt.generator.joins import Indices
+from superopt.generator.preset import InputType
+from superopt.generator.split_trees import SplitTree
 
 ClassId: TypeAlias = int
 TypeId: TypeAlias = int

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from generator.bank import CLOSED, OPEN, Bank, Uses
-from generator.joins import Indices
-from generator.matching import Found, Matcher
-from generator.patterns import Pattern, Rule, Vocabulary
-from generator.structures import Rows
+from superopt.generator.bank import CLOSED, OPEN, Bank, Uses
+from superopt.generator.joins import Indices
+from superopt.generator.matching import Found, Matcher
+from superopt.generator.patterns import Pattern, Rule, Vocabulary
+from superopt.generator.structures import Rows
 
 STEPS = 5
 """So many rewritings, wherever in a term, may lead from one term to another that is derived from it."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise, product
 from typing import TypeAlias
 
-from generator.sampling import Attributes, Sampler, Shapes, convolutions, fixed_dimension
+from superopt.generator.sampling import Attributes, Sampler, Shapes, convolutions, fixed_dimension
 from superopt.ir.terms import (
     Condition,
     ConditionCall,

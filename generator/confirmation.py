@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from generator.generic_sizes import generic_typing
-from generator.questions import Question
+from superopt.generator.generic_sizes import generic_typing
+from superopt.generator.questions import Question
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.rewriting import Typing, substitutions_of
 from superopt.rewriting.egraph import Limits, Rules, Saturation

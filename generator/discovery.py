@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from generator.checkpoint import Checkpoint
-from generator.enumeration import Level
-from generator.executors import Workers, in_process
-from generator.minimal import minimal
-from generator.preset import Preset
-from generator.pruning import Candidate, Selection
-from generator.stages import (
+from superopt.errors import InvalidOptionError
+from superopt.generator.checkpoint import Checkpoint
+from superopt.generator.enumeration import Level
+from superopt.generator.executors import Workers, in_process
+from superopt.generator.minimal import minimal
+from superopt.generator.preset import Preset
+from superopt.generator.pruning import Candidate, Selection
+from superopt.generator.stages import (
     Found,
     Large,
     Part,
@@ -26,9 +27,8 @@ from generator.stages import (
     stage_tasks,
     surveyed,
 )
-from generator.tasks import Tasks, sources, task_names
-from generator.usage import peak_memory_bytes, process_name, restart_peak
-from superopt.errors import InvalidOptionError
+from superopt.generator.tasks import Tasks, sources, task_names
+from superopt.generator.usage import peak_memory_bytes, process_name, restart_peak
 
 _STAGES = "stage"
 _RESULT = "generation"

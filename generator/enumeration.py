@@ -14,22 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from generator.applications import Applications
-from generator.classes import ClassTable, Columns, Masks, runs
-from generator.evaluation import Drivers, Evaluation
-from generator.fingerprints import VECTORS, Fingerprints, Keys
-from generator.forms import evaluated
-from generator.halving import Halving, splits_of
-from generator.joins import Indices, union
-from generator.last_level import LastLevel, Runs
-from generator.levels import Block, Levels, Piece
-from generator.overflow import Overflow
-from generator.preset import InputType, Instance, Stage
-from generator.terms import TermTable, joined, padded
-from generator.values import Values
 from superopt.domains.arrays import HOST, Device
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import IllTypedError, UnsupportedError
+from superopt.generator.applications import Applications
+from superopt.generator.classes import ClassTable, Columns, Masks, runs
+from superopt.generator.evaluation import Drivers, Evaluation
+from superopt.generator.fingerprints import VECTORS, Fingerprints, Keys
+from superopt.generator.forms import evaluated
+from superopt.generator.halving import Halving, splits_of
+from superopt.generator.joins import Indices, union
+from superopt.generator.last_level import LastLevel, Runs
+from superopt.generator.levels import Block, Levels, Piece
+from superopt.generator.overflow import Overflow
+from superopt.generator.preset import InputType, Instance, Stage
+from superopt.generator.terms import TermTable, joined, padded
+from superopt.generator.values import Values
 from superopt.ops import Operator
 from superopt.ops.bound import bound
 

@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from generator.applications import Types
-from generator.classes import ClassTable, TypeId
-from generator.fingerprints import VECTORS, Fingerprints, Keys, applied, projected
-from generator.forms import (
+from superopt.domains.arrays import Device, namespace, reshaped
+from superopt.domains.small_field import SmallArray, Wide, exact_matmul, reduced_in_place
+from superopt.generator.applications import Types
+from superopt.generator.classes import ClassTable, TypeId
+from superopt.generator.fingerprints import VECTORS, Fingerprints, Keys, applied, projected
+from superopt.generator.forms import (
     CHUNK_ELEMENTS,
     Form,
     Shape,
@@ -20,12 +22,10 @@ from generator.forms import (
     linear_forms,
     partner_forms,
 )
-from generator.joins import Indices
-from generator.levels import Block, Levels, Piece
-from generator.preset import InputType
-from generator.values import Values
-from superopt.domains.arrays import Device, namespace, reshaped
-from superopt.domains.small_field import SmallArray, Wide, exact_matmul, reduced_in_place
+from superopt.generator.joins import Indices
+from superopt.generator.levels import Block, Levels, Piece
+from superopt.generator.preset import InputType
+from superopt.generator.values import Values
 from superopt.ops import Operator
 
 CACHED_BYTES = 1 << 28

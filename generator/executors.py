@@ -16,8 +16,8 @@ from threading import Thread
 from typing import ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-from generator.usage import count_start
 from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.generator.usage import count_start
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.preset import InputType
 from superopt.domains.arrays import Device, namespace, reshaped
 from superopt.domains.small_field import PRIME, SmallArray, Wide, exact_matmul, reduced
+from superopt.generator.preset import InputType
 
 Keys: TypeAlias = "npt.NDArray[np.int64]"
 

@@ -17,7 +17,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.fingerprints import projected
 from superopt.domains.arrays import Device, namespace, reshaped
 from superopt.domains.small_field import (
     Residues,
@@ -29,6 +28,7 @@ from superopt.domains.small_field import (
     reduced_in_place,
 )
 from superopt.errors import UnsupportedError
+from superopt.generator.fingerprints import projected
 from superopt.ops import Operator
 
 Shape: TypeAlias = "tuple[int, ...]"

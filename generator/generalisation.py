@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import partial
 from typing import cast
 
-from generator.conditions import SAMPLES, differs_at_other_ranks, under_conditions
-from generator.derivation import HALVES
-from generator.sampling import Sampler, Shapes
+from superopt.generator.conditions import SAMPLES, differs_at_other_ranks, under_conditions
+from superopt.generator.derivation import HALVES
+from superopt.generator.sampling import Sampler, Shapes
 from superopt.ir.terms import (
     Application,
     AttributeTerm,

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from generator.applications import Applications
-from generator.classes import ClassTable
-from generator.evaluation import Drivers, Evaluation
-from generator.joins import Indices, distinct_rows
-from generator.last_level import Membership
-from generator.levels import Piece
-from generator.preset import Instance, Stage
+from superopt.generator.applications import Applications
+from superopt.generator.classes import ClassTable
+from superopt.generator.evaluation import Drivers, Evaluation
+from superopt.generator.joins import Indices, distinct_rows
+from superopt.generator.last_level import Membership
+from superopt.generator.levels import Piece
+from superopt.generator.preset import Instance, Stage
 
 Split = tuple[int, int, int]
 """(first half, second half, axis): two instances and the axis along which they cut."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from generator.joins import Indices
-from generator.recorded import Masks, RecordedTerms
-from generator.structures import Hashes, Rows, hashed_rows
+from superopt.generator.joins import Indices
+from superopt.generator.recorded import Masks, RecordedTerms
+from superopt.generator.structures import Hashes, Rows, hashed_rows
 
 _BITS = np.uint64(21)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from generator.fingerprints import Keys
-from generator.overflow import Overflow, Written
+from superopt.generator.fingerprints import Keys
+from superopt.generator.overflow import Overflow, Written
 
 MERGED_KEYS = 1 << 22
 """About how many keys are merged at once."""

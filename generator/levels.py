@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from generator.applications import Applications, Types
-from generator.classes import ClassTable, TypeId
-from generator.joins import OVERLAP_LIMIT, Indices, Tuples, common, tuples_of_size
-from generator.preset import InputType, Stage
+from superopt.generator.applications import Applications, Types
+from superopt.generator.classes import ClassTable, TypeId
+from superopt.generator.joins import OVERLAP_LIMIT, Indices, Tuples, common, tuples_of_size
+from superopt.generator.preset import InputType, Stage
 from superopt.ops import Operator
 
 BLOCK_ELEMENTS = 1 << 19

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from generator.bank import UNREACHED, Bank, Uses
-from generator.joins import Indices
-from generator.patterns import CONSTANT, Pattern
-from generator.structures import Rows
+from superopt.generator.bank import UNREACHED, Bank, Uses
+from superopt.generator.joins import Indices
+from superopt.generator.patterns import CONSTANT, Pattern
+from superopt.generator.structures import Rows
 
 ROOTS = 1 << 14
 """Terms that are matched at once."""

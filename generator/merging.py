@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from generator.enumeration import Enumeration
-from generator.instances import Shortening
-from generator.joins import Indices
-from generator.pairing import Pairing, Reductions
-from generator.preset import Instance
-from generator.recorded import Masks, RecordedTerms
-from generator.structures import CHUNK, Hashes, Rows
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.instances import Shortening
+from superopt.generator.joins import Indices
+from superopt.generator.pairing import Pairing, Reductions
+from superopt.generator.preset import Instance
+from superopt.generator.recorded import Masks, RecordedTerms
+from superopt.generator.structures import CHUNK, Hashes, Rows
 
 SOURCES = 3
 """How many of the cheapest terms of a half's class are tried as an output."""

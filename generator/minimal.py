@@ -12,11 +12,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generator.confirmation import Saturations
-from generator.derivation import tree_size
-from generator.generalisation import VALUES, on_terms
-from generator.pruning import Candidate
-from generator.questions import SMALL, Question
+from superopt.generator.confirmation import Saturations
+from superopt.generator.derivation import tree_size
+from superopt.generator.generalisation import VALUES, on_terms
+from superopt.generator.pruning import Candidate
+from superopt.generator.questions import SMALL, Question
 from superopt.ir.terms import (
     Application,
     AttributeTerm,

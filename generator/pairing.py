@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.enumeration import Enumeration
-from generator.instances import Shortening
-from generator.joins import Indices
-from generator.recorded import RecordedTerms
-from generator.rows import TermRows
-from generator.structures import CHUNK, Hashes, Rows
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.instances import Shortening
+from superopt.generator.joins import Indices
+from superopt.generator.recorded import RecordedTerms
+from superopt.generator.rows import TermRows
+from superopt.generator.structures import CHUNK, Hashes, Rows
 from superopt.ir.terms import Term
 
 Sides: TypeAlias = "tuple[tuple[Term, ...], tuple[Term, ...]]"

@@ -9,14 +9,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.bank import CLOSED, OPEN, Uses
-from generator.closure import STEPS, Closure
-from generator.derivation import Outputs
-from generator.joins import Indices
-from generator.pairing import ALWAYS, Pairing
-from generator.questions import SMALL
-from generator.rows import TermBuilder
-from generator.structures import Rows
+from superopt.generator.bank import CLOSED, OPEN, Uses
+from superopt.generator.closure import STEPS, Closure
+from superopt.generator.derivation import Outputs
+from superopt.generator.joins import Indices
+from superopt.generator.pairing import ALWAYS, Pairing
+from superopt.generator.questions import SMALL
+from superopt.generator.rows import TermBuilder
+from superopt.generator.structures import Rows
 
 UNKNOWN, TRUE, OTHER = 0, 1, 2
 """What is known of a pair; OTHER: it is false, or true under conditions alone."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from generator.bank import Bank
-from generator.derivation import HALVES
-from generator.generalisation import explicit
+from superopt.generator.bank import Bank
+from superopt.generator.derivation import HALVES
+from superopt.generator.generalisation import explicit
 from superopt.ir.terms import (
     Application,
     AttributeTerm,

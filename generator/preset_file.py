@@ -25,8 +25,16 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import cast
 
-from generator.preset import ConstantTensor, InputTensor, InputType, Instance, Preset, Stage, with_role
 from superopt.errors import IllTypedError, InvalidFileError, InvalidOptionError
+from superopt.generator.preset import (
+    ConstantTensor,
+    InputTensor,
+    InputType,
+    Instance,
+    Preset,
+    Stage,
+    with_role,
+)
 from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import Division, ElementType, TensorType
 from superopt.ops import OPERATORS, attribute_names, operator_from_attributes
@@ -168,7 +176,7 @@ def _chosen(entry: Mapping[str, object], key: str, known: set[str], where: str) 
 
 
 def _folder() -> Traversable:
-    return resources.files("generator").joinpath("presets")
+    return resources.files("superopt.generator").joinpath("presets")
 
 
 def _table(where: str, document: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from generator.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
-from generator.closure import Closure
-from generator.conditions import SAMPLES, of_these_ranks, under_conditions, with_groups_said
-from generator.derivation import Outputs
-from generator.generalisation import GROUPS, Generaliser
-from generator.pairing import Pairing
-from generator.pairs import OTHER, TRUE, UNKNOWN, PairSource, Place, by_size, by_source
-from generator.patterns import Rule
-from generator.questions import Known, Question
-from generator.rows import TermBuilder, TermRows
-from generator.sampling import Sampler, Shapes
-from generator.structures import Rows
 from superopt.equations import canonical, format_equation, rule_id
+from superopt.generator.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
+from superopt.generator.closure import Closure
+from superopt.generator.conditions import SAMPLES, of_these_ranks, under_conditions, with_groups_said
+from superopt.generator.derivation import Outputs
+from superopt.generator.generalisation import GROUPS, Generaliser
+from superopt.generator.pairing import Pairing
+from superopt.generator.pairs import OTHER, TRUE, UNKNOWN, PairSource, Place, by_size, by_source
+from superopt.generator.patterns import Rule
+from superopt.generator.questions import Known, Question
+from superopt.generator.rows import TermBuilder, TermRows
+from superopt.generator.sampling import Sampler, Shapes
+from superopt.generator.structures import Rows
 from superopt.ir.terms import (
     Direction,
     Equation,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.derivation import Theory, tree_size
-from generator.generalisation import Generaliser, explicit, on_terms
-from generator.sampling import Shapes
+from superopt.generator.derivation import Theory, tree_size
+from superopt.generator.generalisation import Generaliser, explicit, on_terms
+from superopt.generator.sampling import Shapes
 from superopt.ir.terms import Direction, Equation
 
 SMALL = 2

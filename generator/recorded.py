@@ -7,10 +7,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.enumeration import Enumeration
-from generator.joins import Indices, union
-from generator.rows import TermRows
-from generator.structures import Grammar, Structures
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.joins import Indices, union
+from superopt.generator.rows import TermRows
+from superopt.generator.structures import Grammar, Structures
 from superopt.ir.terms import Term, Variable
 
 Masks: TypeAlias = "npt.NDArray[np.uint64]"

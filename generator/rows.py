@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from generator.joins import Indices
-from generator.preset import Instance
+from superopt.generator.joins import Indices
+from superopt.generator.preset import Instance
 from superopt.ir.terms import Term
 from superopt.ops.terms import application
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from generator.shared_values import SharedValues, ValueId
 from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.generator.shared_values import SharedValues, ValueId
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbol
 from superopt.ir.terms import (
     Application,

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from generator.enumeration import Enumeration, Level
-from generator.last_level import LastLevel
-from generator.merging import merges
-from generator.pairing import Pairing, narrowed, single_outputs
-from generator.preset import Preset, Stage
-from generator.recorded import RecordedTerms
 from superopt.domains import arrays
+from superopt.generator.enumeration import Enumeration, Level
+from superopt.generator.last_level import LastLevel
+from superopt.generator.merging import merges
+from superopt.generator.pairing import Pairing, narrowed, single_outputs
+from superopt.generator.preset import Preset, Stage
+from superopt.generator.recorded import RecordedTerms
 
 LevelProgress = Callable[[Level], None]
 

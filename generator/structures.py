@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from generator.joins import Indices
-from generator.preset import InputType, Stage
+from superopt.generator.joins import Indices
+from superopt.generator.preset import InputType, Stage
 
 Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 Rows: TypeAlias = "npt.NDArray[np.intp]"

@@ -15,10 +15,10 @@ from importlib.resources.abc import Traversable
 from threading import Lock
 from typing import Generic, TypeVar, cast
 
-from generator.checkpoint import Checkpoint
-from generator.executors import Workers
-from generator.usage import Measured, Usage, measured
 from superopt.errors import MissingServiceError
+from superopt.generator.checkpoint import Checkpoint
+from superopt.generator.executors import Workers
+from superopt.generator.usage import Measured, Usage, measured
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ _CHECK_SECONDS = 5.0
 _ALONE = Lock()
 _PACKAGES = ("egglog", "numpy")
 _ROOMS = (
-    "generator",
+    "superopt.generator",
     "superopt.domains",
     "superopt.equations",
     "superopt.ir",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from generator.joins import Indices
+from superopt.generator.joins import Indices
 
 MAX_ARITY = 3
 

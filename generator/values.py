@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from generator.applications import Applications
-from generator.classes import ClassTable, TypeId
-from generator.fingerprints import VECTORS
-from generator.forms import CHUNK_ELEMENTS, evaluated
-from generator.joins import Indices, distinct_rows
-from generator.overflow import Overflow, Written
-from generator.terms import TermTable
 from superopt.domains.arrays import Array, Device, namespace, reshaped
 from superopt.domains.small_field import SmallArray, SmallFieldDomain
+from superopt.generator.applications import Applications
+from superopt.generator.classes import ClassTable, TypeId
+from superopt.generator.fingerprints import VECTORS
+from superopt.generator.forms import CHUNK_ELEMENTS, evaluated
+from superopt.generator.joins import Indices, distinct_rows
+from superopt.generator.overflow import Overflow, Written
+from superopt.generator.terms import TermTable
 from superopt.ops import Operator
 
 

@@ -1,11 +1,11 @@
 """Optimizing models: cheaper equal graphs, found by search under measured costs, and checked."""
 
-from optimizer.decision import plan_of
-from optimizer.explanation.page import html_of
-from optimizer.optimize import Journey, Result, optimize
-from optimizer.options import Options
-from optimizer.report import RecordedStep, Report, recorded_trace
-from optimizer.search import CancelToken, Progress, ProgressCallback, TraceStep, replay
+from superopt.optimizer.decision import plan_of
+from superopt.optimizer.explanation.page import html_of
+from superopt.optimizer.optimize import Journey, Result, optimize
+from superopt.optimizer.options import Options
+from superopt.optimizer.report import RecordedStep, Report, recorded_trace
+from superopt.optimizer.search import CancelToken, Progress, ProgressCallback, TraceStep, replay
 
 __all__ = [
     "CancelToken",

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.check import Equivalence
-from optimizer.decision import Court, Variant, Verdict
-from optimizer.search import TraceStep, replay
 from superopt.ir.graph import Graph
+from superopt.optimizer.check import Equivalence
+from superopt.optimizer.decision import Court, Variant, Verdict
+from superopt.optimizer.search import TraceStep, replay
 from superopt.rewriting import Substitution
 
 _BEYOND_FLOORS, _LARGE = 1e2, 0.1

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from optimizer.check import Comparison, Equivalence, Reference, check_equivalence, compare_latency
-from optimizer.check.interval import DOUBT
-from optimizer.check.kernels import load_and_list
-from optimizer.cost import HERE, GraphCost, Target
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
-from optimizer.fusion import partition
-from optimizer.runnable import runnable_rewrite
-from optimizer.search import TraceStep
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import Executed, LiftedModel
+from superopt.optimizer.check import Comparison, Equivalence, Reference, check_equivalence, compare_latency
+from superopt.optimizer.check.interval import DOUBT
+from superopt.optimizer.check.kernels import load_and_list
+from superopt.optimizer.cost import HERE, GraphCost, Target
+from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
+from superopt.optimizer.fusion import partition
+from superopt.optimizer.runnable import runnable_rewrite
+from superopt.optimizer.search import TraceStep
 from superopt.rewriting import Substitution
 
 _MAX_FAMILIES = 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.cost import GraphCost
-from optimizer.options import Options
+from superopt.optimizer.cost import GraphCost
+from superopt.optimizer.options import Options
 
 
 def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.check.inputs import SCALES, InputPlan
-from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
+from superopt.optimizer.check.inputs import SCALES, InputPlan
+from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 
 _SLOW = 1.0
 """Seconds; a run that takes longer is not repeated."""

@@ -11,9 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from optimizer.blame import Accuse, Suspect, decided
-from optimizer.canonical import Canonical, canonicalise
-from optimizer.check import (
+from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel
+from superopt.optimizer.blame import Accuse, Suspect, decided
+from superopt.optimizer.canonical import Canonical, canonicalise
+from superopt.optimizer.check import (
     Reference,
     Sampling,
     Sizing,
@@ -25,7 +29,7 @@ from optimizer.check import (
     plan_inputs,
     settle_sizes,
 )
-from optimizer.cost import (
+from superopt.optimizer.cost import (
     HERE,
     CostStore,
     GraphCost,
@@ -38,16 +42,16 @@ from optimizer.cost import (
     objective_of,
     physical_cores,
 )
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError, misdeclared
-from optimizer.decision import Court, Variant, Verdict, plan_of
-from optimizer.expected import minimal_ratio, refusal_of
-from optimizer.first_run import first_run
-from optimizer.options import Options
-from optimizer.record import Record
-from optimizer.report import Report
-from optimizer.runnable import runnable_original, weight_bytes
-from optimizer.schedule import Schedule
-from optimizer.search import (
+from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError, misdeclared
+from superopt.optimizer.decision import Court, Variant, Verdict, plan_of
+from superopt.optimizer.expected import minimal_ratio, refusal_of
+from superopt.optimizer.first_run import first_run
+from superopt.optimizer.options import Options
+from superopt.optimizer.record import Record
+from superopt.optimizer.report import Report
+from superopt.optimizer.runnable import runnable_original, weight_bytes
+from superopt.optimizer.schedule import Schedule
+from superopt.optimizer.search import (
     CancelToken,
     Limits,
     Phase,
@@ -60,11 +64,7 @@ from optimizer.search import (
     search_named,
     without_rules,
 )
-from optimizer.selection import kept_nodes, usable_rules
-from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
-from superopt.ir.graph import Graph
-from superopt.ir.plan import Plan
-from superopt.onnx_io import LiftedModel
+from superopt.optimizer.selection import kept_nodes, usable_rules
 from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)

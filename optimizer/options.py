@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from optimizer.search import searches
-from optimizer.search.protocol import DEFAULT_ALPHA
 from superopt.choices import OBJECTIVES, require_budget
 from superopt.errors import InvalidOptionError
+from superopt.optimizer.search import searches
+from superopt.optimizer.search.protocol import DEFAULT_ALPHA
 from superopt.threads import MOST_THREADS, THREADS_PER_CORE
 
 SEARCHES = tuple(searches())

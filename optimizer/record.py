@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from optimizer.blame import Suspect
-from optimizer.canonical import Canonical
-from optimizer.check import Sizing
-from optimizer.cost import GraphCost, Objective, Target, device_name
-from optimizer.decision import Court, Verdict, plan_of
-from optimizer.explanation import Explanation, Findings, explain
-from optimizer.options import Options
-from optimizer.rejection import rejections
-from optimizer.report import (
+from superopt.ir.graph import NodeId
+from superopt.onnx_io import LiftedModel
+from superopt.optimizer.blame import Suspect
+from superopt.optimizer.canonical import Canonical
+from superopt.optimizer.check import Sizing
+from superopt.optimizer.cost import GraphCost, Objective, Target, device_name
+from superopt.optimizer.decision import Court, Verdict, plan_of
+from superopt.optimizer.explanation import Explanation, Findings, explain
+from superopt.optimizer.options import Options
+from superopt.optimizer.rejection import rejections
+from superopt.optimizer.report import (
     CostSummary,
     EquivalenceSummary,
     Measured,
@@ -29,9 +31,7 @@ from optimizer.report import (
     SearchSummary,
     SizesSummary,
 )
-from optimizer.search import SearchResult
-from superopt.ir.graph import NodeId
-from superopt.onnx_io import LiftedModel
+from superopt.optimizer.search import SearchResult
 from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from optimizer.decision import Verdict
+from superopt.optimizer.decision import Verdict
 
 
 @dataclass(frozen=True, slots=True)

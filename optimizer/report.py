@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal, cast
 
-from optimizer.blame import Suspect
-from optimizer.canonical import CanonicalStep
-from optimizer.check import Comparison, Equivalence
-from optimizer.check.distance import MULTIPLE, Distance, Multiple
-from optimizer.check.guesses import example
-from optimizer.cost import device_name, runtime_version
-from optimizer.explanation import Explanation
-from optimizer.rejection import Rejection
-from optimizer.search import SearchResult, TraceStep
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
+from superopt.optimizer.blame import Suspect
+from superopt.optimizer.canonical import CanonicalStep
+from superopt.optimizer.check import Comparison, Equivalence
+from superopt.optimizer.check.distance import MULTIPLE, Distance, Multiple
+from superopt.optimizer.check.guesses import example
+from superopt.optimizer.cost import device_name, runtime_version
+from superopt.optimizer.explanation import Explanation
+from superopt.optimizer.rejection import Rejection
+from superopt.optimizer.search import SearchResult, TraceStep
 
 SCHEMA = 1
 

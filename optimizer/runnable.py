@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
 from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower, stored_bytes
+from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
 
 
 def loads(model: ModelFile) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from optimizer.options import Options
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.terms import Application, Term, applications
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import OPERATORS
+from superopt.optimizer.options import Options
 from superopt.rewriting import Substitution
 
 

@@ -11,20 +11,20 @@ import anyio
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server import openapi, operations, optimizations, problems, substitutions
-from server.bodies import Bodies
-from server.heads import Heads
-from server.metrics import Metrics
-from server.news import News
-from server.observation import Observation
-from server.page import answers, routes
-from server.rates import TokenBuckets
-from server.sandbox import prepare
-from server.security import local_or_keys
-from server.settings import Settings
-from server.state import State
-from server.tracing import Traces
-from substitution_db import Database
+from superopt.server import openapi, operations, optimizations, problems, substitutions
+from superopt.server.bodies import Bodies
+from superopt.server.heads import Heads
+from superopt.server.metrics import Metrics
+from superopt.server.news import News
+from superopt.server.observation import Observation
+from superopt.server.page import answers, routes
+from superopt.server.rates import TokenBuckets
+from superopt.server.sandbox import prepare
+from superopt.server.security import local_or_keys
+from superopt.server.settings import Settings
+from superopt.server.state import State
+from superopt.server.tracing import Traces
+from superopt.substitution_db import Database
 
 _INSPECTIONS_AT_ONCE = min(4, os.cpu_count() or 1)
 _READS_AT_ONCE = 8

@@ -7,8 +7,8 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.problem_types import ProblemType
-from server.problems import Problem
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
 
 UPLOADS = "/v1/optimizations"
 SMALL_BYTES = 64 << 10

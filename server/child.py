@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from server.endings import Died, Done, Ending, Failed, Stopped
-from server.problem_types import ProblemType, type_of
-from substitution_db.records import JsonObject
 from superopt import child
 from superopt.child import Limits
+from superopt.server.endings import Died, Done, Ending, Failed, Stopped
+from superopt.server.problem_types import ProblemType, type_of
+from superopt.substitution_db.records import JsonObject
 
 __all__ = ["Limits", "run_in_child"]
 

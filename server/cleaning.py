@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from itertools import islice
 
-from substitution_db import Database
-from substitution_db.queue import JobQueue
+from superopt.substitution_db import Database
+from superopt.substitution_db.queue import JobQueue
 
 _YOUNG_SECONDS = 3600.0 * 6
 """Blobs of this age may belong to a request that is still being accepted."""

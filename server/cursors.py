@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 
-from server.problem_types import ProblemType
-from server.problems import Problem
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
 
 
 def cursor_of(list_: str, place: str) -> str:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.cost import Provider
-from optimizer.cost.devices import accelerator_name, processor_name
-from optimizer.cost.runtime import LoadedModel, physical_cores, runtime_version
 from superopt.errors import SuperoptError
 from superopt.ir.graph import Graph, Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops.activation import Relu
+from superopt.optimizer.cost import Provider
+from superopt.optimizer.cost.devices import accelerator_name, processor_name
+from superopt.optimizer.cost.runtime import LoadedModel, physical_cores, runtime_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from substitution_db.records import JsonObject
+    from superopt.substitution_db.records import JsonObject
 
 
 def describe(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:

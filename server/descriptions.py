@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from server.documents import OptimizationDocument
-from server.openapi import Responses, described, failures, success
-from server.problem_types import ProblemType
+from superopt.server.documents import OptimizationDocument
+from superopt.server.openapi import Responses, described, failures, success
+from superopt.server.problem_types import ProblemType
 
 SUBMIT_BODY: dict[str, object] = {
     "required": True,

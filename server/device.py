@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import cast
 
-from server.child import Limits, run_in_child
-from server.endings import Done, Stopped
 from superopt.errors import MissingServiceError
+from superopt.server.child import Limits, run_in_child
+from superopt.server.endings import Done, Stopped
 
 _LIMITS = Limits(seconds=60.0, bytes=64 << 30, grace_seconds=0.0)
 _FAILURE_SECONDS = 60.0
@@ -63,7 +63,7 @@ def this_device() -> Device:
 
 def _asked() -> Device | str:
     """The device, or why there was no answer."""
-    ending = run_in_child("server.description:describe", {}, _LIMITS)
+    ending = run_in_child("superopt.server.description:describe", {}, _LIMITS)
     if isinstance(ending, Done):
         name, targets = (tuple(cast("list[str]", ending.result[key])) for key in ("name", "targets"))
         return Device(name, targets)

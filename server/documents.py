@@ -7,7 +7,16 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from substitution_db.records import Evidence, Job, JobRole, JobState, Outcome, Proof, Rule, RuleStatus
+from superopt.substitution_db.records import (
+    Evidence,
+    Job,
+    JobRole,
+    JobState,
+    Outcome,
+    Proof,
+    Rule,
+    RuleStatus,
+)
 
 
 class ProblemDocument(BaseModel):

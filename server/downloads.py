@@ -8,10 +8,10 @@ import re
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
-from server.problem_types import ProblemType
-from server.problems import Problem
-from server.state import state_of
-from substitution_db.records import JobFile, JobRole
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
+from superopt.server.state import state_of
+from superopt.substitution_db.records import JobFile, JobRole
 
 _RANGE = re.compile(r"\s*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))\s*")
 _MOST_RANGES = 16

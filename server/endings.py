@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from substitution_db.records import JsonObject
+from superopt.substitution_db.records import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from server.state import State
-from substitution_db.records import Job, JobEvent, JobState
+from superopt.server.state import State
+from superopt.substitution_db.records import Job, JobEvent, JobState
 
 _KEEP_ALIVE_SECONDS = 15.0
 _LOOK_SECONDS = 15.0

@@ -6,15 +6,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.parallel.cluster import parse_cluster
-from optimizer.runnable import loads
-from server.problem_types import InvalidClusterError, ModelTooLargeError
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
 from superopt.onnx_io.protos import subgraphs
+from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.runnable import loads
+from superopt.server.problem_types import InvalidClusterError, ModelTooLargeError
 
 if TYPE_CHECKING:
-    from substitution_db.records import JsonObject
+    from superopt.substitution_db.records import JsonObject
 
 _VALUES_PER_NODE = 4
 """How many values a model of as many nodes as are allowed may declare."""

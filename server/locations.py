@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from server.problem_types import ProblemType
-from server.problems import Problem
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
 
 _LOCATION_BYTES = 1000
 _PART_BYTES = 255

@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from substitution_db import Database
-from substitution_db.activity import DURATION_BOUNDS, Durations
-from substitution_db.records import JobState
 from superopt.errors import MissingServiceError
+from superopt.substitution_db import Database
+from superopt.substitution_db.activity import DURATION_BOUNDS, Durations
+from superopt.substitution_db.records import JobState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCIES = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)

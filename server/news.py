@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 import anyio
 from fastapi.concurrency import run_in_threadpool
 
-from substitution_db import Database
 from superopt.errors import MissingServiceError
+from superopt.substitution_db import Database
 
 _REMEMBERED = 10_000
 _LATE_SECONDS = 2.0

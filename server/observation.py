@@ -12,10 +12,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.logs import about_request
-from server.metrics import Metrics
-from server.problems import internal
-from server.tracing import Entry, Traces
+from superopt.server.logs import about_request
+from superopt.server.metrics import Metrics
+from superopt.server.problems import internal
+from superopt.server.tracing import Entry, Traces
 
 REQUEST_ID = "X-Request-Id"
 _SANE = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")

@@ -8,11 +8,11 @@ from typing import TypeAlias, cast
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from server.documents import OPTIMIZATION_EXAMPLE, ProblemDocument
-from server.options import options_schema
-from server.problem_types import ProblemType
-from server.problems import MEDIA_TYPE
-from server.state import shared_state
+from superopt.server.documents import OPTIMIZATION_EXAMPLE, ProblemDocument
+from superopt.server.options import options_schema
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import MEDIA_TYPE
+from superopt.server.state import shared_state
 
 Json: TypeAlias = "dict[str, object]"
 Responses: TypeAlias = "dict[int | str, dict[str, object]]"

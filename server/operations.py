@@ -8,14 +8,14 @@ import psutil
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from server.documents import DeviceDocument, DevicePage, Health, ProblemDocument
-from server.metrics import CONTENT_TYPE
-from server.openapi import WITHOUT_KEY, failures, open_failures
-from server.problem_types import ProblemType
-from server.problems import MEDIA_TYPE, Problem
-from server.readiness import readiness
-from server.security import local_or_keys, require
-from server.state import state_of
+from superopt.server.documents import DeviceDocument, DevicePage, Health, ProblemDocument
+from superopt.server.metrics import CONTENT_TYPE
+from superopt.server.openapi import WITHOUT_KEY, failures, open_failures
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import MEDIA_TYPE, Problem
+from superopt.server.readiness import readiness
+from superopt.server.security import local_or_keys, require
+from superopt.server.state import state_of
 
 router = APIRouter(tags=["operations"])
 Reader = Annotated[str, Depends(require("read"))]

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
-from server.cursors import cursor_of, number_of
-from server.descriptions import (
+from superopt.server.cursors import cursor_of, number_of
+from superopt.server.descriptions import (
     EVENT_ANSWERS,
     EVENT_PARAMETERS,
     FILE_PARAMETERS,
@@ -24,16 +24,16 @@ from server.descriptions import (
     SUBMIT_HEADERS,
     file_answers,
 )
-from server.documents import OptimizationDocument, OptimizationPage
-from server.downloads import download, unless_known
-from server.events import event_stream
-from server.openapi import failures
-from server.problem_types import ProblemType
-from server.problems import Problem
-from server.security import require
-from server.state import State, state_of
-from server.submission import accept, wait_for_end
-from substitution_db.records import Job, JobFile, JobRole, JobState
+from superopt.server.documents import OptimizationDocument, OptimizationPage
+from superopt.server.downloads import download, unless_known
+from superopt.server.events import event_stream
+from superopt.server.openapi import failures
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
+from superopt.server.security import require
+from superopt.server.state import State, state_of
+from superopt.server.submission import accept, wait_for_end
+from superopt.substitution_db.records import Job, JobFile, JobRole, JobState
 
 router = APIRouter(prefix="/v1/optimizations", tags=["optimizations"])
 Submitter = Annotated[str, Depends(require("submit"))]

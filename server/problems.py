@@ -15,10 +15,10 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from server.device import UnknownDeviceError
-from server.problem_types import ProblemType
-from substitution_db.engine import DatabaseFullError
 from superopt.errors import MissingServiceError
+from superopt.server.device import UnknownDeviceError
+from superopt.server.problem_types import ProblemType
+from superopt.substitution_db.engine import DatabaseFullError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from substitution_db.judging import condition_object, condition_of, prove_equation
-from substitution_db.records import JsonObject, Outcome
 from superopt.equations import parse_equation
+from superopt.substitution_db.judging import condition_object, condition_of, prove_equation
+from superopt.substitution_db.records import JsonObject, Outcome
 
 
 def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:

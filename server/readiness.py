@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from server.documents import Check
-from server.state import State
-from substitution_db import Database
-from substitution_db.currency import current
 from superopt.errors import SuperoptError
+from superopt.server.documents import Check
+from superopt.server.state import State
+from superopt.substitution_db import Database
+from superopt.substitution_db.currency import current
 
 _MEBIBYTE = 1 << 20
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from substitution_db.records import JsonObject
+    from superopt.substitution_db.records import JsonObject
 
 
 def named_report(report: JsonObject, model_name: str) -> JsonObject:

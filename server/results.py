@@ -9,13 +9,13 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from server.device import this_device
-from server.reports import named_report, report_text
-from server.settings import Settings
-from substitution_db import Database
-from substitution_db.currency import current
-from substitution_db.jobs import NewJob
-from substitution_db.records import JobFile, JobRole, JsonObject, KnownResult
+from superopt.server.device import this_device
+from superopt.server.reports import named_report, report_text
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.records import JobFile, JobRole, JsonObject, KnownResult
 
 _GIVEN = (JobRole.MODEL, JobRole.DATA, JobRole.CLUSTER)
 

@@ -16,9 +16,9 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from server.endings import Done, Failed
-from server.problem_types import ProblemType
-from substitution_db.records import JsonObject
+from superopt.server.endings import Done, Failed
+from superopt.server.problem_types import ProblemType
+from superopt.substitution_db.records import JsonObject
 
 WALL_PER_CPU = 6.0
 """How much longer than processor time the clock may run: the machine has other things to do."""
@@ -98,7 +98,7 @@ class _Prepared:
                 self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 with theirs:
                     self._process = subprocess.Popen(
-                        [sys.executable, "-m", "server.sandbox_main", str(theirs.fileno())],
+                        [sys.executable, "-m", "superopt.server.sandbox_main", str(theirs.fileno())],
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
                         pass_fds=[theirs.fileno()],

@@ -13,15 +13,15 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from server import inspection
-from server.problem_types import ProblemType, type_of
-from server.sandbox import WALL_PER_CPU
 from superopt.child_main import resolve
 from superopt.errors import SuperoptError
 from superopt.priority import lower_priority
+from superopt.server import inspection
+from superopt.server.problem_types import ProblemType, type_of
+from superopt.server.sandbox import WALL_PER_CPU
 
 if TYPE_CHECKING:
-    from substitution_db.records import JsonObject
+    from superopt.substitution_db.records import JsonObject
 
 PREPARED = (inspection,)
 """What is imported before any fork."""

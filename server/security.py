@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from server.problem_types import ProblemType
-from server.problems import Problem
-from server.state import state_of
-from substitution_db.keys import KeyRepository
-from substitution_db.records import ApiKey
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
+from superopt.server.state import state_of
+from superopt.substitution_db.keys import KeyRepository
+from superopt.substitution_db.records import ApiKey
 
 Scope: TypeAlias = Literal["submit", "read", "admin"]
 LOCAL_OWNER = ""

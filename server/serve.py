@@ -18,17 +18,17 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from server import logs
-from server.app import create_app
-from server.device import this_device
-from server.protocol import BoundedHttp
-from server.security import is_loopback
-from server.settings import Settings
-from server.state import shared_state
-from server.tracing import traces_of_environment
-from substitution_db import open_database
-from substitution_db.currency import current
 from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.server import logs
+from superopt.server.app import create_app
+from superopt.server.device import this_device
+from superopt.server.protocol import BoundedHttp
+from superopt.server.security import is_loopback
+from superopt.server.settings import Settings
+from superopt.server.state import shared_state
+from superopt.server.tracing import traces_of_environment
+from superopt.substitution_db import open_database
+from superopt.substitution_db.currency import current
 
 _RESTART_SECONDS = 1.0
 _BACKLOG = 2048
@@ -179,7 +179,7 @@ class _Workers:
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "server.worker", "--until-closed", str(self._reading)],
+            [sys.executable, "-m", "superopt.server.worker", "--until-closed", str(self._reading)],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             pass_fds=[self._reading],

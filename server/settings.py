@@ -12,8 +12,8 @@ from typing import Literal, Self
 import psutil
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from server.logs import LogFormat
 from superopt.errors import InvalidOptionError
+from superopt.server.logs import LogFormat
 
 PREFIX = "SUPEROPT_"
 _GIBIBYTE = 1 << 30

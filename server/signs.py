@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from substitution_db import Database
 from superopt.errors import SuperoptError
+from superopt.substitution_db import Database
 
 _log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Request
 
-from server.metrics import Metrics
-from server.news import News
-from server.rates import TokenBuckets
-from server.settings import Settings
-from substitution_db import Database
+from superopt.server.metrics import Metrics
+from superopt.server.news import News
+from superopt.server.rates import TokenBuckets
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -16,16 +16,16 @@ import anyio.to_thread
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
-from server.options import parse_options, refuse_for_cluster, refuse_for_one_device
-from server.problem_types import ProblemType
-from server.problems import Problem
-from server.results import with_known_result
-from server.state import State, state_of
-from server.tracing import current_parent
-from server.upload import Upload
-from substitution_db.jobs import NewJob, QueueFullError
-from substitution_db.records import SCARCE, Job, JsonObject
-from substitution_db.submissions import KeyTakenError, Submission
+from superopt.server.options import parse_options, refuse_for_cluster, refuse_for_one_device
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
+from superopt.server.results import with_known_result
+from superopt.server.state import State, state_of
+from superopt.server.tracing import current_parent
+from superopt.server.upload import Upload
+from superopt.substitution_db.jobs import NewJob, QueueFullError
+from superopt.substitution_db.records import SCARCE, Job, JsonObject
+from superopt.substitution_db.submissions import KeyTakenError, Submission
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SIGN_OF_LIFE_SECONDS = 15.0

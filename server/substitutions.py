@@ -6,29 +6,29 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from server.child import Limits, run_in_child
-from server.cursors import cursor_of, place_of
-from server.documents import (
+from superopt.equations import format_equation, parse_equation, rule_id
+from superopt.errors import InvalidEquationError, InvalidOptionError
+from superopt.server.child import Limits, run_in_child
+from superopt.server.cursors import cursor_of, place_of
+from superopt.server.documents import (
     ProofAnswer,
     ProofRequest,
     SubstitutionDocument,
     SubstitutionPage,
 )
-from server.endings import Died, Done, Failed, Stopped
-from server.openapi import failures
-from server.problem_types import ProblemType
-from server.problems import Problem
-from server.security import require
-from server.state import State, state_of
-from substitution_db import Outcome, RuleFilter, RuleStatus
-from substitution_db.records import JsonObject
-from superopt.equations import format_equation, parse_equation, rule_id
-from superopt.errors import InvalidEquationError, InvalidOptionError
+from superopt.server.endings import Died, Done, Failed, Stopped
+from superopt.server.openapi import failures
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
+from superopt.server.security import require
+from superopt.server.state import State, state_of
+from superopt.substitution_db import Outcome, RuleFilter, RuleStatus
+from superopt.substitution_db.records import JsonObject
 
 router = APIRouter(prefix="/v1/substitutions", tags=["substitutions"])
 Reader = Annotated[str, Depends(require("read"))]
 _LIST = "substitutions"
-PROVE = "server.proving:prove_in_child"
+PROVE = "superopt.server.proving:prove_in_child"
 
 
 @router.get("", responses=failures(ProblemType.PARAMETERS, ProblemType.CURSOR))

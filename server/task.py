@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from server.beside import beside
-from server.child import Limits, run_in_child
-from server.endings import Died, Done, Ending, Failed, Stopped
-from server.results import known_result, result_key, result_names
-from server.settings import Settings
-from substitution_db import Database
-from substitution_db.queue import JobQueue, LeaseLostError
-from substitution_db.records import Job, JobFile, JobRole, JobState, JsonObject, Lease
 from superopt.errors import MissingServiceError
+from superopt.server.beside import beside
+from superopt.server.child import Limits, run_in_child
+from superopt.server.endings import Died, Done, Ending, Failed, Stopped
+from superopt.server.results import known_result, result_key, result_names
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
+from superopt.substitution_db.queue import JobQueue, LeaseLostError
+from superopt.substitution_db.records import Job, JobFile, JobRole, JobState, JsonObject, Lease
 
-WORK = "server.work:optimize"
+WORK = "superopt.server.work:optimize"
 _FILES_SECONDS = 3600.0
 _PROGRESS_SECONDS = 0.25
 _RETRY_SECONDS = 1.0

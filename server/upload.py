@@ -21,15 +21,15 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
-from server.endings import Failed
-from server.locations import check_locations, display_name
-from server.problem_types import ProblemType, type_called
-from server.problems import Problem
-from server.sandbox import Bounds, run_in_sandbox
-from server.settings import Settings
-from server.state import state_of
-from substitution_db.blobs import BlobStore, BlobWriter
-from substitution_db.records import JobFile, JobRole
+from superopt.server.endings import Failed
+from superopt.server.locations import check_locations, display_name
+from superopt.server.problem_types import ProblemType, type_called
+from superopt.server.problems import Problem
+from superopt.server.sandbox import Bounds, run_in_sandbox
+from superopt.server.settings import Settings
+from superopt.server.state import state_of
+from superopt.substitution_db.blobs import BlobStore, BlobWriter
+from superopt.substitution_db.records import JobFile, JobRole
 
 _OPTIONS_BYTES = 1 << 20
 _CLUSTER_BYTES = 256 << 10
@@ -38,7 +38,7 @@ _BATCH_BYTES = 1 << 20
 _IDLE_SECONDS = 60.0
 """How long a client may pause while it sends."""
 
-_INSPECTION = "server.inspection:inspect"
+_INSPECTION = "superopt.server.inspection:inspect"
 _INSPECTION_SECONDS = 4.0
 _BYTES_PER_SECOND = 200 << 20
 _INSPECTION_BYTES = 1 << 30

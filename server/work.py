@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from optimizer.runnable import loads
-from server.problem_types import ModelTooLargeError
-from server.reports import named_report, report_text
 from superopt.child_main import resolve
 from superopt.onnx_io import load_model
+from superopt.optimizer.runnable import loads
+from superopt.server.problem_types import ModelTooLargeError
+from superopt.server.reports import named_report, report_text
 
 if TYPE_CHECKING:
-    from substitution_db.records import JsonObject
+    from superopt.substitution_db.records import JsonObject
 
 REPORT = "report.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -16,20 +16,20 @@ import threading
 import time
 from types import FrameType
 
-from server import logs
-from server.beside import beside
-from server.cleaning import clean, remove_abandoned_work
-from server.device import this_device
-from server.logs import about_job
-from server.problem_types import ProblemType
-from server.settings import Settings
-from server.signs import SignsOfLife
-from server.task import Task
-from server.tracing import Entry, Traces, traces_of_environment
-from substitution_db import Database, open_database
-from substitution_db.queue import LeaseLostError
-from substitution_db.records import Lease
 from superopt.errors import MissingServiceError
+from superopt.server import logs
+from superopt.server.beside import beside
+from superopt.server.cleaning import clean, remove_abandoned_work
+from superopt.server.device import this_device
+from superopt.server.logs import about_job
+from superopt.server.problem_types import ProblemType
+from superopt.server.settings import Settings
+from superopt.server.signs import SignsOfLife
+from superopt.server.task import Task
+from superopt.server.tracing import Entry, Traces, traces_of_environment
+from superopt.substitution_db import Database, open_database
+from superopt.substitution_db.queue import LeaseLostError
+from superopt.substitution_db.records import Lease
 
 _CLEANING_SECONDS = 3600.0
 _RETRY_SECONDS = 2.0
@@ -144,7 +144,7 @@ def _stop_when_closed(descriptor: int, stop: threading.Event) -> None:
 
 def main() -> None:
     """A worker of ``server.serve``: settings and database come from the environment."""
-    parser = argparse.ArgumentParser(prog="server.worker")
+    parser = argparse.ArgumentParser(prog="superopt.server.worker")
     parser.add_argument("--until-closed", type=int, required=True, metavar="FD")
     stop = threading.Event()
     _stop_on_signals(stop)

@@ -2,9 +2,9 @@
 it.
 """
 
-from substitution_db.database import Database, open_database, upgrade_database
-from substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus
-from substitution_db.rules import Candidate, RuleFilter, RuleRepository
+from superopt.substitution_db.database import Database, open_database, upgrade_database
+from superopt.substitution_db.records import Hashes, Outcome, Proof, Rule, RuleStatus
+from superopt.substitution_db.rules import Candidate, RuleFilter, RuleRepository
 
 __all__ = [
     "Candidate",

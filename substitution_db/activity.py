@@ -15,9 +15,9 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from substitution_db.engine import Transactions, now
-from substitution_db.models import JobDurationRow, JobRow, RuleRow, WorkerRow
-from substitution_db.records import SCARCE, JobState, RuleStatus
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.models import JobDurationRow, JobRow, RuleRow, WorkerRow
+from superopt.substitution_db.records import SCARCE, JobState, RuleStatus
 
 DURATION_BOUNDS = (1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0)
 """Upper bounds, in seconds, of the classes that jobs are counted in; the last class has none."""

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from substitution_db.remote import RemoteStore
 from superopt.errors import InvalidOptionError
+from superopt.substitution_db.remote import RemoteStore
 
 _CHUNK_BYTES = 1 << 20
 _READ_ONLY = 0o444

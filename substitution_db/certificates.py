@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from axioms import AxiomSet
-from substitution_db.records import JsonObject, Proof
+from superopt.axioms import AxiomSet
 from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Equation
-from verifier.certificate import Certificate, certificate_object, format_certificate, read_certificate
-from verifier.replay import replay
+from superopt.substitution_db.records import JsonObject, Proof
+from superopt.verifier.certificate import (
+    Certificate,
+    certificate_object,
+    format_certificate,
+    read_certificate,
+)
+from superopt.verifier.replay import replay
 
 
 def stored_certificate(equation: Equation, certificate: Certificate) -> JsonObject:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from axioms import AxiomSet
-from substitution_db.certificates import read_stored, why_not_replayed
-from substitution_db.currency import Currency
-from substitution_db.exchange import RawLine, read_raw_lines
-from substitution_db.records import Outcome, Proof, RuleStatus
-from substitution_db.rows import operators_of
+from superopt.axioms import AxiomSet
 from superopt.equations import format_equation, parse_equation, rule_id, spelled, text_id
 from superopt.errors import InvalidEquationError, SuperoptError
 from superopt.ir.terms import Direction, Equation
-from verifier.certificate import Grade
-from verifier.refute import BRIEF, refute
+from superopt.substitution_db.certificates import read_stored, why_not_replayed
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.exchange import RawLine, read_raw_lines
+from superopt.substitution_db.records import Outcome, Proof, RuleStatus
+from superopt.substitution_db.rows import operators_of
+from superopt.verifier.certificate import Grade
+from superopt.verifier.refute import BRIEF, refute
 
 UNCLAIMED = (RuleStatus.CANDIDATE, RuleStatus.REFUTED, RuleStatus.UNPROVED)
 """The states of rules that nothing uses."""

@@ -10,9 +10,9 @@ from math import isfinite
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from substitution_db.engine import Transactions, now
-from substitution_db.models import CostRow
 from superopt.errors import InvalidOptionError
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.models import CostRow
 
 _BATCH = 500
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from axioms import load_axioms
-from substitution_db.records import Hashes, Outcome, Proof
+from superopt.axioms import load_axioms
 from superopt.ops import OPERATORS
-from verifier import Status, Verdict
-from verifier.gate import CurrentState, StoredVerdict, current_state, judge
+from superopt.substitution_db.records import Hashes, Outcome, Proof
+from superopt.verifier import Status, Verdict
+from superopt.verifier.gate import CurrentState, StoredVerdict, current_state, judge
 
 
 class Currency:

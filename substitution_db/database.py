@@ -11,21 +11,21 @@ from typing import Self
 
 from sqlalchemy import text
 
-from substitution_db.activity import ActivityRepository
-from substitution_db.blobs import BlobStore
-from substitution_db.costs import CostRepository
-from substitution_db.engine import Transactions, connect
-from substitution_db.jobs import JobRepository
-from substitution_db.keys import KeyRepository
-from substitution_db.library import load_shipped, shipped_library
-from substitution_db.location import blob_store, database_url
-from substitution_db.migrate import is_usable, revision_of, upgrade
-from substitution_db.quarantine import Quarantine
-from substitution_db.queue import LEASE_SECONDS, JobQueue
-from substitution_db.records import SCARCE
-from substitution_db.rules import RuleRepository
-from substitution_db.submissions import SubmissionRepository
-from substitution_db.versions import LibraryVersions
+from superopt.substitution_db.activity import ActivityRepository
+from superopt.substitution_db.blobs import BlobStore
+from superopt.substitution_db.costs import CostRepository
+from superopt.substitution_db.engine import Transactions, connect
+from superopt.substitution_db.jobs import JobRepository
+from superopt.substitution_db.keys import KeyRepository
+from superopt.substitution_db.library import load_shipped, shipped_library
+from superopt.substitution_db.location import blob_store, database_url
+from superopt.substitution_db.migrate import is_usable, revision_of, upgrade
+from superopt.substitution_db.quarantine import Quarantine
+from superopt.substitution_db.queue import LEASE_SECONDS, JobQueue
+from superopt.substitution_db.records import SCARCE
+from superopt.substitution_db.rules import RuleRepository
+from superopt.substitution_db.submissions import SubmissionRepository
+from superopt.substitution_db.versions import LibraryVersions
 
 
 @dataclass(frozen=True)

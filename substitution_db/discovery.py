@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import generator
-from axioms import load_axioms
-from generator import Checkpoint, Generation, Preset, Workers
-from substitution_db.certificates import stored_certificate
-from substitution_db.currency import Currency, current
-from substitution_db.database import Database
-from substitution_db.recording import Recording
-from substitution_db.records import Added, Outcome, Proof, Rule
-from substitution_db.rows import equation_of
-from substitution_db.rules import Candidate
+from superopt import generator
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
+from superopt.generator import Checkpoint, Generation, Preset, Workers
 from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
-from verifier import Verdict
-from verifier.condition_inference import verify_or_condition_many
-from verifier.generality import with_matrix_axes
+from superopt.substitution_db.certificates import stored_certificate
+from superopt.substitution_db.currency import Currency, current
+from superopt.substitution_db.database import Database
+from superopt.substitution_db.recording import Recording
+from superopt.substitution_db.records import Added, Outcome, Proof, Rule
+from superopt.substitution_db.rows import equation_of
+from superopt.substitution_db.rules import Candidate
+from superopt.verifier import Verdict
+from superopt.verifier.condition_inference import verify_or_condition_many
+from superopt.verifier.generality import with_matrix_axes
 
 VerifyProgress = Callable[[int, int], None]
 

@@ -18,12 +18,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from substitution_db.records import Added, Evidence, Hashes, JsonObject, Outcome, Proof, Rule, Selection
-from substitution_db.rows import NewRule, new_rule
-from substitution_db.rules import RuleRepository
 from superopt.equations import parse_equation, text_id
 from superopt.errors import InvalidEquationError, InvalidFileError, InvalidInputError
 from superopt.files import write_atomically
+from superopt.substitution_db.records import (
+    Added,
+    Evidence,
+    Hashes,
+    JsonObject,
+    Outcome,
+    Proof,
+    Rule,
+    Selection,
+)
+from superopt.substitution_db.rows import NewRule, new_rule
+from superopt.substitution_db.rules import RuleRepository
 
 SCHEMA = 1
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from substitution_db.claims import (
+from superopt.equations import parse_equation
+from superopt.errors import InvalidFileError
+from superopt.substitution_db.claims import (
     UNCLAIMED,
     Claim,
     Claims,
@@ -19,17 +21,15 @@ from substitution_db.claims import (
     why_not_current,
     why_not_proved,
 )
-from substitution_db.currency import Currency
-from substitution_db.database import Database, open_database
-from substitution_db.discovery import proof_of_verdict
-from substitution_db.exchange import read_text
-from substitution_db.library import shipped_library
-from substitution_db.recorded_claims import claims_of_database
-from substitution_db.records import RuleStatus
-from superopt.equations import parse_equation
-from superopt.errors import InvalidFileError
-from verifier import verify_many
-from verifier.pool import judge_all
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.database import Database, open_database
+from superopt.substitution_db.discovery import proof_of_verdict
+from superopt.substitution_db.exchange import read_text
+from superopt.substitution_db.library import shipped_library
+from superopt.substitution_db.recorded_claims import claims_of_database
+from superopt.substitution_db.records import RuleStatus
+from superopt.verifier import verify_many
+from superopt.verifier.pool import judge_all
 
 JSON_ENDINGS = frozenset((".jsonl", ".json"))
 """Files of JSON lines; every other file is text, one equation per line."""

@@ -17,11 +17,12 @@ from typing import cast
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, select
 from sqlalchemy.orm import Session
 
-from substitution_db.activity import count_duration
-from substitution_db.blobs import Blob, BlobStore
-from substitution_db.engine import Transactions, keep_blobs, now, own_blobs
-from substitution_db.models import JobEventRow, JobFileRow, JobRow, LibraryVersionRow
-from substitution_db.records import (
+from superopt.errors import MissingServiceError, SuperoptError
+from superopt.substitution_db.activity import count_duration
+from superopt.substitution_db.blobs import Blob, BlobStore
+from superopt.substitution_db.engine import Transactions, keep_blobs, now, own_blobs
+from superopt.substitution_db.models import JobEventRow, JobFileRow, JobRow, LibraryVersionRow
+from superopt.substitution_db.records import (
     FINAL_STATES,
     Job,
     JobEvent,
@@ -31,7 +32,6 @@ from substitution_db.records import (
     JsonObject,
     KnownResult,
 )
-from superopt.errors import MissingServiceError, SuperoptError
 
 DEFAULT_ATTEMPTS = 3
 _REMOVED_AT_ONCE = 200

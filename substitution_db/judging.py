@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from axioms import load_axioms
-from substitution_db.currency import current
-from substitution_db.discovery import proof_of_verdict
-from substitution_db.records import JsonObject, Proof
+from superopt.axioms import load_axioms
 from superopt.equations import format_equation
 from superopt.ir import Equation
-from verifier import Status, Verdict, verify
-from verifier.condition_inference import Conditional, infer_condition
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.discovery import proof_of_verdict
+from superopt.substitution_db.records import JsonObject, Proof
+from superopt.verifier import Status, Verdict, verify
+from superopt.verifier.condition_inference import Conditional, infer_condition
 
 
 def judge_equation(equation: Equation) -> Verdict:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from substitution_db.engine import Transactions, now
-from substitution_db.models import ApiKeyRow
-from substitution_db.records import ApiKey
 from superopt.errors import InvalidOptionError
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.models import ApiKeyRow
+from superopt.substitution_db.records import ApiKey
 
 SCOPES = ("submit", "read", "admin")
 REMEMBERED_SECONDS = 1.0

@@ -10,13 +10,13 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from substitution_db.currency import current
-from substitution_db.engine import Transactions, now
-from substitution_db.exchange import read_shipped
-from substitution_db.models import LibraryRow, ProofRow
-from substitution_db.records import Hashes, Proof
-from substitution_db.rows import NewRule, insert_proofs, insert_rules, record_selections
-from substitution_db.versions import publish
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.exchange import read_shipped
+from superopt.substitution_db.models import LibraryRow, ProofRow
+from superopt.substitution_db.records import Hashes, Proof
+from superopt.substitution_db.rows import NewRule, insert_proofs, insert_rules, record_selections
+from superopt.substitution_db.versions import publish
 
 SHIPPED_LIBRARY = Path(__file__).parent / "library.jsonl"
 LIBRARY = "SUPEROPT_LIBRARY"

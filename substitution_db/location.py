@@ -10,9 +10,9 @@ from platformdirs import user_data_path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from substitution_db.blobs import BlobStore
-from substitution_db.remote import RemoteStore
 from superopt.errors import InvalidOptionError
+from superopt.substitution_db.blobs import BlobStore
+from superopt.substitution_db.remote import RemoteStore
 
 DATABASE_URL = "SUPEROPT_DATABASE_URL"
 BLOB_DIRECTORY = "SUPEROPT_BLOB_DIRECTORY"

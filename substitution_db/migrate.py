@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from substitution_db.engine import Transactions
 from superopt.errors import InvalidFileError, MissingServiceError
+from superopt.substitution_db.engine import Transactions
 
 if TYPE_CHECKING:  # loaded only where a database has to be migrated: every command opens one
     from alembic.config import Config

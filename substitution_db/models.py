@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from substitution_db.records import STORED_STATUSES, JobState, JsonObject, Outcome, RuleStatus
+from superopt.substitution_db.records import STORED_STATUSES, JobState, JsonObject, Outcome, RuleStatus
 
 _IDENTITY = BigInteger().with_variant(Integer, "sqlite")
 

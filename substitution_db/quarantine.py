@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from substitution_db.engine import Transactions, now
-from substitution_db.models import RuleRow, SuspicionRow
-from substitution_db.records import Evidence
-from substitution_db.rows import standing_evidence
 from superopt.errors import InvalidOptionError
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.models import RuleRow, SuspicionRow
+from superopt.substitution_db.records import Evidence
+from superopt.substitution_db.rows import standing_evidence
 
 
 class Quarantine:

@@ -18,12 +18,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from substitution_db.blobs import BlobStore
-from substitution_db.engine import Transactions, keep_blobs, now
-from substitution_db.jobs import add_event, are_stored, change_state, give_result, job_of, locked
-from substitution_db.models import JobRow
-from substitution_db.records import SCARCE, Job, JobFile, JobState, JsonObject, KnownResult, Lease
 from superopt.errors import MissingServiceError, SuperoptError
+from superopt.substitution_db.blobs import BlobStore
+from superopt.substitution_db.engine import Transactions, keep_blobs, now
+from superopt.substitution_db.jobs import add_event, are_stored, change_state, give_result, job_of, locked
+from superopt.substitution_db.models import JobRow
+from superopt.substitution_db.records import SCARCE, Job, JobFile, JobState, JsonObject, KnownResult, Lease
 
 LEASE_SECONDS = 30.0
 """How long a job stays with a worker that gives no sign of life."""

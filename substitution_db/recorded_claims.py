@@ -6,13 +6,13 @@ from collections import Counter
 
 from sqlalchemy import select
 
-from substitution_db.claims import UNCLAIMED, Claim, Claims
-from substitution_db.currency import Currency
-from substitution_db.database import Database
-from substitution_db.models import ProofRow
-from substitution_db.records import Rule, RuleStatus
-from substitution_db.rows import proof_of
-from substitution_db.rules import proofs_in_force, states
+from superopt.substitution_db.claims import UNCLAIMED, Claim, Claims
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.database import Database
+from superopt.substitution_db.models import ProofRow
+from superopt.substitution_db.records import Rule, RuleStatus
+from superopt.substitution_db.rows import proof_of
+from superopt.substitution_db.rules import proofs_in_force, states
 
 _JUDGED_BY_HASHES = {RuleStatus.VERIFIED, RuleStatus.STALE}
 """What tells these apart is looked at anyway."""

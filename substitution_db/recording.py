@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from substitution_db.records import Proof, Rule
-from substitution_db.rules import Candidate, RuleRepository
 from superopt.equations import parse_equation, rule_id
 from superopt.ir.terms import Equation
+from superopt.substitution_db.records import Proof, Rule
+from superopt.substitution_db.rules import Candidate, RuleRepository
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from sqlalchemy import insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.records import Evidence, Hashes, Outcome, Proof, Rule, RuleStatus, Selection
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Direction, Equation, Term, applications
 from superopt.rewriting import substitutions_of
+from superopt.substitution_db.models import Base, ProofRow, RuleOperatorRow, RuleRow
+from superopt.substitution_db.records import Evidence, Hashes, Outcome, Proof, Rule, RuleStatus, Selection
 
 _BATCH = 500
 

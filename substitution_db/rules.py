@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from substitution_db.engine import Transactions, now
-from substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
-from substitution_db.quarantine import is_suspect, suspects
-from substitution_db.records import Added, Hashes, LibraryVersion, Outcome, Proof, Rule, RuleStatus, Selection
-from substitution_db.rows import (
+from superopt.errors import InvalidOptionError
+from superopt.ir.terms import Equation
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
+from superopt.substitution_db.quarantine import is_suspect, suspects
+from superopt.substitution_db.records import (
+    Added,
+    Hashes,
+    LibraryVersion,
+    Outcome,
+    Proof,
+    Rule,
+    RuleStatus,
+    Selection,
+)
+from superopt.substitution_db.rows import (
     NewRule,
     insert_rules,
     new_rule,
@@ -24,12 +35,10 @@ from substitution_db.rows import (
     record_selections,
     rule_of,
 )
-from substitution_db.statistics import Facts, RuleStatistics, statistics_of
-from superopt.errors import InvalidOptionError
-from superopt.ir.terms import Equation
+from superopt.substitution_db.statistics import Facts, RuleStatistics, statistics_of
 
 if TYPE_CHECKING:
-    from substitution_db.currency import Currency
+    from superopt.substitution_db.currency import Currency
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from substitution_db.records import Proof, RuleStatus, Selection
 from superopt.ops.base import OPERATORS
+from superopt.substitution_db.records import Proof, RuleStatus, Selection
 
 REPLAYED = "replayed"
 _SHARE = re.compile(r"\d+%")

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select, update
 
-from substitution_db.blobs import BlobStore
-from substitution_db.engine import Transactions, now
-from substitution_db.jobs import NewJob, insert_job
-from substitution_db.models import JobRow, SubmissionRow
-from substitution_db.records import Job
-from substitution_db.rows import insert_new
 from superopt.errors import SuperoptError
+from superopt.substitution_db.blobs import BlobStore
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.jobs import NewJob, insert_job
+from superopt.substitution_db.models import JobRow, SubmissionRow
+from superopt.substitution_db.records import Job
+from superopt.substitution_db.rows import insert_new
 
 RESERVED_SECONDS = 60
 """How long a key stays taken by a request that gives no sign of life (its server may have died)."""

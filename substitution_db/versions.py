@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from sqlalchemy import Select, func, select, text
 from sqlalchemy.orm import Session
 
-from substitution_db.currency import Currency
-from substitution_db.engine import Transactions, now
-from substitution_db.models import LibraryVersionRow, ProofRow
-from substitution_db.records import LibraryVersion
-from substitution_db.rules import RuleRepository, verified_proofs
 from superopt.errors import InvalidOptionError
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.engine import Transactions, now
+from superopt.substitution_db.models import LibraryVersionRow, ProofRow
+from superopt.substitution_db.records import LibraryVersion
+from superopt.substitution_db.rules import RuleRepository, verified_proofs
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-import optimizer
-from optimizer import Options, Progress, Report
-from optimizer.blame import Suspect
-from optimizer.check import (
+from superopt import optimizer
+from superopt.accusation import accusation
+from superopt.choices import require_report_path, require_runtime
+from superopt.equations import format_equation
+from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
+from superopt.files import write_atomically
+from superopt.ir import Graph, Input, Weight
+from superopt.machines import for_devices
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
+from superopt.ops import Opaque
+from superopt.optimizer import Options, Progress, Report
+from superopt.optimizer.blame import Suspect
+from superopt.optimizer.check import (
     Equivalence,
     Reference,
     Sampling,
@@ -28,29 +37,20 @@ from optimizer.check import (
     require_archive,
     settle_sizes,
 )
-from optimizer.check.guesses import example
-from optimizer.cost import physical_cores
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from optimizer.parallel.journey import ClusterJourney
-from optimizer.parallel.topology import Cluster
-from optimizer.report import SCHEMA
-from optimizer.runnable import loads, runnable_original, weight_bytes
-from optimizer.selection import is_safe_with_infinities
-from substitution_db import open_database
-from substitution_db.currency import current
-from substitution_db.database import Database
-from substitution_db.rows import equation_of
-from substitution_db.versions import PublishedRules
-from superopt.accusation import accusation
-from superopt.choices import require_report_path, require_runtime
-from superopt.equations import format_equation
-from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
-from superopt.files import write_atomically
-from superopt.ir import Graph, Input, Weight
-from superopt.machines import for_devices
-from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
-from superopt.ops import Opaque
+from superopt.optimizer.check.guesses import example
+from superopt.optimizer.cost import physical_cores
+from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.parallel.journey import ClusterJourney
+from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.report import SCHEMA
+from superopt.optimizer.runnable import loads, runnable_original, weight_bytes
+from superopt.optimizer.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, find_matches, substitutions_of
+from superopt.substitution_db import open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.database import Database
+from superopt.substitution_db.rows import equation_of
+from superopt.substitution_db.versions import PublishedRules
 from superopt.targets import find_target
 
 ProgressCallback = Callable[[Progress], None]

@@ -13,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from optimizer import Progress, Report
-from optimizer.report import (
+from superopt.api import Result
+from superopt.onnx_io import LoweredModel, ModelSource, load_model
+from superopt.optimizer import Progress, Report
+from superopt.optimizer.report import (
     CostSummary,
     EquivalenceSummary,
     ModelSummary,
@@ -22,10 +24,8 @@ from optimizer.report import (
     RuleCounts,
     SearchSummary,
 )
-from optimizer.runnable import loads
-from substitution_db.versions import PublishedRules
-from superopt.api import Result
-from superopt.onnx_io import LoweredModel, ModelSource, load_model
+from superopt.optimizer.runnable import loads
+from superopt.substitution_db.versions import PublishedRules
 from superopt.supervision import OPTIMIZE, Job, Outcome, run_job
 
 ProgressCallback = Callable[[Progress], None]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.parallel.annotation import annotate
-from optimizer.parallel.cluster import load_cluster, named_cluster, named_description, parse_cluster
-from optimizer.parallel.topology import Cluster
 from superopt.ir import Graph, Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower
+from superopt.optimizer.parallel.annotation import annotate
+from superopt.optimizer.parallel.cluster import load_cluster, named_cluster, named_description, parse_cluster
+from superopt.optimizer.parallel.topology import Cluster
 
 
 def for_devices(lifted: LiftedModel, graph: Graph, plan: Plan, cluster: str, devices: int) -> LoweredModel:

@@ -12,10 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from optimizer import Progress, Report
-from optimizer.record import BYTE_FOR_BYTE
-from optimizer.report import EquivalenceSummary
-from optimizer.runnable import loads
 from superopt import api
 from superopt.child import JsonObject
 from superopt.collecting import seldom_collecting
@@ -25,6 +21,10 @@ from superopt.machines import described_cluster, find_cluster
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.source import LIMIT
+from superopt.optimizer import Progress, Report
+from superopt.optimizer.record import BYTE_FOR_BYTE
+from superopt.optimizer.report import EquivalenceSummary
+from superopt.optimizer.runnable import loads
 
 Tell = Callable[[JsonObject], None]
 

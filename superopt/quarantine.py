@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from substitution_db import open_database
-from substitution_db.currency import current
-from substitution_db.records import Evidence
 from superopt.errors import SuperoptError
+from superopt.substitution_db import open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.records import Evidence
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,29 +10,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-import optimizer
-from optimizer import plan_of, recorded_trace
-from optimizer.blame import Suspect, blamed, is_false
-from optimizer.canonical import canonicalise
-from optimizer.check import Equivalence
-from optimizer.optimize import kept_nodes
-from optimizer.parallel.execution.program import save_program
-from optimizer.parallel.plan_text import plan_from_json
-from optimizer.parallel.search.subject import Subject, plannable
-from optimizer.parallel.shards import Segment, programmed
-from optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
-from optimizer.parallel.topology import Cluster
-from optimizer.runnable import loads
-from optimizer.search import retraced
-from substitution_db import open_database
+from superopt import optimizer
 from superopt.accusation import accusation
 from superopt.api import check, verified_substitutions
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
 from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
+from superopt.optimizer import plan_of, recorded_trace
+from superopt.optimizer.blame import Suspect, blamed, is_false
+from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.check import Equivalence
+from superopt.optimizer.optimize import kept_nodes
+from superopt.optimizer.parallel.execution.program import save_program
+from superopt.optimizer.parallel.plan_text import plan_from_json
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.shards import Segment, programmed
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
+from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.runnable import loads
+from superopt.optimizer.search import retraced
 from superopt.quarantine import quarantine
 from superopt.rewriting import Substitution
+from superopt.substitution_db import open_database
 
 _BLAMING_SECONDS = 120.0
 """After so long no rule is looked for that is to blame."""

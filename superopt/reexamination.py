@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from substitution_db import Database, Outcome, Rule, RuleStatus
-from substitution_db.currency import current
-from substitution_db.judging import prove_equation
-from substitution_db.records import Evidence, Proof
-from substitution_db.rows import equation_of
 from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.ir import Equation
 from superopt.recorded import repeated
 from superopt.rewriting import substitutions_of
-from verifier.pool import judge_alone
+from superopt.substitution_db import Database, Outcome, Rule, RuleStatus
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.judging import prove_equation
+from superopt.substitution_db.records import Evidence, Proof
+from superopt.substitution_db.rows import equation_of
+from superopt.verifier.pool import judge_alone
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from optimizer.check import guess_sizes
-from optimizer.cost import (
+from superopt import zoo
+from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.onnx_io import lift, load_model
+from superopt.optimizer.check import guess_sizes
+from superopt.optimizer.cost import (
     HERE,
     CostProfile,
     GraphCost,
@@ -23,13 +26,10 @@ from optimizer.cost import (
     profile_of,
     read_profile,
 )
-from optimizer.runnable import loads
-from optimizer.search import Backtracking, CancelToken, Limits, RuleSet, Watch
-from substitution_db.database import Database
-from superopt import zoo
-from superopt.errors import InvalidOptionError, MissingServiceError
-from superopt.onnx_io import lift, load_model
+from superopt.optimizer.runnable import loads
+from superopt.optimizer.search import Backtracking, CancelToken, Limits, RuleSet, Watch
 from superopt.rewriting import Substitution
+from superopt.substitution_db.database import Database
 
 _SUFFIX = ".jsonl"
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import httpx
 
-from server.settings import Settings
-from server.worker import Worker
+from superopt.server.settings import Settings
+from superopt.server.worker import Worker
 from tests.server.conftest import tiny_model
 from tests.server.damage import OPTIONS, Upload
 from tests.server.hostile import uploads

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from substitution_db.gallery import library_page
-from substitution_db.library import SHIPPED_LIBRARY
 from superopt.cli.main import run
+from superopt.substitution_db.gallery import library_page
+from superopt.substitution_db.library import SHIPPED_LIBRARY
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("docs/equations.md", "docs/proof.md", "docs/ci.md")

@@ -21,10 +21,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 import superopt
-from substitution_db import Candidate, open_database
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidModelError, InvalidOptionError
+from superopt.substitution_db import Candidate, open_database
 from superopt.supervision import Job, Outcome, run_job
 
 HERE = "tests.supervised_functions"

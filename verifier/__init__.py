@@ -1,7 +1,7 @@
 """From a candidate equation to a verdict: refute by evaluation, prove from axioms, validate symbolically."""
 
-from verifier.hashes import ContentHashes, content_hashes
-from verifier.verify import Options, Status, Verdict, verify, verify_many, verify_most_general
+from superopt.verifier.hashes import ContentHashes, content_hashes
+from superopt.verifier.verify import Options, Status, Verdict, verify, verify_many, verify_most_general
 
 __all__ = [
     "ContentHashes",

@@ -12,9 +12,9 @@ from superopt.ir.terms import AttributeVariable, Equation, applications
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
-from verifier.bounded_instances import BoundedInstance
-from verifier.definedness import is_total
-from verifier.refinement import awkward_inputs, difference_between
+from superopt.verifier.bounded_instances import BoundedInstance
+from superopt.verifier.definedness import is_total
+from superopt.verifier.refinement import awkward_inputs, difference_between
 
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24

@@ -21,14 +21,14 @@ from superopt.errors import IllTypedError
 from superopt.ir.terms import Direction, Equation
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.enumeration import enumerated
-from verifier.exhaustive.images import all_cases
-from verifier.exhaustive.parameters import Bound
-from verifier.exhaustive.program import Case, Program
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
-from verifier.refinement import Difference, awkward_inputs, first_difference
-from verifier.seeds import seed_of
+from superopt.verifier.enumeration import enumerated
+from superopt.verifier.exhaustive.images import all_cases
+from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.exhaustive.program import Case, Program
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.refinement import Difference, awkward_inputs, first_difference
+from superopt.verifier.seeds import seed_of
 
 Sides = Sequence[tuple[PartialArray, PartialArray]]
 

@@ -25,15 +25,15 @@ from typing import cast
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation, applications
-from verifier.axiom_definedness import check_definedness
-from verifier.content_cache import ContentCache, content_key
-from verifier.exhaustive.identity import IdentityTest
-from verifier.exhaustive.parameters import Bound
-from verifier.exhaustive.representatives import Representatives
-from verifier.hashes import code_lines, operators_hash, operators_in, verifier_hash
-from verifier.pool import Allowance, judge_all
-from verifier.refute import Effort, refute
-from verifier.validate import DIFFERENT, check_symbolically
+from superopt.verifier.axiom_definedness import check_definedness
+from superopt.verifier.content_cache import ContentCache, content_key
+from superopt.verifier.exhaustive.identity import IdentityTest
+from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.exhaustive.representatives import Representatives
+from superopt.verifier.hashes import code_lines, operators_hash, operators_in, verifier_hash
+from superopt.verifier.pool import Allowance, judge_all
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.validate import DIFFERENT, check_symbolically
 
 LEAST_CASES = 5
 SYMBOLIC_CASES = 2
@@ -302,7 +302,7 @@ def _depends(axiom: Equation) -> tuple[str, ...]:
 @cache
 def _code() -> str:
     """The sources of what enumerates and tests cases."""
-    entries = sorted(resources.files("verifier.exhaustive").iterdir(), key=lambda entry: entry.name)
+    entries = sorted(resources.files("superopt.verifier.exhaustive").iterdir(), key=lambda entry: entry.name)
     texts = [entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py")]
     texts.append(resources.files("superopt.rewriting").joinpath("conditions.py").read_text("utf-8"))
     return content_key(map(code_lines, texts))
@@ -310,12 +310,14 @@ def _code() -> str:
 
 @cache
 def _definedness_code() -> str:
-    return code_lines(resources.files("verifier").joinpath("axiom_definedness.py").read_text("utf-8"))
+    return code_lines(
+        resources.files("superopt.verifier").joinpath("axiom_definedness.py").read_text("utf-8")
+    )
 
 
 @cache
 def _symbolic_code() -> str:
-    return code_lines(resources.files("verifier").joinpath("validate.py").read_text("utf-8"))
+    return code_lines(resources.files("superopt.verifier").joinpath("validate.py").read_text("utf-8"))
 
 
 def _estimated_cost(axiom: Equation) -> int:

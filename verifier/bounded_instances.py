@@ -28,9 +28,9 @@ from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorTy
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
-from verifier.attributes import plausible_values
-from verifier.requirements import impose
-from verifier.small_typings import typings_of
+from superopt.verifier.attributes import plausible_values
+from superopt.verifier.requirements import impose
+from superopt.verifier.small_typings import typings_of
 
 RANKS = (0, 1, 2, 3, 4)
 MOST_DECISIONS = 30

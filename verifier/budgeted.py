@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 
 from superopt.ir.terms import Equation
 from superopt.ops import OPERATORS
-from verifier.content_cache import ContentCache, content_key
-from verifier.hashes import code_lines, operators_hash, verifier_hash
-from verifier.pool import judge_all
+from superopt.verifier.content_cache import ContentCache, content_key
+from superopt.verifier.hashes import code_lines, operators_hash, verifier_hash
+from superopt.verifier.pool import judge_all
 
 Answer = TypeVar("Answer")
 Progress = Callable[[int, int], None]

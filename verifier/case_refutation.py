@@ -17,9 +17,9 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
 from superopt.ops.attributes import substituted
 from superopt.rewriting.conditions import holds
-from verifier.concrete import operator_symbols, require_sizes, with_numbers
-from verifier.instance import Instance
-from verifier.refute import difference_in
+from superopt.verifier.concrete import operator_symbols, require_sizes, with_numbers
+from superopt.verifier.instance import Instance
+from superopt.verifier.refute import difference_in
 
 _CASES = 40
 _TRIES = 12

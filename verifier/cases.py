@@ -32,11 +32,17 @@ from superopt.ops.sharding import whole
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
-from verifier.attribute_cases import attribute_cases
-from verifier.instance import Instance
-from verifier.partial_typing import PartialTyping
-from verifier.rank_choices import fitting_ranks
-from verifier.size_equations import Solution, UndecidedSizesError, never_positive, numbered, solutions
+from superopt.verifier.attribute_cases import attribute_cases
+from superopt.verifier.instance import Instance
+from superopt.verifier.partial_typing import PartialTyping
+from superopt.verifier.rank_choices import fitting_ranks
+from superopt.verifier.size_equations import (
+    Solution,
+    UndecidedSizesError,
+    never_positive,
+    numbered,
+    solutions,
+)
 
 MOST_CASES = 10_000
 MOST_STEPS = 80_000

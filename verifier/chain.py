@@ -34,12 +34,12 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
-from verifier.attribute_cases import represented_variables
-from verifier.congruence import Congruence
-from verifier.instance import Instance, assumed
-from verifier.seeds import seed_of
-from verifier.solver import Step
-from verifier.stated import is_stated
+from superopt.verifier.attribute_cases import represented_variables
+from superopt.verifier.congruence import Congruence
+from superopt.verifier.instance import Instance, assumed
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.solver import Step
+from superopt.verifier.stated import is_stated
 
 
 @dataclass(frozen=True)

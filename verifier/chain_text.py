@@ -19,10 +19,10 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
-from verifier.attribute_cases import represented_variables
-from verifier.certificate import Certificate, Link
-from verifier.definedness import why_undefined
-from verifier.stated import is_stated
+from superopt.verifier.attribute_cases import represented_variables
+from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.definedness import why_undefined
+from superopt.verifier.stated import is_stated
 
 
 def require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:

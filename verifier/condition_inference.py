@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from axioms import AxiomSet
+from superopt.axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.ir.terms import (
     AttributeTerm,
@@ -29,14 +29,14 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
-from verifier.agreement import sides_agree
-from verifier.atoms import Atom, Place, atoms, truth_of
-from verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
-from verifier.covers import simplest_cover, widest_conjunctions
-from verifier.pool import Allowance, Progress, judge_as_they_come
-from verifier.prove import PATIENT
-from verifier.seeds import seed_of
-from verifier.verify import Options, Status, Verdict, verify, verify_most_general
+from superopt.verifier.agreement import sides_agree
+from superopt.verifier.atoms import Atom, Place, atoms, truth_of
+from superopt.verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
+from superopt.verifier.covers import simplest_cover, widest_conjunctions
+from superopt.verifier.pool import Allowance, Progress, judge_as_they_come
+from superopt.verifier.prove import PATIENT
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.verify import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
 _RUNAWAY = Allowance(seconds=3600.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from verifier.atoms import Atom
+from superopt.verifier.atoms import Atom
 
 MOST_ATOMS = 5
 _MOST_STEPS = 20_000

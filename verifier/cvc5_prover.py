@@ -21,8 +21,8 @@ from cvc5 import Kind, ProofRule
 from superopt.errors import IllTypedError
 from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
 from superopt.ops.terms import application
-from verifier.smtlib import Vocabulary, axiom_command, goal_command, quantified_names
-from verifier.solver import Answer, Limits, Step
+from superopt.verifier.smtlib import Vocabulary, axiom_command, goal_command, quantified_names
+from superopt.verifier.solver import Answer, Limits, Step
 
 Expression = Any  # cvc5 has no types
 

@@ -27,10 +27,10 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS, operator_from_attributes
 from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.typing import Typing, infer_terms
-from verifier.attributes import plausible_values
-from verifier.concrete import require_sizes
-from verifier.instance import Instance
-from verifier.small_shapes import SmallShapes
+from superopt.verifier.attributes import plausible_values
+from superopt.verifier.concrete import require_sizes
+from superopt.verifier.instance import Instance
+from superopt.verifier.small_shapes import SmallShapes
 
 MAX_ELEMENTS = 1500
 _SHAPES_PER_VARIABLE = 12

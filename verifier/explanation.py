@@ -27,9 +27,9 @@ from superopt.ir.terms import (
     subterms,
 )
 from superopt.ops.terms import application
-from verifier.certificate import Certificate, Link
-from verifier.definedness import why_undefined
-from verifier.solver import Step
+from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.definedness import why_undefined
+from superopt.verifier.solver import Step
 
 MOST_TERMS = 400
 """More distinct terms than this are not explained: the effort grows with their third power."""

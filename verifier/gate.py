@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from axioms import AxiomSet
-from verifier.hashes import operators_hash, operators_of_proof, verifier_hash
+from superopt.axioms import AxiomSet
+from superopt.verifier.hashes import operators_hash, operators_of_proof, verifier_hash
 
 
 @dataclass(frozen=True)

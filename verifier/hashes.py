@@ -15,30 +15,30 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import cast
 
-from axioms import AxiomSet
+from superopt.axioms import AxiomSet
 from superopt.ir.terms import Equation, applications
 from superopt.ops.base import OPERATORS
-from verifier.content_cache import content_key, user_cache
-from verifier.definitions import Closure, Place
+from superopt.verifier.content_cache import content_key, user_cache
+from superopt.verifier.definitions import Closure, Place
 
 PACKAGES = (
     "superopt.domains",
     "superopt.ir",
     "superopt.ops",
     "superopt.rewriting",
-    "verifier",
+    "superopt.verifier",
 )
 """Where definitions that a proof depends on can be."""
 
 CHECKER: tuple[Place, ...] = (
     ("superopt.ir.terms", "Equation"),
-    ("verifier.certificate", "Certificate"),
-    ("verifier.instances", "InstanceSampler"),
-    ("verifier.refute", "Effort"),
-    ("verifier.refute", "refute_on"),
-    ("verifier.replay", "replay"),
-    ("verifier.validate", "validate_on"),
-    ("verifier.verify", "Options"),
+    ("superopt.verifier.certificate", "Certificate"),
+    ("superopt.verifier.instances", "InstanceSampler"),
+    ("superopt.verifier.refute", "Effort"),
+    ("superopt.verifier.refute", "refute_on"),
+    ("superopt.verifier.replay", "replay"),
+    ("superopt.verifier.validate", "validate_on"),
+    ("superopt.verifier.verify", "Options"),
 )
 """What judges a rule and its chain, with the instances that it draws."""
 

@@ -18,9 +18,9 @@ from superopt.ir.terms import Application, Equation, Variable, applications, var
 from superopt.ops.attributes import substituted
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH
-from verifier.concrete import operator_symbols, require_sizes, with_numbers
-from verifier.instance import Instance
-from verifier.schemes import Scheme, SchemeSearch
+from superopt.verifier.concrete import operator_symbols, require_sizes, with_numbers
+from superopt.verifier.instance import Instance
+from superopt.verifier.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000
 _PASSES = 6

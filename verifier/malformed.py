@@ -10,8 +10,8 @@ from superopt.equations import format_term
 from superopt.errors import IllTypedError, RankMismatchError, SuperoptError
 from superopt.ir.terms import Application, AttributeVariable, Equation, Term, subterms, variables
 from superopt.ops.base import operator_from_attributes
-from verifier.cases import cases_of
-from verifier.instance import Instance
+from superopt.verifier.cases import cases_of
+from superopt.verifier.instance import Instance
 
 MALFORMED = "malformed: "
 """Reasons start with this where it is known that both sides are never well-typed."""

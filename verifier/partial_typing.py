@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from superopt.ir.terms import Application, Term
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
-from verifier.size_equations import Solution
+from superopt.verifier.size_equations import Solution
 
 
 @dataclass(frozen=True)

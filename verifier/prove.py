@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import z3
 
 from superopt.ir.terms import Equation
-from verifier import cvc5_prover, solver
-from verifier.chain import ChainChecker, instances_of
-from verifier.definedness import why_undefined
-from verifier.explanation import explain
-from verifier.instance import Instance
-from verifier.smtlib import relevant
-from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
-from verifier.specialisation import specialised
+from superopt.verifier import cvc5_prover, solver
+from superopt.verifier.chain import ChainChecker, instances_of
+from superopt.verifier.definedness import why_undefined
+from superopt.verifier.explanation import explain
+from superopt.verifier.instance import Instance
+from superopt.verifier.smtlib import relevant
+from superopt.verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
+from superopt.verifier.specialisation import specialised
 
 PROVER = "z3"
 ILL_TYPED = "no well-typed chain"

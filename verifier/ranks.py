@@ -14,7 +14,7 @@ from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Var
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.terms import application
 from superopt.rewriting.typing import infer_terms
-from verifier.attributes import plausible_values
+from superopt.verifier.attributes import plausible_values
 
 RANKS = (2, 4, 3, 1, 0, 5)
 MISSING, UNKNOWN = -1, -2

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from axioms import AxiomSet
+from superopt.axioms import AxiomSet
 from superopt.ir.terms import Direction, Equation
-from verifier.budgeted import Progress, Task, answers, hashes_of_code
-from verifier.certificate import Certificate, format_certificate
-from verifier.content_cache import ContentCache
-from verifier.definedness import keeps_for_partial
-from verifier.explanation import explain
-from verifier.instances import InstanceSampler
-from verifier.prove import Proof, prove
-from verifier.replay import replay
-from verifier.seeds import seed_of
-from verifier.solver import Limits
+from superopt.verifier.budgeted import Progress, Task, answers, hashes_of_code
+from superopt.verifier.certificate import Certificate, format_certificate
+from superopt.verifier.content_cache import ContentCache
+from superopt.verifier.definedness import keeps_for_partial
+from superopt.verifier.explanation import explain
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.prove import Proof, prove
+from superopt.verifier.replay import replay
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.solver import Limits
 
 LIMITS = Limits(milliseconds=10_000, resources=1_000_000)
 _CONCRETE, _FURTHER, _SYMBOLIC = 6, 12, 8
@@ -157,7 +157,7 @@ def _read(document: object) -> AxiomRedundancy:
 
 
 def _code() -> tuple[str, ...]:
-    return hashes_of_code(("verifier", "redundancy.py"))
+    return hashes_of_code(("superopt.verifier", "redundancy.py"))
 
 
 __all__ = ["LIMITS", "AxiomRedundancy", "Standing", "check_redundancy", "redundancy_of"]

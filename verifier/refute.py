@@ -23,11 +23,11 @@ from superopt.errors import IllTypedError
 from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.enumeration import enumerated
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
-from verifier.refinement import awkward_inputs, difference_between
-from verifier.seeds import chosen_seed, seed_of
+from superopt.verifier.enumeration import enumerated
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.refinement import awkward_inputs, difference_between
+from superopt.verifier.seeds import chosen_seed, seed_of
 
 _IN_FLOATS = 12
 """On so many instances real numbers are compared too: one that is another modulo the prime shows in any.

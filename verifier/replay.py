@@ -29,12 +29,12 @@ from superopt.ops.base import Operator, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
 from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
-from verifier.cases import cases_of
-from verifier.certificate import Certificate, Link
-from verifier.chain_text import fill, require, require_text, sides_of, value_of
-from verifier.instance import Instance, assumed
-from verifier.positivity import PositiveSizes
-from verifier.rank_bound import largest_rank
+from superopt.verifier.cases import cases_of
+from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.chain_text import fill, require, require_text, sides_of, value_of
+from superopt.verifier.instance import Instance, assumed
+from superopt.verifier.positivity import PositiveSizes
+from superopt.verifier.rank_bound import largest_rank
 
 
 @dataclass(frozen=True, eq=False)

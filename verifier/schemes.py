@@ -33,10 +33,10 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH, Typing, infer_terms, leaves_shape_out
-from verifier.attributes import plausible_values
-from verifier.divided import demanding, divided_forms
-from verifier.ranks import MISSING, RANKS, UNKNOWN, fitting_ranks
-from verifier.requirements import impose, solve_rounded
+from superopt.verifier.attributes import plausible_values
+from superopt.verifier.divided import demanding, divided_forms
+from superopt.verifier.ranks import MISSING, RANKS, UNKNOWN, fitting_ranks
+from superopt.verifier.requirements import impose, solve_rounded
 
 _GROUPS = ((2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (3, 1, 2), (2, 2, 2))
 _TRIES_PER_SCHEME = 200

@@ -13,7 +13,7 @@ from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.rewriting.typing import Typing, infer_terms
-from verifier.concrete import require_sizes
+from superopt.verifier.concrete import require_sizes
 
 MAX_ELEMENTS = 1500
 MAX_IMPLICIT = 8

@@ -14,7 +14,7 @@ import z3
 from superopt.errors import IllTypedError
 from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
 from superopt.ops.terms import application
-from verifier.smtlib import Vocabulary, axiom_command, goal_command, ground_command, quantified_names
+from superopt.verifier.smtlib import Vocabulary, axiom_command, goal_command, ground_command, quantified_names
 
 Expression = Any  # z3 has no types
 

@@ -25,9 +25,9 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed, is_computation
-from verifier.certificate import Certificate
-from verifier.instance import Instance
-from verifier.solver import Step
+from superopt.verifier.certificate import Certificate
+from superopt.verifier.instance import Instance
+from superopt.verifier.solver import Step
 
 _MOST_VALUES = 24
 """All permutations of four axes; more values of one attribute are not combined."""

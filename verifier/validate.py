@@ -21,10 +21,10 @@ from superopt.errors import SuperoptError
 from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
-from verifier.seeds import seed_of
-from verifier.solver import Limits
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.solver import Limits
 
 SMALL_ELEMENTS = 40
 FEWEST_ELEMENTS = 8

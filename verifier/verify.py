@@ -11,28 +11,28 @@ from typing import cast
 
 import z3
 
-from axioms import AxiomSet
+from superopt.axioms import AxiomSet
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
-from verifier.case_refutation import agreeing, counterexample_in
-from verifier.cases import UndecidedCasesError, cases_of
-from verifier.certificate import Certificate, Grade
-from verifier.chain import ChainChecker
-from verifier.explanation import explain
-from verifier.generality import is_instance
-from verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
-from verifier.malformed import MALFORMED, MOST_RANK, why_malformed
-from verifier.pool import Progress, judge_all
-from verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
-from verifier.rank_bound import largest_rank
-from verifier.refute import BRIEF, Effort, Refutation, refute, refute_on
-from verifier.replay import Failure, first_failure
-from verifier.seeds import chosen_seed, seed_of
-from verifier.solver import Limits, Step, least
-from verifier.specialisation import as_used
-from verifier.validate import validate_on
+from superopt.verifier.case_refutation import agreeing, counterexample_in
+from superopt.verifier.cases import UndecidedCasesError, cases_of
+from superopt.verifier.certificate import Certificate, Grade
+from superopt.verifier.chain import ChainChecker
+from superopt.verifier.explanation import explain
+from superopt.verifier.generality import is_instance
+from superopt.verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.malformed import MALFORMED, MOST_RANK, why_malformed
+from superopt.verifier.pool import Progress, judge_all
+from superopt.verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
+from superopt.verifier.rank_bound import largest_rank
+from superopt.verifier.refute import BRIEF, Effort, Refutation, refute, refute_on
+from superopt.verifier.replay import Failure, first_failure
+from superopt.verifier.seeds import chosen_seed, seed_of
+from superopt.verifier.solver import Limits, Step, least
+from superopt.verifier.specialisation import as_used
+from superopt.verifier.validate import validate_on
 
 
 class Status(enum.StrEnum):

@@ -11,13 +11,13 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from optimizer.canonical.redundancy import same_value, simpler_operator
 from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
 from superopt.ops import Opaque, Operator
 from superopt.ops.affine import BiasAdd, ChannelOperator
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Scale
+from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
 
 
 @dataclass(frozen=True, slots=True)

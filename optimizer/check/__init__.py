@@ -1,19 +1,19 @@
 """Whether two models are equal, and which one is faster, found out by running them."""
 
-from optimizer.check.compare import Agreement, compare_outputs
-from optimizer.check.equivalence import Equivalence, Reference, check_equivalence
-from optimizer.check.given import (
+from superopt.optimizer.check.compare import Agreement, compare_outputs
+from superopt.optimizer.check.equivalence import Equivalence, Reference, check_equivalence
+from superopt.optimizer.check.given import (
     check_dims,
     check_inputs,
     load_inputs,
     names_apart,
     require_archive,
 )
-from optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
-from optimizer.check.interval import Comparison, compared
-from optimizer.check.latency import compare_latency, compare_latency_apart
-from optimizer.check.sampling import Sampling
-from optimizer.check.sizing import Sizing, given_inputs, guess_sizes, settle_sizes
+from superopt.optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
+from superopt.optimizer.check.interval import Comparison, compared
+from superopt.optimizer.check.latency import compare_latency, compare_latency_apart
+from superopt.optimizer.check.sampling import Sampling
+from superopt.optimizer.check.sizing import Sizing, given_inputs, guess_sizes, settle_sizes
 
 __all__ = [
     "Agreement",

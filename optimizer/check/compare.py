@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from optimizer.check.distance import NONE, distance, floor_of
-from optimizer.cost.runtime import Array
+from superopt.optimizer.check.distance import NONE, distance, floor_of
+from superopt.optimizer.cost.runtime import Array
 
 
 @dataclass(frozen=True, slots=True)

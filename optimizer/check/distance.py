@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime import Array
 
 FLOORS = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-5, "complex64": 1e-5}
 """What a rewritten model may be off beyond the multiple of the original's own error, by element type."""

@@ -9,7 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.check.compare import (
+from superopt.onnx_io.probing import Saturation, saturations, with_outputs
+from superopt.onnx_io.source import SourceModel
+from superopt.optimizer.check.compare import (
     EQUAL,
     Agreement,
     Leaf,
@@ -17,14 +19,12 @@ from optimizer.check.compare import (
     disagreement,
     leaves,
 )
-from optimizer.check.distance import floor_of
-from optimizer.check.inputs import InputPlan
-from optimizer.check.judging import Evidence, Judge
-from optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, is_alive
-from optimizer.check.yardstick import Yardstick
-from optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
-from superopt.onnx_io.probing import Saturation, saturations, with_outputs
-from superopt.onnx_io.source import SourceModel
+from superopt.optimizer.check.distance import floor_of
+from superopt.optimizer.check.inputs import InputPlan
+from superopt.optimizer.check.judging import Evidence, Judge
+from superopt.optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, is_alive
+from superopt.optimizer.check.yardstick import Yardstick
+from superopt.optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
 
 _REPEAT_SHARE = 0.1
 """Two runs of one model may differ by this share of the floor."""

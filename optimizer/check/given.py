@@ -9,9 +9,9 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from optimizer.cost.runtime import Array, Port
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io.source import SourceModel
+from superopt.optimizer.cost.runtime import Array, Port
 
 _SHOWN = 12
 """The names that a message lists; of dimensions, those of inputs come first."""

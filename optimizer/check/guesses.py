@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.check.reading import image_axes
-from optimizer.cost.runtime import Port
+from superopt.optimizer.check.reading import image_axes
+from superopt.optimizer.cost.runtime import Port
 
 _VARIATIONS = 2
 """Sets of sizes beside the first, at which guessed dimensions differ from it."""

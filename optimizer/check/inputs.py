@@ -10,10 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import psutil
 
-from optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
-from optimizer.check.reading import Reading
-from optimizer.check.roles import Role, State
-from optimizer.cost.runtime import Array, Port
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Input
@@ -21,6 +17,10 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.protos import dtype_of, element_type
 from superopt.onnx_io.readers import Reader, readers_by_tensor
+from superopt.optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
+from superopt.optimizer.check.reading import Reading
+from superopt.optimizer.check.roles import Role, State
+from superopt.optimizer.cost.runtime import Array, Port
 
 Generator: TypeAlias = np.random.Generator
 

@@ -19,7 +19,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime import Array
 
 QUANTILE = 0.3
 """Of the times of a round that quantile counts as the time of a run: what else there is only adds to it."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.check.compare import EQUAL, Agreement, Leaf, difference, disagreement, mismatch
-from optimizer.check.distance import NONE, Distance, distance, floor_of
-from optimizer.check.sampling import TELLING, Sample
-from optimizer.check.yardstick import Precise, Yardstick
-from optimizer.cost.runtime import Array
+from superopt.optimizer.check.compare import EQUAL, Agreement, Leaf, difference, disagreement, mismatch
+from superopt.optimizer.check.distance import NONE, Distance, distance, floor_of
+from superopt.optimizer.check.sampling import TELLING, Sample
+from superopt.optimizer.check.yardstick import Precise, Yardstick
+from superopt.optimizer.cost.runtime import Array
 
 ORIGINAL, DOUBLE, SPREAD = "original", "double precision", "spread of the original"
 """What outputs were compared with."""

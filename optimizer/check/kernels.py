@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optimizer.cost.runtime import LoadedModel, ModelFile, Provider
 from superopt.errors import InvalidModelError
 from superopt.onnx_io import Executed, executed
+from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider
 
 
 def load_and_list(

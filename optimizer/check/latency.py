@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from optimizer.check.interval import DOUBT, Comparison, compared, pair_deviation
-from optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
+from superopt.optimizer.check.interval import DOUBT, Comparison, compared, pair_deviation
+from superopt.optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
 
 _LOOKS = (3, 6, 12, 24)
 """After so many rounds timing ends where the answer is clear."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.domains import FloatDomain
 from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir.graph import Input, NodeId, Weight
 from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.nodewise import Nodewise, Step, as_real
 from superopt.onnx_io.source import SourceModel
+from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.rewriting.evaluation import evaluate_graph
 
 _AGREEMENT = 1e-3

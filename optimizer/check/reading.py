@@ -9,8 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.check.operands import operand_values
-from optimizer.check.roles import (
+from superopt.ir.dimensions import as_symbol
+from superopt.ir.graph import Value
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io import LiftedModel
+from superopt.onnx_io.readers import Reader, readers_by_tensor
+from superopt.optimizer.check.operands import operand_values
+from superopt.optimizer.check.roles import (
     Choice,
     Fixed,
     Image,
@@ -23,12 +28,7 @@ from optimizer.check.roles import (
     Uniform,
     role_of_type,
 )
-from optimizer.cost.runtime import Array, Port
-from superopt.ir.dimensions import as_symbol
-from superopt.ir.graph import Value
-from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.readers import Reader, readers_by_tensor
+from superopt.optimizer.cost.runtime import Array, Port
 
 _CARRIERS = frozenset(
     ("Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile")

@@ -9,11 +9,11 @@ from typing import cast
 
 import numpy as np
 
-from optimizer.check.distance import distance
-from optimizer.check.inputs import SCALES, InputPlan
-from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
 from superopt.onnx_io.probing import nudged
+from superopt.optimizer.check.distance import distance
+from superopt.optimizer.check.inputs import SCALES, InputPlan
+from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 
 _SIZES = 3
 

@@ -10,12 +10,12 @@ from typing import cast
 
 import numpy as np
 
-from optimizer.check.given import check_agreement, load_inputs
-from optimizer.check.inputs import SCALES, InputPlan, declared_ports, plan_inputs
-from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.concrete import sizes_inside
+from superopt.optimizer.check.given import check_agreement, load_inputs
+from superopt.optimizer.check.inputs import SCALES, InputPlan, declared_ports, plan_inputs
+from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 
 
 def _nothing() -> Mapping[str, int]:

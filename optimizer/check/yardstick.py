@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.check.precise import PreciseModel
-from optimizer.check.sampling import Sample, with_nudged_inputs
-from optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 from superopt.errors import SuperoptError
 from superopt.onnx_io.probing import Saturation, perturbed, saturations, with_outputs
 from superopt.onnx_io.source import SourceModel
+from superopt.optimizer.check.precise import PreciseModel
+from superopt.optimizer.check.sampling import Sample, with_nudged_inputs
+from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 
 PROBED_BYTES = 1 << 26
 """The size of a model file up to which variants of it are made in memory."""

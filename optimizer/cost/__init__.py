@@ -1,11 +1,11 @@
 """What graphs cost: kernels measured in ONNX Runtime, an analytic price where measuring is impossible."""
 
-from optimizer.cost.graph_cost import GraphCost, PricedGroup
-from optimizer.cost.kernel import Kernel
-from optimizer.cost.latency import Latency, Recorded
-from optimizer.cost.memory import Memory, MemoryLimit
-from optimizer.cost.nominal import Nominal
-from optimizer.cost.objective import (
+from superopt.optimizer.cost.graph_cost import GraphCost, PricedGroup
+from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.latency import Latency, Recorded
+from superopt.optimizer.cost.memory import Memory, MemoryLimit
+from superopt.optimizer.cost.nominal import Nominal
+from superopt.optimizer.cost.objective import (
     Flops,
     Launches,
     Objective,
@@ -13,12 +13,12 @@ from optimizer.cost.objective import (
     Price,
     Traffic,
 )
-from optimizer.cost.origin import Origin
-from optimizer.cost.profile import CostProfile, profile_of, read_profile
-from optimizer.cost.runtime import Provider, device_name, physical_cores, runtime_version
-from optimizer.cost.sizes import Sizes
-from optimizer.cost.store import CostStore, MemoryCostStore
-from optimizer.cost.target import HERE, Target, objective_of
+from superopt.optimizer.cost.origin import Origin
+from superopt.optimizer.cost.profile import CostProfile, profile_of, read_profile
+from superopt.optimizer.cost.runtime import Provider, device_name, physical_cores, runtime_version
+from superopt.optimizer.cost.sizes import Sizes
+from superopt.optimizer.cost.store import CostStore, MemoryCostStore
+from superopt.optimizer.cost.target import HERE, Target, objective_of
 
 __all__ = [
     "HERE",

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from optimizer.cost.kernel import Kernel
-from optimizer.cost.machine import bytes_of
-from optimizer.cost.objective import Price, rounded
-from optimizer.cost.sizes import Sizes
-from optimizer.fusion import TRANSPARENT
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.types import TensorType
+from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.machine import bytes_of
+from superopt.optimizer.cost.objective import Price, rounded
+from superopt.optimizer.cost.sizes import Sizes
+from superopt.optimizer.fusion import TRANSPARENT
 
 
 class Priced(Protocol):

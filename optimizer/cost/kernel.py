@@ -12,16 +12,16 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from optimizer.cost.machine import Residence, bytes_of, number_of
-from optimizer.cost.origin import Origin
-from optimizer.cost.sizes import Sizes
-from optimizer.cost.spelling import respelled
-from optimizer.fusion import TRANSPARENT
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost.machine import Residence, bytes_of, number_of
+from superopt.optimizer.cost.origin import Origin
+from superopt.optimizer.cost.sizes import Sizes
+from superopt.optimizer.cost.spelling import respelled
+from superopt.optimizer.fusion import TRANSPARENT
 
 _BLOCKABLE_RANK = 4
 _HEADS = ("conv", "matmul")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.cost.kernel import Kernel
-from optimizer.cost.machine import bytes_of
-from optimizer.cost.made_up import DTYPES, array_of, shape_of
-from optimizer.cost.runtime import Array
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.machine import bytes_of
+from superopt.optimizer.cost.made_up import DTYPES, array_of, shape_of
+from superopt.optimizer.cost.runtime import Array
 
 _OPSET = 17
 _INDEXED = ("Gather", "GatherElements", "GatherND")

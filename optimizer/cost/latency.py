@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 
-from optimizer.cost.kernel import Kernel, main_operator
-from optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurement, Measurer
-from optimizer.cost.objective import Price, is_free, rounded
-from optimizer.cost.roofline import PROBES, Roofline, calibrate, recorded_roofline
-from optimizer.cost.runtime import Provider, device_name, runtime_version
-from optimizer.cost.store import CostStore
 from superopt.errors import InvalidFileError
+from superopt.optimizer.cost.kernel import Kernel, main_operator
+from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurement, Measurer
+from superopt.optimizer.cost.objective import Price, is_free, rounded
+from superopt.optimizer.cost.roofline import PROBES, Roofline, calibrate, recorded_roofline
+from superopt.optimizer.cost.runtime import Provider, device_name, runtime_version
+from superopt.optimizer.cost.store import CostStore
 
 METHOD = "6"
 """Raised when measuring changes, so that costs of an older method are not used."""

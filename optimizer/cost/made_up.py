@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from optimizer.cost.runtime import Array
 from superopt.ir.types import ElementType, TensorType
+from superopt.optimizer.cost.runtime import Array
 
 DTYPES = {
     ElementType.FLOAT: np.float32,

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.cost.kernel import Kernel, Source, Step, can_be_blocked
-from optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
-from optimizer.cost.machine import Residence, bytes_of
-from optimizer.cost.runtime import (
+from superopt.errors import UnsupportedError
+from superopt.ir.types import TensorType
+from superopt.onnx_io.copies import BLOCKED, TICK, copy_name, side_by_side, with_blocked_inputs
+from superopt.ops.shape import Reshape
+from superopt.optimizer.cost.kernel import Kernel, Source, Step, can_be_blocked
+from superopt.optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
+from superopt.optimizer.cost.machine import Residence, bytes_of
+from superopt.optimizer.cost.runtime import (
     Array,
     KernelTime,
     LoadedModel,
@@ -25,11 +29,7 @@ from optimizer.cost.runtime import (
     RuntimeRefusedError,
     profiled_model,
 )
-from optimizer.cost.timing import Caches, fastest, look, timed
-from superopt.errors import UnsupportedError
-from superopt.ir.types import TensorType
-from superopt.onnx_io.copies import BLOCKED, TICK, copy_name, side_by_side, with_blocked_inputs
-from superopt.ops.shape import Reshape
+from superopt.optimizer.cost.timing import Caches, fastest, look, timed
 
 LAUNCH_MICROSECONDS = 0.5
 """What the runtime spends around a kernel."""

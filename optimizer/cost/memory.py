@@ -14,11 +14,11 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from optimizer.cost.machine import bytes_of
 from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
+from superopt.optimizer.cost.machine import bytes_of
 
 _ALIASES = ("broadcast", "identity", "reshape")
 _FILLED = ("ones", "full")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from optimizer.cost.kernel import Kernel
-from optimizer.cost.objective import Price, rounded
+from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.objective import Price, rounded
 
 FLOPS_PER_MICROSECOND = 60_000
 BYTES_PER_MICROSECOND = 8_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from optimizer.cost.kernel import Kernel
-from optimizer.cost.memory import Memory
+from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.memory import Memory
 
 _GRAIN = 1024
 """Prices are multiples of 1/1024, so that their sums are exact and do not depend on the order of rewrites."""

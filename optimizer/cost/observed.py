@@ -7,15 +7,15 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from optimizer.cost.machine import bytes_of
-from optimizer.cost.made_up import DTYPES, array_of
-from optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.protos import contains_loop
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost.machine import bytes_of
+from superopt.optimizer.cost.made_up import DTYPES, array_of
+from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 
 Port: TypeAlias = "tuple[int, int]"
 """The index of an opaque node in its model, and one of its outputs."""

@@ -15,9 +15,6 @@ from typing import Final
 
 import numpy as np
 
-from optimizer.cost.machine import Residence, bytes_of, residence_of
-from optimizer.cost.observed import Port, observed_types
-from optimizer.cost.runtime import Array
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, build_model
@@ -25,6 +22,9 @@ from superopt.onnx_io.copies import with_open_sizes
 from superopt.onnx_io.folding import Folder
 from superopt.onnx_io.protos import bytes_of_graph, contains_loop, is_counted_loop, subgraphs
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost.machine import Residence, bytes_of, residence_of
+from superopt.optimizer.cost.observed import Port, observed_types
+from superopt.optimizer.cost.runtime import Array
 
 _FEW = 64
 """The elements of a constant that is kept, and of all that it is computed from."""

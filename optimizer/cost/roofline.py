@@ -10,13 +10,13 @@ import math
 import time
 from dataclasses import dataclass
 
-from optimizer.cost.kernel import Kernel, Source, Step
-from optimizer.cost.machine import bytes_of
-from optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
-from optimizer.cost.store import CostStore
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
+from superopt.optimizer.cost.kernel import Kernel, Source, Step
+from superopt.optimizer.cost.machine import bytes_of
+from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
+from superopt.optimizer.cost.store import CostStore
 
 PROBES = ("matmul", "add-cached", "add-streamed")
 """What is measured to know the peaks, by the names under which costs are kept."""

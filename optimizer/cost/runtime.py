@@ -24,8 +24,13 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime looks when it
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
 
-from optimizer.cost.devices import accelerator_driver, accelerator_name, device_events, processor_name
 from superopt.errors import MissingServiceError, SuperoptError
+from superopt.optimizer.cost.devices import (
+    accelerator_driver,
+    accelerator_name,
+    device_events,
+    processor_name,
+)
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 ModelFile: TypeAlias = "bytes | Path"

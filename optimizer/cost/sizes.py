@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final, cast
 
-from optimizer.cost.origin import Origin
 from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, substitute
 from superopt.ir.graph import Graph
 from superopt.ir.types import TensorType, UnknownType
 from superopt.ops.base import Operator
+from superopt.optimizer.cost.origin import Origin
 
 
 class Sizes:

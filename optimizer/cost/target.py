@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from optimizer.cost.latency import Latency, Recorded
-from optimizer.cost.objective import Flops, Launches, Objective, PeakMemory, Traffic
-from optimizer.cost.profile import CostProfile
-from optimizer.cost.runtime import Provider
-from optimizer.cost.store import CostStore, MemoryCostStore
 from superopt.choices import OBJECTIVES
 from superopt.errors import InvalidOptionError
+from superopt.optimizer.cost.latency import Latency, Recorded
+from superopt.optimizer.cost.objective import Flops, Launches, Objective, PeakMemory, Traffic
+from superopt.optimizer.cost.profile import CostProfile
+from superopt.optimizer.cost.runtime import Provider
+from superopt.optimizer.cost.store import CostStore, MemoryCostStore
 
 
 @dataclass(frozen=True, slots=True)

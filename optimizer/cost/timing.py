@@ -9,9 +9,9 @@ from functools import cache
 
 import numpy as np
 
-from optimizer.cost.kernel import Kernel
-from optimizer.cost.machine import Residence, evicting_bytes
-from optimizer.cost.runtime import Array, BoundRun
+from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.machine import Residence, evicting_bytes
+from superopt.optimizer.cost.runtime import Array, BoundRun
 
 _LOOKS = 3
 _MIN_RUNS = 3

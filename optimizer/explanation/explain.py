@@ -7,15 +7,15 @@ import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from optimizer.cost import GraphCost, Latency
-from optimizer.decision import Ablation, Variant
-from optimizer.explanation.gains import RuleGain, rule_gains
-from optimizer.explanation.kernels import KernelTable, slowest_kernels
-from optimizer.explanation.regions import Region, rewritten_regions
-from optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
-from optimizer.search import TraceStep
 from superopt.ir.graph import NodeId
 from superopt.onnx_io import LiftedModel
+from superopt.optimizer.cost import GraphCost, Latency
+from superopt.optimizer.decision import Ablation, Variant
+from superopt.optimizer.explanation.gains import RuleGain, rule_gains
+from superopt.optimizer.explanation.kernels import KernelTable, slowest_kernels
+from superopt.optimizer.explanation.regions import Region, rewritten_regions
+from superopt.optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
+from superopt.optimizer.search import TraceStep
 from superopt.rewriting import Substitution
 
 

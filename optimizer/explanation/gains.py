@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from optimizer.decision import Ablation
-from optimizer.search import TraceStep
+from superopt.optimizer.decision import Ablation
+from superopt.optimizer.search import TraceStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from optimizer.cost import GraphCost, Kernel, PricedGroup
 from superopt.ir.graph import Graph, Node
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost import GraphCost, Kernel, PricedGroup
 
 _SHOWN = 20
 _NODES_SHOWN = 12

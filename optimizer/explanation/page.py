@@ -10,12 +10,12 @@ from typing import TypeAlias, cast
 
 import jinja2
 
-from optimizer.explanation.amounts import amount, change, percent, scale_of, signed
-from optimizer.explanation.plot import curve_plot, interval_plot
 from superopt.equations import drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Equation
+from superopt.optimizer.explanation.amounts import amount, change, percent, scale_of, signed
+from superopt.optimizer.explanation.plot import curve_plot, interval_plot
 
 Json: TypeAlias = "Mapping[str, object]"
 
@@ -60,7 +60,7 @@ def html_of(report: Json) -> str:
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("optimizer.explanation", "."),
+        loader=jinja2.PackageLoader("superopt.optimizer.explanation", "."),
         autoescape=True,
         undefined=jinja2.ChainableUndefined,
         trim_blocks=True,

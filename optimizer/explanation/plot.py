@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TypeAlias
 
-from optimizer.explanation.amounts import digits, scale_of
+from superopt.optimizer.explanation.amounts import digits, scale_of
 
 _WIDTH, _HEIGHT = 760.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 16.0, 12.0, 34.0

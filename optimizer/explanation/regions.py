@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import cast
 
-from optimizer.cost import GraphCost, PricedGroup
-from optimizer.explanation.kernels import onnx_node, operator_name
 from superopt.equations import format_attribute
 from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import Operator, attribute_defaults
+from superopt.optimizer.cost import GraphCost, PricedGroup
+from superopt.optimizer.explanation.kernels import onnx_node, operator_name
 
 _MOST_NODES = 40
 """Nodes of a side that is drawn."""

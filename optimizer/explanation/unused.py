@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from itertools import islice, zip_longest
 
-from optimizer.cost import GraphCost
-from optimizer.search import RuleSet, TraceStep, written
 from superopt.equations import format_condition
 from superopt.ir.graph import Graph, NodeId
+from superopt.optimizer.cost import GraphCost
+from superopt.optimizer.search import RuleSet, TraceStep, written
 from superopt.rewriting import Match, Substitution, apply_match, find_matches, obstacle
 
 _EQUAL = 1e-6

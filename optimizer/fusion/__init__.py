@@ -1,6 +1,6 @@
 """Which nodes the runtime executes as one kernel: the groups by which a graph is priced."""
 
-from optimizer.fusion.gates import TRANSPARENT, FreeNodes
-from optimizer.fusion.groups import group_of, is_free, partition
+from superopt.optimizer.fusion.gates import TRANSPARENT, FreeNodes
+from superopt.optimizer.fusion.groups import group_of, is_free, partition
 
 __all__ = ["TRANSPARENT", "FreeNodes", "group_of", "is_free", "partition"]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from optimizer.fusion.gates import FreeNodes, gate_of
 from superopt.ir.graph import Graph, Input, Node, NodeId, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import TensorType
 from superopt.ops.matrix import Transpose
+from superopt.optimizer.fusion.gates import FreeNodes, gate_of
 
 _VECTOR_STEPS = frozenset(("bias_add", "channel_scale", "affine"))
 _ACTIVATIONS = frozenset(("relu", "sigmoid", "tanh", "hard_sigmoid"))

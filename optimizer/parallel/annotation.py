@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from optimizer.parallel.placement import Placement, needed, produced
-from optimizer.parallel.tasks import splits_of
 from superopt.ir.graph import Graph, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LoweredModel
 from superopt.onnx_io.annotations import NodeSharding, TensorSharding, annotated
+from superopt.optimizer.parallel.placement import Placement, needed, produced
+from superopt.optimizer.parallel.tasks import splits_of
 
 
 def annotate(

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from optimizer.blame import Accuse, Suspect, blamed, is_false
-from optimizer.check import (
+from superopt.errors import InvalidModelError, UnsupportedError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel
+from superopt.optimizer.blame import Accuse, Suspect, blamed, is_false
+from superopt.optimizer.check import (
     Equivalence,
     Reference,
     Sampling,
@@ -19,18 +23,14 @@ from optimizer.check import (
     load_inputs,
     plan_inputs,
 )
-from optimizer.cost import physical_cores
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from optimizer.options import Options
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.task_costs import roofline_microseconds
-from optimizer.parallel.topology import DeviceKind
-from optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
-from optimizer.search import TraceStep
-from superopt.errors import InvalidModelError, UnsupportedError
-from superopt.ir.graph import Graph
-from superopt.ir.plan import Plan
-from superopt.onnx_io import LiftedModel
+from superopt.optimizer.cost import physical_cores
+from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.options import Options
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.task_costs import roofline_microseconds
+from superopt.optimizer.parallel.topology import DeviceKind
+from superopt.optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
+from superopt.optimizer.search import TraceStep
 from superopt.rewriting import Substitution
 
 _SAMPLING_SHARE = 0.15

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import yaml
 
-from optimizer.cost.measure import LAUNCH_MICROSECONDS
-from optimizer.cost.profile import CostProfile, read_profile
-from optimizer.cost.roofline import recorded_roofline
-from optimizer.cost.store import MemoryCostStore
-from optimizer.parallel.document import Entry, read_document
-from optimizer.parallel.quantities import Quantity
-from optimizer.parallel.topology import (
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS
+from superopt.optimizer.cost.profile import CostProfile, read_profile
+from superopt.optimizer.cost.roofline import recorded_roofline
+from superopt.optimizer.cost.store import MemoryCostStore
+from superopt.optimizer.parallel.document import Entry, read_document
+from superopt.optimizer.parallel.quantities import Quantity
+from superopt.optimizer.parallel.topology import (
     Channel,
     Cluster,
     Connection,
@@ -26,7 +27,6 @@ from optimizer.parallel.topology import (
     Link,
     Node,
 )
-from superopt.errors import InvalidFileError, InvalidOptionError
 
 MAX_DEVICES = 4096
 """The largest cluster that is accepted."""
@@ -34,7 +34,7 @@ MAX_DEVICES = 4096
 Profiles = Callable[[str], CostProfile]
 """Finds a cost profile by what a description calls it; raises InvalidFileError."""
 
-_PRESETS = "optimizer.parallel.presets"
+_PRESETS = "superopt.optimizer.parallel.presets"
 _CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4")
 _KILO, _PETA = Fraction(1000), Fraction(10**15)
 _OPTIONAL = ("half_flops", "launch")

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from optimizer.parallel.communication import CollectiveKind, Step
-from optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.communication import CollectiveKind, Step
+from superopt.optimizer.parallel.topology import Cluster
 
 _MICRO = 1e6
 

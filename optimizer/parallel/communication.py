@@ -14,8 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from optimizer.parallel.placement import Placement, regions_of
-from optimizer.parallel.regions import Region, bounds, cut, is_same_or_tiling, meet, regions_of_parts, volume
+from superopt.optimizer.parallel.placement import Placement, regions_of
+from superopt.optimizer.parallel.regions import (
+    Region,
+    bounds,
+    cut,
+    is_same_or_tiling,
+    meet,
+    regions_of_parts,
+    volume,
+)
 
 
 class CollectiveKind(enum.StrEnum):

@@ -12,8 +12,8 @@ from yaml.error import Mark
 from yaml.events import AliasEvent, CollectionStartEvent, Event, ScalarEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from optimizer.parallel.quantities import Quantity
 from superopt.errors import InvalidFileError
+from superopt.optimizer.parallel.quantities import Quantity
 
 MAX_CHARACTERS = 2**18
 _MAX_DEPTH = 20

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from optimizer.parallel.search.choices import (
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Parallelism, Plan
+from superopt.ops.opaque import Opaque
+from superopt.ops.splits import SplitKind
+from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
     Choice,
@@ -21,12 +25,8 @@ from optimizer.parallel.search.choices import (
     is_divisible,
     parallelism,
 )
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.subject import Operation, Subject
-from superopt.ir.graph import NodeId
-from superopt.ir.plan import Parallelism, Plan
-from superopt.ops.opaque import Opaque
-from superopt.ops.splits import SplitKind
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 ONE_DEVICE = "one device"
 """The plan that uses the first device only: what speed-ups are relative to."""

@@ -14,25 +14,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from axioms import load_axioms
-from optimizer.blame import Accuse
-from optimizer.canonical import CanonicalStep, canonicalise
-from optimizer.check import Equivalence, check_dims
-from optimizer.options import Options
-from optimizer.parallel.checking import CHECKED_BYTES, Check
-from optimizer.parallel.experts import ONE_DEVICE
-from optimizer.parallel.licences import Licences, declared, divisions_of, licensed
-from optimizer.parallel.plan_text import plan_from_json
-from optimizer.parallel.quantities import size_text
-from optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
-from optimizer.parallel.search.planner import Planner
-from optimizer.parallel.search.subject import Subject, plannable
-from optimizer.parallel.search.substitution import Rewritten, Substitutions
-from optimizer.parallel.section import limited_by, section
-from optimizer.parallel.simulator import ParallelObjective
-from optimizer.parallel.sufficiency import what_would_do
-from optimizer.parallel.topology import Cluster, limited
-from optimizer.report import (
+from superopt.axioms import load_axioms
+from superopt.errors import InvalidFileError, SuperoptError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel
+from superopt.optimizer.blame import Accuse
+from superopt.optimizer.canonical import CanonicalStep, canonicalise
+from superopt.optimizer.check import Equivalence, check_dims
+from superopt.optimizer.options import Options
+from superopt.optimizer.parallel.checking import CHECKED_BYTES, Check
+from superopt.optimizer.parallel.experts import ONE_DEVICE
+from superopt.optimizer.parallel.licences import Licences, declared, divisions_of, licensed
+from superopt.optimizer.parallel.plan_text import plan_from_json
+from superopt.optimizer.parallel.quantities import size_text
+from superopt.optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.substitution import Rewritten, Substitutions
+from superopt.optimizer.parallel.section import limited_by, section
+from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.sufficiency import what_would_do
+from superopt.optimizer.parallel.topology import Cluster, limited
+from superopt.optimizer.report import (
     CostSummary,
     EquivalenceSummary,
     ModelSummary,
@@ -43,8 +47,8 @@ from optimizer.report import (
     SizesSummary,
     recorded_trace,
 )
-from optimizer.runnable import weight_bytes
-from optimizer.search import (
+from superopt.optimizer.runnable import weight_bytes
+from superopt.optimizer.search import (
     CancelToken,
     Phase,
     Progress,
@@ -54,11 +58,7 @@ from optimizer.search import (
     TraceStep,
     retraced,
 )
-from optimizer.selection import kept_nodes, usable_rules
-from superopt.errors import InvalidFileError, SuperoptError
-from superopt.ir.graph import Graph
-from superopt.ir.plan import Plan
-from superopt.onnx_io import LiftedModel
+from superopt.optimizer.selection import kept_nodes, usable_rules
 from superopt.rewriting import Substitution
 
 _FIRST_PLAN_SHARE = 0.5

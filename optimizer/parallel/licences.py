@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from optimizer.parallel.search.subject import Operation
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -32,6 +31,7 @@ from superopt.ir.terms import (
 from superopt.ops.base import Operator, attribute_defaults, attributes_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import SplitKind
+from superopt.optimizer.parallel.search.subject import Operation
 from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.divisions import DIVIDING
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.parallel.regions import Region, regions_of_parts
 from superopt.ir.plan import Parallelism
 from superopt.ops.splits import SplitKind, Splits
+from superopt.optimizer.parallel.regions import Region, regions_of_parts
 
 
 @dataclass(frozen=True, slots=True)

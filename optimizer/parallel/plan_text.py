@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
-from optimizer.parallel.search.subject import Subject
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.search.subject import Subject
 
 SCHEMA = 1
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from optimizer.parallel.licences import Licences
-from optimizer.parallel.search.candidates import Candidate
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.simulator import Simulation
-from optimizer.parallel.topology import Cluster
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism
+from superopt.optimizer.parallel.licences import Licences
+from superopt.optimizer.parallel.search.candidates import Candidate
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.simulator import Simulation
+from superopt.optimizer.parallel.topology import Cluster
 
 _MOST_EVENTS = 2000
 

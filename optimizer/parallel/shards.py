@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from optimizer.parallel.communication import Step, communication, summed
-from optimizer.parallel.placement import Placement, regions_of
-from optimizer.parallel.regions import Region
-from optimizer.parallel.tasks import divided, part_type, shape_of, tensor_of
 from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.communication import Step, communication, summed
+from superopt.optimizer.parallel.placement import Placement, regions_of
+from superopt.optimizer.parallel.regions import Region
+from superopt.optimizer.parallel.tasks import divided, part_type, shape_of, tensor_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from optimizer.parallel.quantities import size_text
-from optimizer.parallel.search.planner import Planner
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.topology import Cluster, Connection, Node
+from superopt.optimizer.parallel.quantities import size_text
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.topology import Cluster, Connection, Node
 
 _MOST_DEVICES = 1024
 _NETWORK = Connection(12.5e9, 12.5e9, 5.0)

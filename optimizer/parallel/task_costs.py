@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from optimizer.cost.kernel import Kernel, Source, Step
-from optimizer.cost.latency import Recorded
-from optimizer.cost.machine import bytes_of, number_of
-from optimizer.cost.objective import rounded
-from optimizer.cost.spelling import respelled
-from optimizer.cost.store import MemoryCostStore
-from optimizer.parallel.topology import DeviceKind
 from superopt.ir.graph import GraphOperator
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost.kernel import Kernel, Source, Step
+from superopt.optimizer.cost.latency import Recorded
+from superopt.optimizer.cost.machine import bytes_of, number_of
+from superopt.optimizer.cost.objective import rounded
+from superopt.optimizer.cost.spelling import respelled
+from superopt.optimizer.cost.store import MemoryCostStore
+from superopt.optimizer.parallel.topology import DeviceKind
 
 FREE = frozenset(("broadcast", "identity", "reshape"))
 """Operators that only rename a tensor, or that the runtime sees through."""

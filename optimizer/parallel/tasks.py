@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optimizer.parallel.placement import Placement, needed, produced, regions_of
-from optimizer.parallel.regions import Region
 from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, GraphOperator, Node, Value
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
 from superopt.ops.splits import Splits
+from superopt.optimizer.parallel.placement import Placement, needed, produced, regions_of
+from superopt.optimizer.parallel.regions import Region
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from optimizer.cost.profile import CostProfile
+from superopt.optimizer.cost.profile import CostProfile
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Searching for a cheaper equal graph, and replaying what was found."""
 
-from optimizer.search.backtracking import Backtracking
-from optimizer.search.minimise import Shortened, minimised
-from optimizer.search.protocol import (
+from superopt.optimizer.search.backtracking import Backtracking
+from superopt.optimizer.search.minimise import Shortened, minimised
+from superopt.optimizer.search.protocol import (
     CancelToken,
     Limits,
     Phase,
@@ -13,9 +13,9 @@ from optimizer.search.protocol import (
     StoppedBy,
     Watch,
 )
-from optimizer.search.rules import RuleSet
-from optimizer.search.strategies import search_named, searches
-from optimizer.search.trace import ReplayStep, TraceStep, replay, retraced, without_rules, written
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.strategies import search_named, searches
+from superopt.optimizer.search.trace import ReplayStep, TraceStep, replay, retraced, without_rules, written
 
 __all__ = [
     "Backtracking",

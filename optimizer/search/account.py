@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.minimise import Shortened, minimised
-from optimizer.search.protocol import Progress, SearchResult, StoppedBy, Watch
-from optimizer.search.rules import RuleSet
-from optimizer.search.trace import TraceStep
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.minimise import Shortened, minimised
+from superopt.optimizer.search.protocol import Progress, SearchResult, StoppedBy, Watch
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.trace import TraceStep
 from superopt.rewriting import Match
 
 

@@ -11,13 +11,13 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.account import Account, matches_by_rule
-from optimizer.search.protocol import SearchResult, StoppedBy, Watch
-from optimizer.search.rules import RuleSet
-from optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
-from optimizer.search.trace import trace_of
 from superopt.ir.graph import NodeId
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.account import Account, matches_by_rule
+from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
+from superopt.optimizer.search.trace import trace_of
 from superopt.rewriting import Match, Substitution
 
 _MAX_QUEUE = 4000

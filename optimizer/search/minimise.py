@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.recording import Recorded, Transplant
-from optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.ir.graph import NodeId
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.recording import Recorded, Transplant
+from superopt.optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.rewriting import Substitution
 
 MAX_STEPS = 500

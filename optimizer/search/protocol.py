@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.rules import RuleSet
-from optimizer.search.trace import TraceStep
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.trace import TraceStep
 
 DEFAULT_ALPHA = 1.05
 """The dissertation, section 2.6: good in practice."""

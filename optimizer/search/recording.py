@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from optimizer.cost.graph_cost import GraphCost
 from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.ir.terms import Term
+from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.rewriting import Match, Rewrite, Substitution, apply_match, find_matches
 
 

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.cost.graph_cost import GraphCost
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ops.opaque import Opaque
+from superopt.optimizer.cost.graph_cost import GraphCost
 
 
 @dataclass(frozen=True, slots=True)

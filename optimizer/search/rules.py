@@ -6,9 +6,9 @@ import copy
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from optimizer.search.net import Net
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, variables
+from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
 
 _LOOK_EVERY = 64

@@ -6,12 +6,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.account import Account
-from optimizer.search.minimise import Shortened
-from optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
-from optimizer.search.rules import RuleSet
-from optimizer.search.trace import TraceStep
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.account import Account
+from superopt.optimizer.search.minimise import Shortened
+from superopt.optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.trace import TraceStep
 
 
 @dataclass(frozen=True, slots=True)

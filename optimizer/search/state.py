@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from optimizer.cost.graph_cost import GraphCost, Update
-from optimizer.search.digest import Digest, DigestUpdate
-from optimizer.search.rules import Change, RuleSet, nodes_read
 from superopt.ir.graph import Graph
+from superopt.optimizer.cost.graph_cost import GraphCost, Update
+from superopt.optimizer.search.digest import Digest, DigestUpdate
+from superopt.optimizer.search.rules import Change, RuleSet, nodes_read
 from superopt.rewriting import Match, Rewrite, apply_match
 
 FINGERPRINT_MASK = (1 << 64) - 1

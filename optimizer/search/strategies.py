@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.backtracking import Backtracking
-from optimizer.search.beam import Beam
-from optimizer.search.protocol import Search
-from optimizer.search.regional import ROUNDS, Regional
-from optimizer.search.sequence import Course, Sequence, Stage
 from superopt.errors import InvalidOptionError
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.backtracking import Backtracking
+from superopt.optimizer.search.beam import Beam
+from superopt.optimizer.search.protocol import Search
+from superopt.optimizer.search.regional import ROUNDS, Regional
+from superopt.optimizer.search.sequence import Course, Sequence, Stage
 
 _MANY_NODES = 1500
 _SHARE_OF_WHOLE = 0.4

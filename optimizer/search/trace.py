@@ -6,13 +6,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from optimizer.cost.graph_cost import GraphCost
-from optimizer.search.recording import Recorded, Transplant, matches_at
-from optimizer.search.state import State
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, UnprovedRuleError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.terms import Direction, Equation
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.recording import Recorded, Transplant, matches_at
+from superopt.optimizer.search.state import State
 from superopt.rewriting import Match, Rewrite, Substitution, apply_match
 
 _Known: TypeAlias = "Mapping[tuple[str, bool], Substitution]"

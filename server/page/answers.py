@@ -13,17 +13,17 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
-from server.child import Limits, run_in_child
-from server.endings import Done, Stopped
-from server.options import OBJECTIVES, SEARCHES
-from server.problem_types import ProblemType
-from server.problems import Problem
-from server.security import local_or_keys, require
-from server.state import State, state_of
-from substitution_db.records import JobRole, JsonObject
 from superopt.equations import drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError
+from superopt.server.child import Limits, run_in_child
+from superopt.server.endings import Done, Stopped
+from superopt.server.options import OBJECTIVES, SEARCHES
+from superopt.server.problem_types import ProblemType
+from superopt.server.problems import Problem
+from superopt.server.security import local_or_keys, require
+from superopt.server.state import State, state_of
+from superopt.substitution_db.records import JobRole, JsonObject
 
 router = APIRouter(prefix="/page", include_in_schema=False)
 Reader = Annotated[str, Depends(require("read"))]
@@ -81,7 +81,7 @@ def graphs(
     }
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         arguments: JsonObject = {**models, "directory": directory, "most": most}
-        found = _in_child(state, "server.page.work:write_outlines", arguments)
+        found = _in_child(state, "superopt.server.page.work:write_outlines", arguments)
         written = {side: (Path(directory) / f"{side}.onnx").read_bytes() for side in models}
     return {**found, **{side: base64.b64encode(content).decode() for side, content in written.items()}}
 
@@ -93,7 +93,9 @@ def report_page(request: Request, _: Reader, identity: str) -> Response:
     report = _file(state, identity, JobRole.REPORT)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         page = Path(directory) / "report.html"
-        _in_child(state, "server.page.work:write_report_page", {"report": str(report), "page": str(page)})
+        _in_child(
+            state, "superopt.server.page.work:write_report_page", {"report": str(report), "page": str(page)}
+        )
         content = page.read_bytes()
     headers = {"Content-Disposition": 'attachment; filename="report.html"'}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from optimizer.explanation.page import html_of
-from substitution_db.records import JsonObject
 from superopt.onnx_io.outline import outlines
+from superopt.optimizer.explanation.page import html_of
+from superopt.substitution_db.records import JsonObject
 
 MODEL = "model.onnx"
 

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from substitution_db.gallery.gains import Gain, best_gain
-from substitution_db.gallery.kinds import Kind, kind_of
-from substitution_db.gallery.uses import sites
 from superopt.equations import format_equation
 from superopt.ir.terms import Equation, Term, applications
 from superopt.rewriting import substitutions_of
+from superopt.substitution_db.gallery.gains import Gain, best_gain
+from superopt.substitution_db.gallery.kinds import Kind, kind_of
+from superopt.substitution_db.gallery.uses import sites
 
 SHOWN = 5
 """Rules of each sort."""

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from substitution_db.statistics import family_of
 from superopt.errors import IllTypedError
 from superopt.ir.terms import Application, Equation, Term, Variable, applications, variables
 from superopt.ir.types import TensorType
 from superopt.rewriting import Typing, holds, substitutions_of
 from superopt.rewriting.typing import FRESH
-from verifier.concrete import operator_symbols, substituted, with_numbers
-from verifier.instances import InstanceSampler
-from verifier.schemes import Scheme
+from superopt.substitution_db.statistics import family_of
+from superopt.verifier.concrete import operator_symbols, substituted, with_numbers
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.schemes import Scheme
 
 FLOPS_PER_MICROSECOND = 100_000
 BYTES_PER_MICROSECOND = 20_000

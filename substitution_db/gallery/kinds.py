@@ -6,8 +6,8 @@ import enum
 from collections import Counter
 from collections.abc import Sequence
 
-from substitution_db.gallery.gains import Gain
 from superopt.ir.terms import Application, Equation, Term, applications, subterms, variables
+from superopt.substitution_db.gallery.gains import Gain
 
 _MOVING = frozenset(("concat", "split0", "split1", "transpose", "reshape", "identity", "broadcast"))
 

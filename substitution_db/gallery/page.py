@@ -8,11 +8,13 @@ from html import escape
 from pathlib import Path
 from textwrap import wrap
 
-from axioms import load_axioms
-from substitution_db.certificates import read_stored
-from substitution_db.exchange import read_shipped
-from substitution_db.gallery.choice import LEAST_SAVED, SHOWN, Choice, Chosen, chosen
-from substitution_db.gallery.gains import (
+from superopt.axioms import load_axioms
+from superopt.equations import drawing, parse_equation
+from superopt.files import write_atomically
+from superopt.substitution_db.certificates import read_stored
+from superopt.substitution_db.exchange import read_shipped
+from superopt.substitution_db.gallery.choice import LEAST_SAVED, SHOWN, Choice, Chosen, chosen
+from superopt.substitution_db.gallery.gains import (
     BYTES_PER_MICROSECOND,
     FLOPS_PER_MICROSECOND,
     IMAGE,
@@ -20,13 +22,17 @@ from substitution_db.gallery.gains import (
     SIZE,
     SKEWED,
 )
-from substitution_db.gallery.kinds import DESCRIPTIONS, Kind
-from substitution_db.gallery.uses import NETWORKS
-from substitution_db.records import Outcome, Proof, RuleStatus, Selection
-from substitution_db.rows import NewRule
-from substitution_db.statistics import Facts, Origin, RuleStatistics, kinds_of_selection, statistics_of
-from superopt.equations import drawing, parse_equation
-from superopt.files import write_atomically
+from superopt.substitution_db.gallery.kinds import DESCRIPTIONS, Kind
+from superopt.substitution_db.gallery.uses import NETWORKS
+from superopt.substitution_db.records import Outcome, Proof, RuleStatus, Selection
+from superopt.substitution_db.rows import NewRule
+from superopt.substitution_db.statistics import (
+    Facts,
+    Origin,
+    RuleStatistics,
+    kinds_of_selection,
+    statistics_of,
+)
 
 COMMAND = "superopt library document"
 WIDTH = 118

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from substitution_db.models import Base
+from superopt.substitution_db.models import Base
 
 context.configure(
     connection=context.config.attributes["connection"], target_metadata=Base.metadata, render_as_batch=True

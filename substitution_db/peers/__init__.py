@@ -1,7 +1,7 @@
 """Rule files of other optimizers: read into equations, or said to be malformed and why."""
 
-from substitution_db.peers.files import PeerFormat, format_of, read_rules
-from substitution_db.peers.reading import Claim, Inexpressible, Malformed, PeerRule, why_none
+from superopt.substitution_db.peers.files import PeerFormat, format_of, read_rules
+from superopt.substitution_db.peers.reading import Claim, Inexpressible, Malformed, PeerRule, why_none
 
 __all__ = [
     "Claim",

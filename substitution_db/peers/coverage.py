@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from axioms import load_axioms
-from substitution_db.peers.derivation import Bounds, Library, derive
-from substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
+from superopt.axioms import load_axioms
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.ir.terms import Direction, Equation
-from verifier import Status, verify
-from verifier.condition_inference import Conditional, infer_condition
-from verifier.malformed import MALFORMED
-from verifier.pool import Allowance, judge_all
+from superopt.substitution_db.peers.derivation import Bounds, Library, derive
+from superopt.substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
+from superopt.verifier import Status, verify
+from superopt.verifier.condition_inference import Conditional, infer_condition
+from superopt.verifier.malformed import MALFORMED
+from superopt.verifier.pool import Allowance, judge_all
 
 PATIENCE = Allowance(seconds=60.0)
 """What looking for one condition may cost."""

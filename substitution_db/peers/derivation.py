@@ -12,16 +12,16 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from substitution_db.peers.forms import Form, Forms, graph_of
 from superopt.equations import rule_id
 from superopt.errors import IllTypedError
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Direction, Equation
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
-from verifier.schemes import Scheme
-from verifier.seeds import seed_of
+from superopt.substitution_db.peers.forms import Form, Forms, graph_of
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.schemes import Scheme
+from superopt.verifier.seeds import seed_of
 
 _HALVES = ("split0", "split1")
 _SEED = 21

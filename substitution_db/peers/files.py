@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
-from substitution_db.peers.flexflow import read_flexflow
-from substitution_db.peers.own import read_own_json, read_own_text
-from substitution_db.peers.reading import PeerRule
-from substitution_db.peers.taso import read_taso
+from superopt.substitution_db.peers.flexflow import read_flexflow
+from superopt.substitution_db.peers.own import read_own_json, read_own_text
+from superopt.substitution_db.peers.reading import PeerRule
+from superopt.substitution_db.peers.taso import read_taso
 
 
 class PeerFormat(enum.StrEnum):

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import cast
 
-from substitution_db.peers.reading import (
+from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.substitution_db.peers.reading import (
     AxisOrder,
     Malformed,
     PeerGraphs,
@@ -16,9 +17,8 @@ from substitution_db.peers.reading import (
     Reading,
     content_of,
 )
-from substitution_db.peers.translation import translated
-from substitution_db.records import JsonObject
-from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.substitution_db.peers.translation import translated
+from superopt.substitution_db.records import JsonObject
 
 MOST_BYTES = 64_000_000
 MOST_RULES = 100_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from substitution_db.peers.reading import Claim, PeerRule
-from substitution_db.records import Added
-from substitution_db.rows import new_rule
-from substitution_db.rules import RuleRepository
+from superopt.substitution_db.peers.reading import Claim, PeerRule
+from superopt.substitution_db.records import Added
+from superopt.substitution_db.rows import new_rule
+from superopt.substitution_db.rules import RuleRepository
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from substitution_db.exchange import numbered_lines, read_json_lines
-from substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.rewriting import substitutions_of
+from superopt.substitution_db.exchange import numbered_lines, read_json_lines
+from superopt.substitution_db.peers.reading import Claim, Malformed, PeerRule, Reading
 
 
 def read_own_json(path: Path) -> tuple[PeerRule, ...]:

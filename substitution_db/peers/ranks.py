@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from substitution_db.peers.reading import AxisOrder, PeerGraphs, PeerOperator, PeerTensor
 from superopt.errors import InvalidEquationError, UnsupportedError
+from superopt.substitution_db.peers.reading import AxisOrder, PeerGraphs, PeerOperator, PeerTensor
 
 Place = tuple[str, PeerTensor]
 """A tensor of a side; inputs belong to both sides and are placed at neither."""

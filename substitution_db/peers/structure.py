@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from substitution_db.peers.reading import PeerGraphs, PeerOperator, PeerTensor
 from superopt.errors import InvalidEquationError
+from superopt.substitution_db.peers.reading import PeerGraphs, PeerOperator, PeerTensor
 
 MOST_AXES = 16
 _PARALLEL = ("PARALLEL_DIM", "PARALLEL_DEGREE")

@@ -17,7 +17,8 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from substitution_db.peers.reading import (
+from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.substitution_db.peers.reading import (
     AxisOrder,
     Malformed,
     PeerGraphs,
@@ -27,8 +28,7 @@ from substitution_db.peers.reading import (
     Reading,
     content_of,
 )
-from substitution_db.peers.translation import translated
-from superopt.errors import InvalidEquationError, InvalidFileError
+from superopt.substitution_db.peers.translation import translated
 
 MOST_BYTES = 16_000_000
 MOST_RULES = 100_000

@@ -12,18 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from substitution_db.peers.ranks import Ranks
-from substitution_db.peers.reading import (
-    AxisOrder,
-    Claim,
-    Inexpressible,
-    Malformed,
-    PeerGraphs,
-    PeerOperator,
-    PeerTensor,
-    Reading,
-)
-from substitution_db.peers.structure import in_order, inputs_of, output_count, permutation, require_rule
 from superopt.equations import canonical
 from superopt.errors import IllTypedError, InvalidEquationError, UnsupportedError
 from superopt.ir.terms import (
@@ -40,6 +28,24 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.divisions import DIVIDING
+from superopt.substitution_db.peers.ranks import Ranks
+from superopt.substitution_db.peers.reading import (
+    AxisOrder,
+    Claim,
+    Inexpressible,
+    Malformed,
+    PeerGraphs,
+    PeerOperator,
+    PeerTensor,
+    Reading,
+)
+from superopt.substitution_db.peers.structure import (
+    in_order,
+    inputs_of,
+    output_count,
+    permutation,
+    require_rule,
+)
 
 MOST_OPERATORS = 64
 LARGEST_TREE = 300

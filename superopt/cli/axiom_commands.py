@@ -9,21 +9,21 @@ from typing import Annotated
 
 import typer
 
-from axioms import AxiomSet, load_axioms
+from superopt.axioms import AxiomSet, load_axioms
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import estimated
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
 from superopt.ir import Equation
-from verifier.axiom_validation import (
+from superopt.verifier.axiom_validation import (
     NOTHING_EVALUATED,
     SYMBOLIC_CASES,
     AxiomValidation,
     Thoroughness,
     validate_axioms,
 )
-from verifier.content_cache import ContentCache, user_cache
-from verifier.exhaustive.parameters import Bound
+from superopt.verifier.content_cache import ContentCache, user_cache
+from superopt.verifier.exhaustive.parameters import Bound
 
 NO = 1
 

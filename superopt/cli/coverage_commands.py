@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from substitution_db import RuleFilter, RuleStatus, open_database
-from substitution_db.currency import current
-from substitution_db.peers import PeerFormat, format_of, read_rules
-from substitution_db.peers.coverage import Answer, Covered, counts
-from substitution_db.peers.coverage import coverage as cover
-from substitution_db.peers.derivation import Bounds
 from superopt.cli.output import DatabaseOption, JsonOption, Output, several
 from superopt.cli.progress import counted
+from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.peers import PeerFormat, format_of, read_rules
+from superopt.substitution_db.peers.coverage import Answer, Covered, counts
+from superopt.substitution_db.peers.coverage import coverage as cover
+from superopt.substitution_db.peers.derivation import Bounds
 
 FormatOption = Annotated[
     PeerFormat | None,

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 from platformdirs import user_cache_path
 
-import generator
-from generator import Generation, Preset, Workers, load_preset, preset_names
-from substitution_db import discovery, open_database
-from substitution_db.records import Added
+from superopt import generator
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import described
 from superopt.domains import arrays
 from superopt.domains.arrays import DEVICES
 from superopt.errors import InvalidOptionError
+from superopt.generator import Generation, Preset, Workers, load_preset, preset_names
+from superopt.substitution_db import discovery, open_database
+from superopt.substitution_db.records import Added
 
 
 def generate(

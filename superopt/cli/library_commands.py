@@ -7,19 +7,6 @@ from typing import Annotated
 
 import typer
 
-from substitution_db import Database, RuleFilter, RuleStatus, discovery, open_database
-from substitution_db.claims import counterexample_of
-from substitution_db.currency import current
-from substitution_db.exchange import (
-    export_left_out,
-    export_rules,
-    export_selected,
-    import_json_lines,
-    import_text,
-)
-from substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
-from substitution_db.peers.importing import import_peer_rules
-from substitution_db.records import Added
 from superopt.cli import library_views, selection_commands, version_commands
 from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
@@ -29,7 +16,20 @@ from superopt.cli.spending import Spending
 from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
-from verifier.pool import judge_all
+from superopt.substitution_db import Database, RuleFilter, RuleStatus, discovery, open_database
+from superopt.substitution_db.claims import counterexample_of
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.exchange import (
+    export_left_out,
+    export_rules,
+    export_selected,
+    import_json_lines,
+    import_text,
+)
+from superopt.substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
+from superopt.substitution_db.peers.importing import import_peer_rules
+from superopt.substitution_db.records import Added
+from superopt.verifier.pool import judge_all
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)
 

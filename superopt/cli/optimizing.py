@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from optimizer.report import EquivalenceSummary, Report
 from superopt import api
 from superopt.child import JsonObject
 from superopt.cli.equivalence_views import errors_against
@@ -18,6 +17,7 @@ from superopt.cli.plan_views import print_plan
 from superopt.cli.size_views import size_pairs
 from superopt.onnx_io import require_destination
 from superopt.optimize_job import optimized
+from superopt.optimizer.report import EquivalenceSummary, Report
 
 
 class _Text(io.StringIO):

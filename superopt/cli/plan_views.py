@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from optimizer.parallel.quantities import size_text
 from superopt.cli.output import Output, several
+from superopt.optimizer.parallel.quantities import size_text
 
 _MOST_ROWS = 24
 

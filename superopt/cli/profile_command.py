@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from optimizer.cost import CostProfile, Provider, read_profile
-from substitution_db import open_database
 from superopt import api, zoo
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
+from superopt.optimizer.cost import CostProfile, Provider, read_profile
+from superopt.substitution_db import open_database
 from superopt.targets import Profiling, import_profile, measure_profile
 
 _MOST_PARAMETERS = 150e6

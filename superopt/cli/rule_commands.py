@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from axioms import load_axioms
-from substitution_db.currency import current
-from substitution_db.gate import (
+from superopt.axioms import load_axioms
+from superopt.cli.axiom_commands import print_axioms
+from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
+from superopt.cli.progress import counted
+from superopt.equations import format_equation, parse_equation
+from superopt.ir import Equation
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.gate import (
     GateResult,
     compare_hashes_of_files,
     compare_hashes_of_library,
     gate_files,
     gate_library,
 )
-from substitution_db.judging import condition_object, condition_of, judge_equation
-from superopt.cli.axiom_commands import print_axioms
-from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
-from superopt.cli.progress import counted
-from superopt.equations import format_equation, parse_equation
-from superopt.ir import Equation
-from verifier import Status, Verdict
-from verifier.certificate import certificate_object, format_certificate
-from verifier.condition_inference import Conditional
-from verifier.pool import Allowance, judge_alone
+from superopt.substitution_db.judging import condition_object, condition_of, judge_equation
+from superopt.verifier import Status, Verdict
+from superopt.verifier.certificate import certificate_object, format_certificate
+from superopt.verifier.condition_inference import Conditional
+from superopt.verifier.pool import Allowance, judge_alone
 
 NO = 1
 UNDECIDED = 3

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from axioms import load_axioms
-from substitution_db import Rule
-from substitution_db.certificates import chain_of
-from substitution_db.exchange import evidence_object, proof_object
-from substitution_db.records import Proof
-from substitution_db.rows import equation_of
+from superopt.axioms import load_axioms
 from superopt.cli.output import Output
 from superopt.equations import format_equation, picture
 from superopt.errors import InvalidFileError
-from verifier.certificate import Grade
+from superopt.substitution_db import Rule
+from superopt.substitution_db.certificates import chain_of
+from superopt.substitution_db.exchange import evidence_object, proof_object
+from superopt.substitution_db.records import Proof
+from superopt.substitution_db.rows import equation_of
+from superopt.verifier.certificate import Grade
 
 _GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed in every case"}
 

@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from substitution_db import RuleFilter, RuleStatus, open_database
-from substitution_db.currency import current
-from substitution_db.statistics import kinds_of_selection as kinds
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, several
 from superopt.cli.progress import described
 from superopt.cli.spending import Spending
@@ -19,6 +16,9 @@ from superopt.journeys.library.comparison import compare as compare_files
 from superopt.journeys.library.selection import Selected
 from superopt.journeys.library.selection import select as choose
 from superopt.journeys.library.trials import CANDIDATES, graphs
+from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.statistics import kinds_of_selection as kinds
 
 
 def register(library: typer.Typer) -> None:

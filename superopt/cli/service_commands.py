@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from server.serve import serve as run_server
-from server.worker import run_worker
-from substitution_db import open_database, upgrade_database
 from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.server.serve import serve as run_server
+from superopt.server.worker import run_worker
+from superopt.substitution_db import open_database, upgrade_database
 
 keys_app = typer.Typer(help="API keys; without any, only this machine is served.", no_args_is_help=True)
 db_app = typer.Typer(help="The database.", no_args_is_help=True)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from substitution_db import open_database
-from substitution_db.currency import current
-from substitution_db.records import LibraryVersion
 from superopt.cli.output import DatabaseOption, JsonOption, Output, several
+from superopt.substitution_db import open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.records import LibraryVersion
 
 
 def register(app: typer.Typer) -> None:

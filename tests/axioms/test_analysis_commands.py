@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axioms import AxiomSet, load_axioms
+from superopt.axioms import AxiomSet, load_axioms
 from superopt.cli import axiom_analysis_commands
 from superopt.cli.main import run
 from superopt.equations import parse_equation

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from verifier import Status, verify
+from superopt.verifier import Status, verify
 
 CONSEQUENCES = {
     "two batches of attention scores": (

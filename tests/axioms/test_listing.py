@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.cli.main import run
 from superopt.equations import format_equation, parse_equation
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from axioms import axioms_from_text, holds_for_integers, load_axioms, require_reasons
+from superopt.axioms import axioms_from_text, holds_for_integers, load_axioms, require_reasons
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Direction, applications
 from superopt.ops import OPERATORS

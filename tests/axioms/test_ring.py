@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.domains import Array, FloatDomain
 from superopt.domains.base import Domain
 from superopt.ir.terms import Equation
 from superopt.rewriting.evaluation import evaluate_terms
-from verifier.refute import Effort, refute
-from verifier.seeds import seed_of
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.seeds import seed_of
 
 AXIOMS = load_axioms()
 LIMITS = np.iinfo(np.int32)

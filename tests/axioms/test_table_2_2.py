@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from verifier.prove import prove
-from verifier.refute import Effort, refute
-from verifier.verify import representative
+from superopt.verifier.prove import prove
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.verify import representative
 
 C = "conv[stride=s, padding=p, activation=c]"
 L = "conv[stride=s, padding=p]"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from generator import enumeration
-from substitution_db import open_database
 from superopt.cli.main import run
+from superopt.generator import enumeration
+from superopt.substitution_db import open_database
 from tests.generator.runs import PART_PAIRS, kill_half_way, preset
 
 GENERATE = ["library", "generate", "--max-ops", "2"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from substitution_db import Candidate, Hashes, Outcome, Proof, open_database
-from substitution_db.currency import current
 from superopt.cli.main import run
 from superopt.equations import drawing, parse_equation, rule_id
-from verifier.hashes import operators_hash
+from superopt.substitution_db import Candidate, Hashes, Outcome, Proof, open_database
+from superopt.substitution_db.currency import current
+from superopt.verifier.hashes import operators_hash
 
 PROVED = "matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)"
 REFUTED = "matmul(x, y) => matmul(y, x)"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from optimizer import Options
 from superopt.cli.main import run
 from superopt.cli.optimize_commands import optimize
 from superopt.cli.submit_command import submit
+from superopt.optimizer import Options
 from tests.onnx_io.kit import model, node, value
 
 QUICK = ("--budget", "30", "--max-candidates", "1", "--objective", "flops", "--threads", "1")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.cost import read_profile
 from superopt.cli.main import run
+from superopt.optimizer.cost import read_profile
 from tests.optimizer.graphs import dense_blocks
 from tests.optimizer.models import model_of
 

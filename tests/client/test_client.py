@@ -12,9 +12,6 @@ import httpx
 import pytest
 
 import superopt.client as package
-from server.settings import Settings
-from server.worker import Worker
-from substitution_db import Database
 from superopt.client import (
     AsyncClient,
     Client,
@@ -30,6 +27,9 @@ from superopt.client import errors as error_module
 from superopt.client.archives import unpack
 from superopt.client.errors import DownloadDamagedError, OptimizationEndedError
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError
+from superopt.server.settings import Settings
+from superopt.server.worker import Worker
+from superopt.substitution_db import Database
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import RULES, furnished, serving
 

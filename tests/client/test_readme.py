@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import Settings
-from server.worker import Worker
+from superopt.server.settings import Settings
+from superopt.server.worker import Worker
 from tests.machine import require_program
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import furnished, serving

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.parallel.cluster import named_cluster, parse_cluster
-from server.settings import Settings
-from server.worker import Worker
-from substitution_db import Database, open_database
-from substitution_db.records import JobRole
 from superopt.cli.main import run
+from superopt.optimizer.parallel.cluster import named_cluster, parse_cluster
+from superopt.server.settings import Settings
+from superopt.server.worker import Worker
+from superopt.substitution_db import Database, open_database
+from superopt.substitution_db.records import JobRole
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import serving
 

@@ -15,9 +15,9 @@ import tempfile
 import warnings
 from itertools import islice
 
-from optimizer.cost import MemoryCostStore
-from substitution_db import open_database
 from superopt.api import verified_substitutions
+from superopt.optimizer.cost import MemoryCostStore
+from superopt.substitution_db import open_database
 from tests.conformance.backend import Suite
 from tests.conformance.whole import Whole
 

@@ -6,13 +6,13 @@ import math
 import random
 from collections.abc import Sequence
 
-from optimizer import Options, plan_of
-from optimizer.canonical import canonicalise
-from optimizer.cost import Flops, GraphCost, Origin, Sizes
-from optimizer.search import Limits, RuleSet, Watch, search_named
-from optimizer.selection import usable_rules
 from superopt.ir import Graph
 from superopt.onnx_io import lift, load_model, lower
+from superopt.optimizer import Options, plan_of
+from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.cost import Flops, GraphCost, Origin, Sizes
+from superopt.optimizer.search import Limits, RuleSet, Watch, search_named
+from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import Substitution, apply_match, find_matches
 
 STEPS = 4

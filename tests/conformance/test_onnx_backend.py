@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from optimizer.cost import MemoryCostStore
-from substitution_db import open_database
 from superopt.api import verified_substitutions
+from superopt.optimizer.cost import MemoryCostStore
 from superopt.rewriting import Substitution
+from superopt.substitution_db import open_database
 from tests.conformance.backend import Level, Suite, Transform
 from tests.conformance.rewriting import Optimised, Rewritten
 from tests.conformance.whole import Whole

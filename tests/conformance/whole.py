@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import onnx
 
-from optimizer import Options
-from optimizer.cost import CostStore
-from optimizer.optimize import optimize
-from optimizer.runnable import loads
 from superopt.errors import InvalidModelError
 from superopt.onnx_io import lift, load_model, lower
+from superopt.optimizer import Options
+from superopt.optimizer.cost import CostStore
+from superopt.optimizer.optimize import optimize
+from superopt.optimizer.runnable import loads
 from superopt.rewriting import Substitution
 
 

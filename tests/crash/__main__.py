@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from substitution_db import open_database
+from superopt.substitution_db import open_database
 from tests.crash.kills import kill_at_random
 from tests.crash.processes import NO_LIBRARY
 from tests.postgres import PostgresServer, programs

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import server.task
-from substitution_db import Database, open_database
+from superopt.server import task
+from superopt.substitution_db import Database, open_database
 from tests.conftest import BACKENDS
 from tests.crash.processes import NO_LIBRARY, ROOT, WORK
 
@@ -21,7 +21,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """An open database without rules."""
-    monkeypatch.setattr(server.task, "WORK", WORK)
+    monkeypatch.setattr(task, "WORK", WORK)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with open_database(database_url, library=NO_LIBRARY) as opened:
         yield opened

@@ -13,10 +13,10 @@ import httpx
 import psutil
 from sqlalchemy import func, select
 
-from server.settings import Settings
-from substitution_db import Database
-from substitution_db.models import JobEventRow
-from substitution_db.records import JobState
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
+from superopt.substitution_db.models import JobEventRow
+from superopt.substitution_db.records import JobState
 from tests.crash.invariants import check
 from tests.crash.processes import free_port, settings, start_server, start_worker, wait_for
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-import server.app
-import server.task
-from server.device import this_device
-from server.settings import Settings
-from server.upload import Upload
-from server.worker import Worker, run_worker
-from substitution_db import Database, open_database
-from substitution_db.currency import current
-from substitution_db.records import JobFile, JobRole, JobState
+from superopt.server import app as server_app
+from superopt.server import task as server_task
+from superopt.server.device import this_device
+from superopt.server.settings import Settings
+from superopt.server.upload import Upload
+from superopt.server.worker import Worker, run_worker
+from superopt.substitution_db import Database, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.records import JobFile, JobRole, JobState
 from tests.crash.edges import Edge, arm
 
 current()  # so that no fork has to read the axioms, or to ask what machine this is
@@ -89,7 +89,7 @@ def _prepared(environment: dict[str, str], function: object, *arguments: object)
     """The forks' origin knows the environment of its first user only."""
     os.environ.clear()
     os.environ.update(environment, PYTHONPATH=str(ROOT), SUPEROPT_LIBRARY=str(NO_LIBRARY))
-    server.task.WORK = WORK
+    server_task.WORK = WORK
     assert callable(function)
     function(*arguments)
 
@@ -112,11 +112,11 @@ def _race(url: str, name: str) -> None:
 
 def _serve(url: str, changed: Settings, edge: Edge | None, port: int) -> None:
     Upload.inspect = lambda _: None  # type: ignore[method-assign,assignment] # models here are no models,
-    server.app.prepare = lambda: None  # and nothing has to be ready to look at them
+    server_app.prepare = lambda: None  # and nothing has to be ready to look at them
     if edge is not None:
         arm(edge)
     with open_database(url) as database:
-        app = server.app.create_app(changed, database)
+        app = server_app.create_app(changed, database)
         uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical")).run()
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from substitution_db import Database
-from substitution_db.jobs import NewJob
-from substitution_db.records import Job, JobFile, JobRole, JobState
+from superopt.substitution_db import Database
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.records import Job, JobFile, JobRole, JobState
 from tests.crash.edges import Edge, When
 from tests.crash.invariants import check
 from tests.crash.processes import (
@@ -24,6 +24,7 @@ from tests.crash.processes import (
 )
 
 BEFORE, AFTER = When.BEFORE, When.AFTER
+QUEUE = "superopt.substitution_db.queue"
 
 
 def submitted(database: Database, ending: str) -> Job:
@@ -33,25 +34,30 @@ def submitted(database: Database, ending: str) -> Job:
 
 
 WORKER_EDGES: list[tuple[Edge, str, JobState, JobState]] = [
-    (Edge(AFTER, "substitution_db.queue:JobQueue.claim"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "server.task:Task._lay_out"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(AFTER, f"{QUEUE}:JobQueue.claim"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(AFTER, "superopt.server.task:Task._lay_out"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (Edge(AFTER, "superopt.child:Child.__init__"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (
-        Edge(AFTER, "substitution_db.queue:JobQueue.report_progress"),
+        Edge(AFTER, f"{QUEUE}:JobQueue.report_progress"),
         "wait",
         JobState.RUNNING,
         JobState.CANCELLED,
     ),
-    (Edge(AFTER, "substitution_db.queue:JobQueue.heartbeat"), "wait", JobState.RUNNING, JobState.CANCELLED),
-    (Edge(BEFORE, "server.task:Task._conclude"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "substitution_db.blobs:BlobStore.put_file"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(BEFORE, "substitution_db.queue:JobQueue.succeed"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "substitution_db.queue:give_result"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "substitution_db.queue:JobQueue.succeed"), "", JobState.SUCCEEDED, JobState.SUCCEEDED),
-    (Edge(BEFORE, "substitution_db.queue:JobQueue.fail"), "refuse", JobState.RUNNING, JobState.FAILED),
-    (Edge(AFTER, "substitution_db.queue:JobQueue.fail"), "refuse", JobState.FAILED, JobState.FAILED),
-    (Edge(BEFORE, "substitution_db.queue:JobQueue.lost_process"), "die", JobState.RUNNING, JobState.CRASHED),
-    (Edge(AFTER, "substitution_db.queue:JobQueue.lost_process"), "die", JobState.QUEUED, JobState.CRASHED),
+    (Edge(AFTER, f"{QUEUE}:JobQueue.heartbeat"), "wait", JobState.RUNNING, JobState.CANCELLED),
+    (Edge(BEFORE, "superopt.server.task:Task._conclude"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (
+        Edge(AFTER, "superopt.substitution_db.blobs:BlobStore.put_file"),
+        "",
+        JobState.RUNNING,
+        JobState.SUCCEEDED,
+    ),
+    (Edge(BEFORE, f"{QUEUE}:JobQueue.succeed"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(AFTER, f"{QUEUE}:give_result"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(AFTER, f"{QUEUE}:JobQueue.succeed"), "", JobState.SUCCEEDED, JobState.SUCCEEDED),
+    (Edge(BEFORE, f"{QUEUE}:JobQueue.fail"), "refuse", JobState.RUNNING, JobState.FAILED),
+    (Edge(AFTER, f"{QUEUE}:JobQueue.fail"), "refuse", JobState.FAILED, JobState.FAILED),
+    (Edge(BEFORE, f"{QUEUE}:JobQueue.lost_process"), "die", JobState.RUNNING, JobState.CRASHED),
+    (Edge(AFTER, f"{QUEUE}:JobQueue.lost_process"), "die", JobState.QUEUED, JobState.CRASHED),
 ]
 
 
@@ -74,9 +80,9 @@ def test_kill_9_of_a_worker(
 @pytest.mark.parametrize(
     ("edge", "left"),
     [
-        (Edge(BEFORE, "substitution_db.queue:JobQueue.cancelled"), JobState.CANCELLING),
-        (Edge(AFTER, "substitution_db.queue:change_state", count=2), JobState.CANCELLING),
-        (Edge(AFTER, "substitution_db.queue:JobQueue.cancelled"), JobState.CANCELLED),
+        (Edge(BEFORE, f"{QUEUE}:JobQueue.cancelled"), JobState.CANCELLING),
+        (Edge(AFTER, f"{QUEUE}:change_state", count=2), JobState.CANCELLING),
+        (Edge(AFTER, f"{QUEUE}:JobQueue.cancelled"), JobState.CANCELLED),
     ],
     ids=str,
 )
@@ -96,8 +102,8 @@ def test_kill_9_of_a_worker_that_cancels(database: Database, edge: Edge, left: J
 @pytest.mark.parametrize(
     "edge",
     [
-        Edge(BEFORE, "substitution_db.queue:JobQueue.give_back"),
-        Edge(AFTER, "substitution_db.queue:JobQueue.give_back"),
+        Edge(BEFORE, f"{QUEUE}:JobQueue.give_back"),
+        Edge(AFTER, f"{QUEUE}:JobQueue.give_back"),
     ],
     ids=str,
 )
@@ -116,10 +122,10 @@ def test_kill_9_of_a_worker_that_shuts_down(database: Database, edge: Edge) -> N
 
 
 SERVER_EDGES = [
-    (Edge(BEFORE, "server.upload:Upload.keep"), 0),
-    (Edge(AFTER, "substitution_db.blobs:BlobWriter.finish"), 0),
-    (Edge(AFTER, "substitution_db.jobs:insert_job"), 0),
-    (Edge(AFTER, "substitution_db.jobs:JobRepository.submit"), 1),
+    (Edge(BEFORE, "superopt.server.upload:Upload.keep"), 0),
+    (Edge(AFTER, "superopt.substitution_db.blobs:BlobWriter.finish"), 0),
+    (Edge(AFTER, "superopt.substitution_db.jobs:insert_job"), 0),
+    (Edge(AFTER, "superopt.substitution_db.jobs:JobRepository.submit"), 1),
 ]
 
 
@@ -134,7 +140,7 @@ def test_kill_9_of_a_server_that_accepts(database: Database, edge: Edge, kept: i
 
 def test_a_request_sent_again_after_kill_9_finds_its_job(database: Database) -> None:
     request = {"files": {"model": b"model"}, "headers": {"Idempotency-Key": "order-1"}}
-    edge = Edge(AFTER, "substitution_db.submissions:SubmissionRepository.submit")
+    edge = Edge(AFTER, "superopt.substitution_db.submissions:SubmissionRepository.submit")
     with dying_server(database, edge) as client, pytest.raises(httpx.TransportError):
         client.post("/v1/optimizations", **request)  # type: ignore[arg-type]
     (job,) = database.jobs.list()
@@ -148,9 +154,9 @@ def test_a_request_sent_again_after_kill_9_finds_its_job(database: Database) -> 
 @pytest.mark.parametrize(
     ("edge", "left"),
     [
-        (Edge(BEFORE, "substitution_db.jobs:JobRepository.cancel"), JobState.QUEUED),
-        (Edge(AFTER, "substitution_db.jobs:change_state"), JobState.QUEUED),
-        (Edge(AFTER, "substitution_db.jobs:JobRepository.cancel"), JobState.CANCELLED),
+        (Edge(BEFORE, "superopt.substitution_db.jobs:JobRepository.cancel"), JobState.QUEUED),
+        (Edge(AFTER, "superopt.substitution_db.jobs:change_state"), JobState.QUEUED),
+        (Edge(AFTER, "superopt.substitution_db.jobs:JobRepository.cancel"), JobState.CANCELLED),
     ],
     ids=str,
 )

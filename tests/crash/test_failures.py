@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event, text
 
-from server.app import create_app
-from server.worker import Worker
-from substitution_db import Database
-from substitution_db.blobs import BlobStore, BlobWriter
-from substitution_db.engine import DatabaseFullError
-from substitution_db.jobs import NewJob
-from substitution_db.records import Job, JobFile, JobRole, JobState
+from superopt.server.app import create_app
+from superopt.server.worker import Worker
+from superopt.substitution_db import Database
+from superopt.substitution_db.blobs import BlobStore, BlobWriter
+from superopt.substitution_db.engine import DatabaseFullError
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.records import Job, JobFile, JobRole, JobState
 from tests.crash.invariants import check
 from tests.crash.processes import rescue, settings, start_worker
 from tests.postgres import PostgresServer

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-import substitution_db
+from superopt import substitution_db
 from superopt.equations import drawing, parse_equation
 from superopt.equations.layout import CHARACTER, SMALL_CHARACTER, Box, Kind, Layout, layout
 

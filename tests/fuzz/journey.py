@@ -13,18 +13,18 @@ from functools import cache
 import numpy as np
 import onnx
 
-from optimizer import Options, optimize
-from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
-from optimizer.check.equivalence import Sample
-from optimizer.cost import CostStore, GraphCost, Kernel, MemoryCostStore, Price, Sizes
-from optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from optimizer.runnable import loads
-from optimizer.search import Backtracking, Limits, RuleSet, Watch
-from substitution_db import open_database
 from superopt.api import verified_substitutions
 from superopt.ir import Plan
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
+from superopt.optimizer import Options, optimize
+from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
+from superopt.optimizer.check.equivalence import Sample
+from superopt.optimizer.cost import CostStore, GraphCost, Kernel, MemoryCostStore, Price, Sizes
+from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.runnable import loads
+from superopt.optimizer.search import Backtracking, Limits, RuleSet, Watch
 from superopt.rewriting import Substitution
+from superopt.substitution_db import open_database
 from tests.fuzz.graphs import random_model
 from tests.fuzz.stitched import Stitcher
 from tests.onnx_io.test_random_models import Grower

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from generator import Candidate, Generation, generate, load_preset
 from superopt.equations import parse_equation, rule_id
+from superopt.generator import Candidate, Generation, generate, load_preset
 from superopt.ir.terms import Equation
 
 Where = tuple[str | int, ...]

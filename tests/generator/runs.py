@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from generator import Generation, Preset, Workers, enumeration, load_preset
+from superopt.generator import Generation, Preset, Workers, enumeration, load_preset
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ KILLED_HALF_WAY = """
 import os, signal, sys
 from contextlib import nullcontext
 from pathlib import Path
-from generator import fresh_work, generate, in_process, processes
+from superopt.generator import fresh_work, generate, in_process, processes
 from tests.generator.runs import in_small_parts, preset, set_small_parts
 
 def end(progress):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from benchmarks.audit import UNFOUNDED, dropped, underivable
-from generator.confirmation import confirmed
-from generator.questions import Question
 from superopt.equations import format_equation, parse_equation
+from superopt.generator.confirmation import confirmed
+from superopt.generator.questions import Question
 
 AUDITED: Mapping[str, tuple[str, int, int]] = {
     "all of matrix": ("matrix", 2, 200),

@@ -7,13 +7,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from generator import load_preset
-from generator.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
-from generator.closure import FAR, Closure
-from generator.enumeration import Enumeration
-from generator.patterns import Rule
-from generator.recorded import RecordedTerms
 from superopt.equations import parse_equation, parse_term
+from superopt.generator import load_preset
+from superopt.generator.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
+from superopt.generator.closure import FAR, Closure
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.patterns import Rule
+from superopt.generator.recorded import RecordedTerms
 from superopt.ir.terms import Term, Variable
 from superopt.ops.terms import application
 

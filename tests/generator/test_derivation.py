@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from generator.derivation import Theory, tree_size
-from generator.generalisation import explicit
 from superopt.equations import parse_equation, parse_term
+from superopt.generator.derivation import Theory, tree_size
+from superopt.generator.generalisation import explicit
 from superopt.ir.terms import Direction
 
 KNOWN = (

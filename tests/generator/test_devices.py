@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from generator import generate, in_process, load_preset
-from generator.enumeration import Enumeration
 from superopt.domains.arrays import Device
+from superopt.generator import generate, in_process, load_preset
+from superopt.generator.enumeration import Enumeration
 from tests.devices import GPU, STRICT
 
 

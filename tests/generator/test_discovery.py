@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from generator import (
+from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.generator import (
     Checkpoint,
     Generation,
     dask,
@@ -21,8 +22,7 @@ from generator import (
     processes,
     resumed_work,
 )
-from generator.tasks import Tasks
-from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.generator.tasks import Tasks
 from tests.generator.runs import PART_PAIRS, deadly, essence, fail, in_small_parts, kill_half_way, preset
 
 TASKS = 11

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from generator import load_preset, parse_preset
-from generator.enumeration import Enumeration
-from generator.overflow import Overflow
-from generator.recorded import RecordedTerms
-from generator.rows import TermBuilder
 from superopt.domains import PrimeFieldDomain
 from superopt.equations import format_term
+from superopt.generator import load_preset, parse_preset
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.overflow import Overflow
+from superopt.generator.recorded import RecordedTerms
+from superopt.generator.rows import TermBuilder
 from superopt.ir.terms import Term, Variable, operator_count
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.terms import application

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from generator import load_preset, preset_names
-from generator.enumeration import Enumeration
-from generator.forms import Form, form_of, products_of
+from superopt.generator import load_preset, preset_names
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.forms import Form, form_of, products_of
 from superopt.ops import operator_from_attributes
 
 MATRIX = (3, 4), (4, 5)

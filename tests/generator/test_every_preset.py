@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from generator import generate, load_preset, preset_names
 from superopt.equations import format_equation, parse_equation, rule_id
+from superopt.generator import generate, load_preset, preset_names
 from superopt.rewriting import substitutions_of
 from tests.generator.generations import generation
 

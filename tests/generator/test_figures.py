@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
+from superopt.verifier import Status, verify
 from tests.generator.generations import Where, found
-from verifier import Status, verify
 
 PRODUCTS = ("matrix", 3, "matmul", "add", "mul")
 MERGED = ("matrix", 2, "matmul", "concat", "split0", "split1")

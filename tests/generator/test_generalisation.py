@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from generator.conditions import under_conditions
-from generator.generalisation import Generaliser
-from generator.sampling import Sampler, Shapes
 from superopt.equations import canonical, format_equation, parse_equation
+from superopt.generator.conditions import under_conditions
+from superopt.generator.generalisation import Generaliser
+from superopt.generator.sampling import Sampler, Shapes
 
 IMAGE, KERNEL, POINTWISE, MATRIX = (1, 2, 4, 5), (2, 2, 3, 3), (2, 2, 1, 1), (4, 4)
 

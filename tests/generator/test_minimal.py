@@ -2,9 +2,9 @@
 
 import pytest
 
-from generator.minimal import minimal
-from generator.pruning import Candidate
 from superopt.equations import parse_equation
+from superopt.generator.minimal import minimal
+from superopt.generator.pruning import Candidate
 from superopt.ir.terms import variables
 
 TRANSPOSED = "transpose(matmul(x, y)) <=> matmul(transpose(y), transpose(x))"

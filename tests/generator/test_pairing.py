@@ -6,14 +6,14 @@ from functools import cache
 
 import pytest
 
-from generator import load_preset
-from generator.enumeration import Enumeration
-from generator.merging import merges
-from generator.pairing import Pairing, single_outputs
-from generator.pruning import Audit, Selection
-from generator.recorded import RecordedTerms
-from generator.rows import TermBuilder
 from superopt.equations import canonical, format_equation
+from superopt.generator import load_preset
+from superopt.generator.enumeration import Enumeration
+from superopt.generator.merging import merges
+from superopt.generator.pairing import Pairing, single_outputs
+from superopt.generator.pruning import Audit, Selection
+from superopt.generator.recorded import RecordedTerms
+from superopt.generator.rows import TermBuilder
 from superopt.ir.terms import Equation
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import load_axioms
-from generator import generate, load_preset
-from generator.sampling import Sampler
-from optimizer.options import Options
-from optimizer.selection import usable_rules
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
+from superopt.generator import generate, load_preset
+from superopt.generator.sampling import Sampler
+from superopt.optimizer.options import Options
+from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import substitutions_of
-from verifier.verify import Status, verify
+from superopt.verifier.verify import Status, verify
 
 FIGURES = {
     "9 data": "matmul(x, y) = combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), "

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.ir.terms import AttributeVariable, Condition, ConditionName, applications
+from superopt.verifier import Status, verify
 from tests.generator.generations import Where, found
-from verifier import Status, verify
 
 PRODUCTS = ("matrix", 3, "matmul", "add", "mul")
 STEPS = ("elementwise", 3, "affine", "channel_scale", "bias_add", "mul", "add")

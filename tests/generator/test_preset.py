@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from generator import load_preset, parse_preset, preset_names
 from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.generator import load_preset, parse_preset, preset_names
 
 GOOD = """
 name = "tiny"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
+from superopt.verifier import Status, verify
 from tests.generator.generations import Where, found
-from verifier import Status, verify
 
 SOFTMAX = ("normalisation", 4, "exp", "reduce_sum", "reduce_max", "broadcast", "sub", "div", "softmax")
 ROOTS = ("normalisation", 4, "sqrt", "power", "div", "mul", "broadcast")

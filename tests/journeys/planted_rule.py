@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from substitution_db import Candidate, Database, Outcome, Proof
-from substitution_db.currency import current
 from superopt.equations import parse_equation, rule_id
-from verifier.hashes import operators_hash, operators_in
+from superopt.substitution_db import Candidate, Database, Outcome, Proof
+from superopt.substitution_db.currency import current
+from superopt.verifier.hashes import operators_hash, operators_in
 
 FALSE = "tanh(softmax[axis=a](x)) => softmax[axis=a](x)"
 """Both sides are well-typed at each rank, and nothing but the values tells them apart."""

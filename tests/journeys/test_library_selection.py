@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from substitution_db.exchange import export_rules
-from substitution_db.records import Rule, RuleStatus, Selection
-from substitution_db.rows import new_rule
 from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library import compare, select
+from superopt.substitution_db.exchange import export_rules
+from superopt.substitution_db.records import Rule, RuleStatus, Selection
+from superopt.substitution_db.rows import new_rule
 
 COMMUTATIVE = "add(x, y) <=> add(y, x)"
 ASSOCIATIVE = "add(add(x, y), z) <=> add(x, add(y, z))"

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from optimizer.cost.runtime import LoadedModel, profiled_model
 from superopt.onnx_io.copies import TICK, copy_name, side_by_side, with_blocked_inputs
+from superopt.optimizer.cost.runtime import LoadedModel, profiled_model
 
 _EQUAL_NODES_STAY = ("CommonSubexpressionElimination",)
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from optimizer.canonical import canonicalise
 from superopt.equations import parse_equation
 from superopt.ir import Graph, Plan
 from superopt.onnx_io import lift, load_model, lower
+from superopt.optimizer.canonical import canonicalise
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
 from tests.onnx_io.forcing import touched
 from tests.onnx_io.kit import assert_same_results, graph, model, node, tensor, value, weight

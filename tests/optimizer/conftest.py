@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.cost import MemoryCostStore
+from superopt.optimizer.cost import MemoryCostStore
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import onnx
 
-from optimizer import Journey, Options, Result
-from optimizer.cost import CostStore
-from optimizer.cost.runtime import Array
 from superopt.ir import Graph, Weight
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model
+from superopt.optimizer import Journey, Options, Result
+from superopt.optimizer.cost import CostStore
+from superopt.optimizer.cost.runtime import Array
 from tests.optimizer.rules import ASSOCIATIVE, DISTRIBUTIVE, rules
 
 OPSET = 17

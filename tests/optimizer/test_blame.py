@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.blame import first_difference, is_false
-from optimizer.check import Equivalence
-from optimizer.check.judging import Evidence
+from superopt.optimizer.blame import first_difference, is_false
+from superopt.optimizer.check import Equivalence
+from superopt.optimizer.check.judging import Evidence
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100])

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from optimizer.canonical import canonicalise
 from superopt.ir import NodeId, Plan
 from superopt.onnx_io import lift, load_model, lower
+from superopt.optimizer.canonical import canonicalise
 from tests.onnx_io.kit import assert_same_results, listing, model, node, tensor, value, weight
 
 

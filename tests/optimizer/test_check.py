@@ -10,7 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optimizer.check import (
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io import lift, load_model
+from superopt.ops.matrix import Matmul
+from superopt.optimizer.check import (
     Equivalence,
     Reference,
     Sampling,
@@ -22,11 +25,8 @@ from optimizer.check import (
     load_inputs,
     plan_inputs,
 )
-from optimizer.check.roles import Integers, Mask
-from optimizer.cost.runtime import LoadedModel, Port, misdeclared
-from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.onnx_io import lift, load_model
-from superopt.ops.matrix import Matmul
+from superopt.optimizer.check.roles import Integers, Mask
+from superopt.optimizer.cost.runtime import LoadedModel, Port, misdeclared
 from tests.onnx_io.kit import graph, node, tensor, value, weight
 from tests.onnx_io.kit import model as small
 from tests.optimizer.graphs import Builder

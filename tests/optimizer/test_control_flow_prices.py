@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
+from superopt.optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
 from tests.optimizer.models import lifted_text
 
 

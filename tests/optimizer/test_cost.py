@@ -9,7 +9,18 @@ import numpy as np
 import onnx
 import pytest
 
-from optimizer.cost import (
+from superopt.errors import InvalidOptionError
+from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
+from superopt.ir.types import UnknownType
+from superopt.onnx_io import lift, load_model
+from superopt.ops.activation import Relu, Softmax
+from superopt.ops.affine import BiasAdd
+from superopt.ops.convolution import Conv
+from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.matrix import Matmul, Transpose
+from superopt.ops.opaque import Opaque
+from superopt.ops.shape import Broadcast, Reshape, Split
+from superopt.optimizer.cost import (
     Flops,
     GraphCost,
     Kernel,
@@ -25,22 +36,11 @@ from optimizer.cost import (
     Traffic,
     objective_of,
 )
-from optimizer.cost.kernel_model import kernel_model
-from optimizer.cost.machine import Residence
-from optimizer.cost.measure import LEAST_MICROSECONDS
-from optimizer.cost.objective import Objective
-from optimizer.cost.runtime import LoadedModel, profiled_model
-from superopt.errors import InvalidOptionError
-from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
-from superopt.ir.types import UnknownType
-from superopt.onnx_io import lift, load_model
-from superopt.ops.activation import Relu, Softmax
-from superopt.ops.affine import BiasAdd
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Multiply
-from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.opaque import Opaque
-from superopt.ops.shape import Broadcast, Reshape, Split
+from superopt.optimizer.cost.kernel_model import kernel_model
+from superopt.optimizer.cost.machine import Residence
+from superopt.optimizer.cost.measure import LEAST_MICROSECONDS
+from superopt.optimizer.cost.objective import Objective
+from superopt.optimizer.cost.runtime import LoadedModel, profiled_model
 from tests.optimizer.graphs import Builder, dense_blocks, f32
 from tests.optimizer.models import lifted_text
 

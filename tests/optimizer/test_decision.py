@@ -12,14 +12,14 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from optimizer.check import Comparison, compare_latency, compared
-from optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
-from optimizer.check.latency import Contest, Pairs
-from optimizer.cost.runtime import Array, RunTime
-from optimizer.decision import Ablation, opinion
-from optimizer.explanation.gains import rule_gains
-from optimizer.search import TraceStep
 from superopt.ir.graph import NodeId
+from superopt.optimizer.check import Comparison, compare_latency, compared
+from superopt.optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
+from superopt.optimizer.check.latency import Contest, Pairs
+from superopt.optimizer.cost.runtime import Array, RunTime
+from superopt.optimizer.decision import Ablation, opinion
+from superopt.optimizer.explanation.gains import rule_gains
+from superopt.optimizer.search import TraceStep
 
 RECORDED = json.loads(Path(__file__).with_name("noise.json").read_text())
 """Microseconds, [rounds, pairs, 2]: networks raced against themselves, each round in two fresh sessions, on a

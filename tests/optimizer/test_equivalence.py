@@ -11,15 +11,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optimizer.check import Equivalence, Reference, Sampling, check_equivalence, plan_inputs
-from optimizer.check.distance import MULTIPLE, Distance, distance
-from optimizer.check.precise import PreciseModel
-from optimizer.cost.runtime import Array, LoadedModel
-from optimizer.report import EquivalenceSummary
 from superopt import zoo
 from superopt.errors import UnsupportedError
 from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.probing import perturbed, saturations
+from superopt.optimizer.check import Equivalence, Reference, Sampling, check_equivalence, plan_inputs
+from superopt.optimizer.check.distance import MULTIPLE, Distance, distance
+from superopt.optimizer.check.precise import PreciseModel
+from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.report import EquivalenceSummary
 from tests.optimizer.plants import PLANTS, all_planted, planted
 
 RANDOM = np.random.default_rng(7)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from optimizer.fusion import partition
 from superopt.ir import Graph, Value
 from superopt.ops.activation import Erf, Relu, Sigmoid, Tanh
 from superopt.ops.affine import Affine, BiasAdd, ChannelScale
@@ -16,6 +15,7 @@ from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast, Ones
+from superopt.optimizer.fusion import partition
 from tests.optimizer.graphs import Builder
 
 

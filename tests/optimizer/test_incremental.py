@@ -6,10 +6,6 @@ import random
 
 import pytest
 
-from optimizer.cost import Flops, GraphCost, Kernel, PeakMemory, Price, Sizes, Traffic
-from optimizer.cost.objective import Objective
-from optimizer.search.rules import RuleSet
-from optimizer.search.state import FINGERPRINT_MASK, State
 from superopt.ir import Graph
 from superopt.ops.activation import Erf, Relu, Sigmoid
 from superopt.ops.affine import Affine, BiasAdd, ChannelScale
@@ -17,6 +13,10 @@ from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Identity, Multiply, Scale
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat
+from superopt.optimizer.cost import Flops, GraphCost, Kernel, PeakMemory, Price, Sizes, Traffic
+from superopt.optimizer.cost.objective import Objective
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.state import FINGERPRINT_MASK, State
 from superopt.rewriting import Match, find_matches
 from tests.optimizer.graphs import Builder, dense_blocks, shared_products
 from tests.optimizer.rules import ALL, rules

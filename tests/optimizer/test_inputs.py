@@ -11,9 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from optimizer.check import InputPlan, declared_ports, guess_sizes, plan_inputs, settle_sizes
-from optimizer.check.guesses import example
-from optimizer.check.roles import (
+from superopt.onnx_io import lift, load_model
+from superopt.optimizer.check import InputPlan, declared_ports, guess_sizes, plan_inputs, settle_sizes
+from superopt.optimizer.check.guesses import example
+from superopt.optimizer.check.roles import (
     Choice,
     Fixed,
     Image,
@@ -26,9 +27,8 @@ from optimizer.check.roles import (
     State,
     Uniform,
 )
-from optimizer.cost.runtime import LoadedModel
-from optimizer.runnable import loads
-from superopt.onnx_io import lift, load_model
+from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.runnable import loads
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
-from optimizer.cost.runtime import LoadedModel
 from superopt import zoo
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
+from superopt.optimizer.cost.runtime import LoadedModel
 from tests.optimizer.mutations import mutants
 
 

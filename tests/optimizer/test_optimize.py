@@ -13,7 +13,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optimizer import (
+from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
+from superopt.ir import Graph
+from superopt.onnx_io import lift, load_model, lower
+from superopt.ops.activation import Relu
+from superopt.ops.convolution import Conv
+from superopt.ops.matrix import Matmul
+from superopt.optimizer import (
     CancelToken,
     Journey,
     Options,
@@ -24,13 +30,7 @@ from optimizer import (
     recorded_trace,
     replay,
 )
-from optimizer.cost import MemoryCostStore
-from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
-from superopt.ir import Graph
-from superopt.onnx_io import lift, load_model, lower
-from superopt.ops.activation import Relu
-from superopt.ops.convolution import Conv
-from superopt.ops.matrix import Matmul
+from superopt.optimizer.cost import MemoryCostStore
 from tests.onnx_io.kit import model as made
 from tests.onnx_io.kit import node, value, weight
 from tests.optimizer.graphs import Builder, chain, dense_blocks, skewed_products

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer import Options
 from superopt.errors import InvalidOptionError
+from superopt.optimizer import Options
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from optimizer import Journey, Options, html_of
-from optimizer.cost import MemoryCostStore
-from optimizer.explanation.amounts import amount, change, signed
 from superopt.errors import InvalidFileError
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer import Journey, Options, html_of
+from superopt.optimizer.cost import MemoryCostStore
+from superopt.optimizer.explanation.amounts import amount, change, signed
 from tests.optimizer.models import model_of
 from tests.optimizer.rules import ASSOCIATIVE, rules
 from tests.optimizer.test_optimize import skewed_products

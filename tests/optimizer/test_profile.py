@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from optimizer import Journey, Options
-from optimizer.cost import (
+from superopt.errors import InvalidFileError, MissingServiceError
+from superopt.ops.activation import Relu
+from superopt.ops.matrix import Matmul
+from superopt.optimizer import Journey, Options
+from superopt.optimizer.cost import (
     CostProfile,
     GraphCost,
     Latency,
@@ -22,12 +25,9 @@ from optimizer.cost import (
     profile_of,
     read_profile,
 )
-from optimizer.cost.roofline import recorded_roofline
-from optimizer.cost.runtime import LoadedModel
-from optimizer.report import MemorySummary, Report
-from superopt.errors import InvalidFileError, MissingServiceError
-from superopt.ops.activation import Relu
-from superopt.ops.matrix import Matmul
+from superopt.optimizer.cost.roofline import recorded_roofline
+from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.report import MemorySummary, Report
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted, model_of
 from tests.optimizer.rules import ASSOCIATIVE, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules

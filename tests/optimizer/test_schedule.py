@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from optimizer.schedule import Schedule
+from superopt.optimizer.schedule import Schedule
 
 
 def _schedule(

@@ -8,9 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer import recorded_trace
-from optimizer.cost import GraphCost, Sizes, Traffic
-from optimizer.search import (
+from superopt.errors import InvalidFileError, UnprovedRuleError
+from superopt.ir import Graph, NodeId
+from superopt.ops.activation import Relu, Tanh
+from superopt.ops.affine import Affine
+from superopt.ops.elementwise import Add, Identity, Multiply
+from superopt.ops.matrix import Matmul
+from superopt.ops.shape import Concat
+from superopt.optimizer import recorded_trace
+from superopt.optimizer.cost import GraphCost, Sizes, Traffic
+from superopt.optimizer.search import (
     Backtracking,
     CancelToken,
     Limits,
@@ -25,14 +32,7 @@ from optimizer.search import (
     retraced,
     without_rules,
 )
-from optimizer.search.trace import step_of
-from superopt.errors import InvalidFileError, UnprovedRuleError
-from superopt.ir import Graph, NodeId
-from superopt.ops.activation import Relu, Tanh
-from superopt.ops.affine import Affine
-from superopt.ops.elementwise import Add, Identity, Multiply
-from superopt.ops.matrix import Matmul
-from superopt.ops.shape import Concat
+from superopt.optimizer.search.trace import step_of
 from superopt.rewriting import Substitution, apply_match, find_matches
 from tests.optimizer.graphs import Builder, chain, dense_blocks, shared_products
 from tests.optimizer.rules import (

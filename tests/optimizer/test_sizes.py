@@ -10,12 +10,12 @@ import pytest
 from onnx import TensorProto
 
 import superopt.api
-from optimizer import optimize
-from optimizer.check import names_apart
-from optimizer.cost import MemoryCostStore
-from optimizer.options import Options
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LiftedModel, lift, load_model
+from superopt.optimizer import optimize
+from superopt.optimizer.check import names_apart
+from superopt.optimizer.cost import MemoryCostStore
+from superopt.optimizer.options import Options
 from superopt.recorded import replay
 from tests.onnx_io.kit import model, node, tensor, value, weight
 from tests.optimizer.models import run

@@ -8,8 +8,12 @@ import time
 import pytest
 from onnx import parser
 
-from optimizer.cost import GraphCost, Origin, Sizes, Traffic
-from optimizer.search import (
+from superopt.errors import InvalidOptionError
+from superopt.ir import Graph, Input, NodeId
+from superopt.onnx_io import lift, load_model
+from superopt.ops.affine import Affine
+from superopt.optimizer.cost import GraphCost, Origin, Sizes, Traffic
+from superopt.optimizer.search import (
     CancelToken,
     Limits,
     Progress,
@@ -20,11 +24,7 @@ from optimizer.search import (
     search_named,
     searches,
 )
-from optimizer.search.regions import Row, region_of
-from superopt.errors import InvalidOptionError
-from superopt.ir import Graph, Input, NodeId
-from superopt.onnx_io import lift, load_model
-from superopt.ops.affine import Affine
+from superopt.optimizer.search.regions import Row, region_of
 from tests.optimizer.graphs import dense_blocks, f32, shared_products
 from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
 from tests.optimizer.test_incremental import mixed_graph

@@ -9,12 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from optimizer import Options, optimize
-from optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
-from optimizer.runnable import loads
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import lift, load_model
 from superopt.ops.matrix import Matmul
+from superopt.optimizer import Options, optimize
+from superopt.optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
+from superopt.optimizer.runnable import loads
 from tests.onnx_io.kit import model as small
 from tests.onnx_io.kit import node, tensor, value, weight
 from tests.onnx_io.tolerated import TOLERATED

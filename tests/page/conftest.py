@@ -14,12 +14,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from server.settings import Settings
-from server.worker import Worker
-from substitution_db import Candidate, Database, open_database
-from substitution_db.currency import current
-from substitution_db.discovery import verify_pending
 from superopt.equations import parse_equation
+from superopt.server.settings import Settings
+from superopt.server.worker import Worker
+from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.discovery import verify_pending
 from tests.machine import require_chromium
 from tests.server.live import serving
 

@@ -12,11 +12,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from optimizer.search import searches
-from server.options import SEARCHES
-from server.problem_types import ProblemType
-from substitution_db.records import Evidence
 from superopt.equations import parse_equation, rule_id
+from superopt.optimizer.search import searches
+from superopt.server.options import SEARCHES
+from superopt.server.problem_types import ProblemType
+from superopt.substitution_db.records import Evidence
 from tests.page.conftest import RULES, Service
 
 VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove")

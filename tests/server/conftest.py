@@ -14,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 from onnx import TensorProto, helper, numpy_helper
 
-from server.app import create_app
-from server.settings import Settings
-from server.worker import Worker
-from substitution_db import Database, open_database
+from superopt.server.app import create_app
+from superopt.server.settings import Settings
+from superopt.server.worker import Worker
+from superopt.substitution_db import Database, open_database
 
 LOCAL = ("127.0.0.1", 50000)
 

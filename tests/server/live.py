@@ -10,17 +10,17 @@ from pathlib import Path
 
 import uvicorn
 
-from server.app import create_app
-from server.problem_types import ProblemType
-from server.serve import http_configuration
-from server.settings import Settings
-from server.state import shared_state
-from substitution_db import Candidate, Database, open_database
-from substitution_db.currency import current
-from substitution_db.discovery import verify_pending
-from substitution_db.jobs import NewJob
-from substitution_db.records import JobFile, JobRole
 from superopt.equations import parse_equation
+from superopt.server.app import create_app
+from superopt.server.problem_types import ProblemType
+from superopt.server.serve import http_configuration
+from superopt.server.settings import Settings
+from superopt.server.state import shared_state
+from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.discovery import verify_pending
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.records import JobFile, JobRole
 
 RULES = ("relu(relu(x)) => relu(x)", "add(x, y) <=> add(y, x)", "transpose(transpose(x)) => x")
 

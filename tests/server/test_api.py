@@ -14,18 +14,17 @@ import anyio
 import httpx
 import pytest
 
-import substitution_db.submissions
-from server.app import create_app
-from server.cursors import cursor_of
-from server.documents import OptimizationDocument
-from server.options import OptimizationOptions
-from server.problem_types import ProblemType
-from server.rates import TokenBuckets
-from server.settings import Settings
-from substitution_db import Candidate, Database, open_database
-from substitution_db.jobs import NewJob
-from substitution_db.submissions import KeyTakenError
 from superopt.equations import parse_equation
+from superopt.server.app import create_app
+from superopt.server.cursors import cursor_of
+from superopt.server.documents import OptimizationDocument
+from superopt.server.options import OptimizationOptions
+from superopt.server.problem_types import ProblemType
+from superopt.server.rates import TokenBuckets
+from superopt.server.settings import Settings
+from superopt.substitution_db import Candidate, Database, open_database, submissions
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.submissions import KeyTakenError
 from tests.server.conftest import LOCAL, Http, problem
 from tests.server.live import RULES, serving
 
@@ -94,7 +93,7 @@ def test_keys_belong_to_one_api_key_each(http: Http, database: Database, model: 
 def test_a_key_whose_server_died_is_free_again(
     http: Http, database: Database, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(substitution_db.submissions, "RESERVED_SECONDS", -1)
+    monkeypatch.setattr(submissions, "RESERVED_SECONDS", -1)
     assert database.submissions.reserve("", "lost") is None
     assert http("POST", URL, files={"model": model}, headers={"Idempotency-Key": "lost"}).status_code == 202
 
@@ -306,8 +305,8 @@ def test_a_cluster_is_read_without_tricks(http: Http, model: bytes, cluster: byt
 
 
 def test_a_client_that_pauses_is_let_go(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.upload._IDLE_SECONDS", 0.01)
-    monkeypatch.setattr("server.bodies._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("superopt.server.upload._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("superopt.server.bodies._IDLE_SECONDS", 0.01)
 
     async def pausing() -> AsyncIterator[bytes]:
         yield b"--b\r\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from server.settings import PREFIX, Settings, settings_table
 from superopt.cli.main import MODULES
+from superopt.server.settings import PREFIX, Settings, settings_table
 from tests.machine import require_program
 
 ROOT = Path(__file__).parent.parent.parent

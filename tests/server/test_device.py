@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.cost import Provider
-from server import description, device
-from server.endings import Died, Done, Ending
-from server.problem_types import ProblemType
 from superopt import priority
 from superopt.errors import MissingServiceError
+from superopt.optimizer.cost import Provider
+from superopt.server import description, device
+from superopt.server.endings import Died, Done, Ending
+from superopt.server.problem_types import ProblemType
 from tests.server.conftest import Http, problem
 
 DIED = Died(ProblemType.JOB_CRASHED.document("the process was ended by SIGSEGV"))
@@ -22,7 +22,7 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> list[Ending]:
     left: list[Ending] = []
 
     def run(function: str, *_: object) -> Ending:
-        assert function == "server.description:describe"
+        assert function == "superopt.server.description:describe"
         return left.pop()
 
     monkeypatch.setattr(device, "run_in_child", run)
@@ -55,7 +55,7 @@ def test_a_machine_that_is_not_known_is_not_the_database(
 
 
 def test_nothing_is_measured_to_know_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("optimizer.cost.latency.calibrate")
+    monkeypatch.delattr("superopt.optimizer.cost.latency.calibrate")
     assert description.runs(Provider.CPU)
 
 

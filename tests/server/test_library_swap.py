@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from substitution_db import Candidate, Database
 from superopt.cli.main import run
 from superopt.equations import parse_equation
+from superopt.substitution_db import Candidate, Database
 from tests.server.conftest import Http
 
 RULE = "relu(relu(x)) => relu(x)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from server.settings import Settings
-from substitution_db import Database
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
 from tests.server.conftest import problem
 from tests.server.hostile import uploads
 from tests.server.live import serving

@@ -18,20 +18,20 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from server.app import create_app
-from server.beside import beside
-from server.logs import JsonLines
-from server.settings import Settings
-from server.signs import SignsOfLife
-from server.state import shared_state
-from server.tracing import traces_of_environment, traces_to
-from server.worker import Worker
-from substitution_db import Candidate, Database
-from substitution_db.activity import ActivityRepository
-from substitution_db.currency import current
-from substitution_db.judging import prove_equation
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import SuperoptError
+from superopt.server.app import create_app
+from superopt.server.beside import beside
+from superopt.server.logs import JsonLines
+from superopt.server.settings import Settings
+from superopt.server.signs import SignsOfLife
+from superopt.server.state import shared_state
+from superopt.server.tracing import traces_of_environment, traces_to
+from superopt.server.worker import Worker
+from superopt.substitution_db import Candidate, Database
+from superopt.substitution_db.activity import ActivityRepository
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.judging import prove_equation
 from tests.server.conftest import Http, problem
 
 JOBS = "/v1/optimizations"
@@ -193,9 +193,9 @@ def test_logs_say_request_and_job(
     assert accepted["message"] == "POST /v1/optimizations 202"
     known = {"request_id": "mine", "job_id": identity, "route": JOBS, "status": 202, "level": "info"}
     assert {name: accepted[name] for name in known} == known
-    of_worker = [line["message"] for line in lines if line["logger"] == "server.worker"]
+    of_worker = [line["message"] for line in lines if line["logger"] == "superopt.server.worker"]
     assert of_worker == ["attempt 1 of 3", "succeeded"]
-    assert {line["job_id"] for line in lines if line["logger"] == "server.worker"} == {identity}
+    assert {line["job_id"] for line in lines if line["logger"] == "superopt.server.worker"} == {identity}
     assert not any("\n" in str(line["message"]) for line in lines)
 
 

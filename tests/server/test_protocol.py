@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from server.settings import Settings
-from substitution_db import Database
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
 from tests.server.live import add_jobs, serving
 
 POST = b"POST /v1/substitutions/prove HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"

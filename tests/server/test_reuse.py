@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
-from server.results import result_key
-from server.settings import Settings
-from substitution_db import Database
-from substitution_db.records import JobFile, JobRole
+from superopt.server.results import result_key
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
+from superopt.substitution_db.records import JobFile, JobRole
 from tests.server.conftest import WEIGHT, Http, problem, tiny_model
 
 URL = "/v1/optimizations"

@@ -11,10 +11,10 @@ import time
 import psutil
 import pytest
 
-from server.settings import Settings
-from substitution_db import Database
-from substitution_db.jobs import NewJob
-from substitution_db.records import JobFile, JobRole, JobState
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.records import JobFile, JobRole, JobState
 
 GRACE_SECONDS = 60
 

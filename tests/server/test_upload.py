@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from server.app import create_app
-from server.locations import display_name
-from server.settings import Settings
-from substitution_db import Database
+from superopt.server.app import create_app
+from superopt.server.locations import display_name
+from superopt.server.settings import Settings
+from superopt.substitution_db import Database
 from tests.server.conftest import Http, problem
 from tests.server.test_optimizations import CLUSTER
 

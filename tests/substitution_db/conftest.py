@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from substitution_db import Database, open_database
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation
+from superopt.substitution_db import Database, open_database
 from tests.conftest import BACKENDS
 
 

@@ -13,22 +13,22 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, text
 
-import substitution_db
-from axioms import load_axioms
-from substitution_db import Candidate, Database, Outcome, Proof, open_database, upgrade_database
-from substitution_db.certificates import chain_of, why_not_replayed
-from substitution_db.currency import current
-from substitution_db.discovery import verify_pending
-from substitution_db.exchange import export_rules
-from substitution_db.gate import (
+from superopt import substitution_db
+from superopt.axioms import load_axioms
+from superopt.equations import parse_equation, rule_id
+from superopt.substitution_db import Candidate, Database, Outcome, Proof, open_database, upgrade_database
+from superopt.substitution_db.certificates import chain_of, why_not_replayed
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.discovery import verify_pending
+from superopt.substitution_db.exchange import export_rules
+from superopt.substitution_db.gate import (
     compare_hashes_of_database,
     compare_hashes_of_files,
     gate_database,
     gate_files,
 )
-from substitution_db.judging import prove_equation
-from substitution_db.migrate import HEAD
-from superopt.equations import parse_equation, rule_id
+from superopt.substitution_db.judging import prove_equation
+from superopt.substitution_db.migrate import HEAD
 
 RULES = (
     "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))",

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from generator import load_preset
-from substitution_db import Candidate, Database, RuleFilter, RuleStatus, open_database
-from substitution_db.currency import current
-from substitution_db.discovery import Verification, discover, verify_all, verify_pending
-from substitution_db.exchange import export_rules
-from substitution_db.gate import gate_database, gate_files
-from substitution_db.judging import prove_equation
-from substitution_db.records import Proof
 from superopt.equations import parse_equation, rule_id
+from superopt.generator import load_preset
+from superopt.substitution_db import Candidate, Database, RuleFilter, RuleStatus, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.discovery import Verification, discover, verify_all, verify_pending
+from superopt.substitution_db.exchange import export_rules
+from superopt.substitution_db.gate import gate_database, gate_files
+from superopt.substitution_db.judging import prove_equation
+from superopt.substitution_db.records import Proof
+from superopt.verifier.pool import judge_as_they_come
 from tests.substitution_db.slow_judge import GATE, HELD_UP
-from verifier.pool import judge_as_they_come
 
 OPERATORS = ["relu", "transpose"]
 
@@ -69,8 +69,8 @@ def test_discovery_finds_and_proves_and_continues_where_it_was(database: Databas
 KILLED_HALF_WAY = """
 import os, signal, sys
 from pathlib import Path
-from substitution_db import open_database
-from substitution_db.discovery import verify_pending
+from superopt.substitution_db import open_database
+from superopt.substitution_db.discovery import verify_pending
 
 def end(done, total):
     if done == 3:
@@ -99,9 +99,9 @@ def test_verdicts_are_stored_as_they_come(tmp_path: Path) -> None:
 KILLED_WHILE_ONE_IS_SLOW = """
 import os, signal, sys
 from pathlib import Path
-from substitution_db import discovery, open_database
+from superopt.substitution_db import discovery, open_database
 from tests.substitution_db.slow_judge import judge
-from verifier import condition_inference
+from superopt.verifier import condition_inference
 
 def end(done, total):
     if done == 3:
@@ -177,7 +177,7 @@ def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
             database.rules.add_candidates(candidates)
             verify_pending(database)
             found.append(_stored(database))
-        monkeypatch.setattr("verifier.condition_inference.judge_as_they_come", backwards)
+        monkeypatch.setattr("superopt.verifier.condition_inference.judge_as_they_come", backwards)
     assert found[0] == found[1]
     assert len(found[0]) == 4
 

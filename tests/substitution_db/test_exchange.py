@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from axioms import axioms_from_text
-from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
-from substitution_db.currency import Currency
-from substitution_db.exchange import export_rules, export_selected, import_json_lines, import_text
-from substitution_db.records import Selection
-from substitution_db.rows import new_rule
+from superopt.axioms import axioms_from_text
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidFileError, InvalidInputError
 from superopt.ir.terms import Equation
-from verifier.gate import CurrentState
+from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.exchange import export_rules, export_selected, import_json_lines, import_text
+from superopt.substitution_db.records import Selection
+from superopt.substitution_db.rows import new_rule
+from superopt.verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text({"activation": "idempotent: relu(relu(x)) = relu(x)"})
 HASHES = Hashes(AXIOMS.hash, "o1", "v1")

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-import axioms as axioms_package
-from axioms import AxiomSet, load_axioms
-from substitution_db import Candidate, Database, open_database
-from substitution_db.currency import Currency, current
-from substitution_db.discovery import verify_pending
-from substitution_db.exchange import export_rules
-from substitution_db.gate import gate_database, gate_files
+import superopt.axioms as axioms_package
+from superopt.axioms import AxiomSet, load_axioms
 from superopt.equations import parse_equation, rule_id
-from verifier.gate import current_state
+from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db.currency import Currency, current
+from superopt.substitution_db.discovery import verify_pending
+from superopt.substitution_db.exchange import export_rules
+from superopt.substitution_db.gate import gate_database, gate_files
+from superopt.verifier.gate import current_state
 
 RULES = (
     "relu(relu(x)) => relu(x)",

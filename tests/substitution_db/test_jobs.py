@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from substitution_db import Database, open_database
-from substitution_db.jobs import NewJob, QueueFullError
-from substitution_db.models import JobRow
-from substitution_db.queue import JobQueue, LeaseLostError
-from substitution_db.records import Job, JobFile, JobRole, JobState, KnownResult, Lease
-from substitution_db.submissions import Submission
 from superopt.errors import MissingServiceError
+from superopt.substitution_db import Database, open_database
+from superopt.substitution_db.jobs import NewJob, QueueFullError
+from superopt.substitution_db.models import JobRow
+from superopt.substitution_db.queue import JobQueue, LeaseLostError
+from superopt.substitution_db.records import Job, JobFile, JobRole, JobState, KnownResult, Lease
+from superopt.substitution_db.submissions import Submission
 
 CONTENTS = (b"model", b"result", b"report")
 MODEL, RESULT, REPORT = (

@@ -28,13 +28,13 @@ from sqlalchemy import (
     text,
 )
 
-import substitution_db
-from substitution_db import open_database, upgrade_database
-from substitution_db.engine import connect
-from substitution_db.location import database_url as resolved
-from substitution_db.migrate import HEAD, REVISIONS
-from substitution_db.records import JobState
+from superopt import substitution_db
 from superopt.errors import InvalidFileError
+from superopt.substitution_db import open_database, upgrade_database
+from superopt.substitution_db.engine import connect
+from superopt.substitution_db.location import database_url as resolved
+from superopt.substitution_db.migrate import HEAD, REVISIONS
+from superopt.substitution_db.records import JobState
 
 NAMES = {
     "state": "queued",

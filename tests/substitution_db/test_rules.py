@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import axioms_from_text
-from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
-from substitution_db.currency import Currency
-from substitution_db.statistics import Origin
+from superopt.axioms import axioms_from_text
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 from superopt.ir.terms import Equation
-from verifier.gate import CurrentState
+from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.statistics import Origin
+from superopt.verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text(
     {"activation": "idempotent: relu(relu(x)) = relu(x)", "elementwise": "commutes: add(x, y) = add(y, x)"}

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from substitution_db import Database
-from substitution_db.blobs import Blob, BlobStore
-from substitution_db.keys import REMEMBERED_SECONDS, KeyRepository
-from substitution_db.location import blob_store
-from substitution_db.remote import RemoteStore
 from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.substitution_db import Database
+from superopt.substitution_db.blobs import Blob, BlobStore
+from superopt.substitution_db.keys import REMEMBERED_SECONDS, KeyRepository
+from superopt.substitution_db.location import blob_store
+from superopt.substitution_db.remote import RemoteStore
 
 
 def test_costs_are_kept_by_key(database: Database) -> None:

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import axioms_from_text
-from substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
-from substitution_db.currency import Currency
-from substitution_db.jobs import NewJob
-from substitution_db.records import Evidence, JobFile, JobRole
-from substitution_db.versions import digest
+from superopt.axioms import axioms_from_text
 from superopt.equations import rule_id
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
-from verifier.gate import CurrentState
+from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
+from superopt.substitution_db.currency import Currency
+from superopt.substitution_db.jobs import NewJob
+from superopt.substitution_db.records import Evidence, JobFile, JobRole
+from superopt.substitution_db.versions import digest
+from superopt.verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text({"activation": "idempotent: relu(relu(x)) = relu(x)"})
 NOW = Currency(CurrentState(AXIOMS, "verifier-1", lambda _: "operators-1"))

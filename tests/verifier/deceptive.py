@@ -9,9 +9,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from verifier import Status, verify
+from superopt.verifier import Status, verify
 
 FILE = Path(__file__).with_name("deceptive.txt")
 

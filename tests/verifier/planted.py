@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import islice
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import canonical, format_equation, parse_equation
 from superopt.errors import IllTypedError
 from superopt.ir.terms import (
@@ -88,7 +88,7 @@ def counterexample(equation: Equation, seed: int, effort: int = 1) -> Found | No
 def proved_rules() -> tuple[Equation, ...]:
     """The shipped library, right rules of these tests, axioms with conditions; of those, what brute
     force has a meaning for."""
-    lines = (files("substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (files("superopt.substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
     shipped = [parse_equation(json.loads(line)["equation"]) for line in lines]
     conditional = [axiom for axiom in load_axioms().equations if axiom.conditions]
     known = (*shipped, *map(parse_equation, RIGHT), *conditional)

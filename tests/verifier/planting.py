@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
+from superopt.verifier import Options, Status, verify
+from superopt.verifier.solver import Limits
 from tests.verifier.planted import Changed, changed_rules, counterexample, planted
-from verifier import Options, Status, verify
-from verifier.solver import Limits
 
 OPTIONS = Options(limits=Limits(resources=500_000))
 PER_KIND = 52

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation
 from tests.verifier.adversary.families import FAMILIES, equation_of
 from tests.verifier.adversary.forge import described as described_forgery

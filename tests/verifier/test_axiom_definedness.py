@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from axioms import load_axioms
-from axioms.loader import axioms_from_text
+from superopt.axioms import load_axioms
+from superopt.axioms.loader import axioms_from_text
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.terms import Direction
 from superopt.ir.types import ElementType, TensorType
-from verifier.axiom_definedness import check_definedness, partial_inputs
-from verifier.axiom_validation import Thoroughness, validate_axiom
-from verifier.exhaustive.parameters import Bound
+from superopt.verifier.axiom_definedness import check_definedness, partial_inputs
+from superopt.verifier.axiom_validation import Thoroughness, validate_axiom
+from superopt.verifier.exhaustive.parameters import Bound
 
 BOTH, FORWARDS, BACKWARDS = (True, True), (True, False), (False, True)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, applications
-from verifier.axiom_validation import AxiomValidation, Thoroughness, validate_axiom, validate_axioms
-from verifier.content_cache import ContentCache
-from verifier.exhaustive.identity import IdentityTest
-from verifier.exhaustive.parameters import Bound
-from verifier.refute import Effort
+from superopt.verifier.axiom_validation import AxiomValidation, Thoroughness, validate_axiom, validate_axioms
+from superopt.verifier.content_cache import ContentCache
+from superopt.verifier.exhaustive.identity import IdentityTest
+from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.refute import Effort
 
 SMALL = Thoroughness(Bound(2, 3), symbolic=0, sampled=None)
 IMAGES = Thoroughness(Bound(2), symbolic=0, sampled=None)

@@ -9,10 +9,10 @@ import pytest
 
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, Term, Variable, subterms, variables
+from superopt.verifier.agreement import sides_agree
+from superopt.verifier.bounded_instances import BoundedInstances, Sizes
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.meaning import SHAPES
-from verifier.agreement import sides_agree
-from verifier.bounded_instances import BoundedInstances, Sizes
 
 SMALL = Sizes(plain=(1, 2), image=(1, 2), kernel=(1, 2), outputs=(1, 2))
 EVERY_SHAPE = [shape for rank in range(5) for shape in itertools.product((1, 2), repeat=rank)]

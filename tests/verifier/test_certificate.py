@@ -7,18 +7,18 @@ from fractions import Fraction
 
 import pytest
 
-from axioms import axioms_from_text, load_axioms
+from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation, parse_term
 from superopt.errors import InvalidFileError
 from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term
-from verifier.certificate import (
+from superopt.verifier.certificate import (
     Certificate,
     certificate_text,
     format_certificate,
     read_certificate,
 )
-from verifier.explanation import explain
-from verifier.solver import Step
+from superopt.verifier.explanation import explain
+from superopt.verifier.solver import Step
 
 
 def step(axiom: str, attributes: dict[str, AttributeTerm] | None = None, **terms: str) -> Step:

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from verifier.malformed import MALFORMED
-from verifier.verify import Status, Verdict, verify
+from superopt.verifier.malformed import MALFORMED
+from superopt.verifier.verify import Status, Verdict, verify
 
 CYCLE = "transpose[perm=(1, 2, 0)]"
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import format_condition, format_equation, parse_equation
 from superopt.ir import ElementType, TensorType
 from superopt.ir.terms import AttributeVariable, Equation, Term, Variable, subterms
 from superopt.rewriting import holds, substitutions_of
+from superopt.verifier import Options
+from superopt.verifier.condition_inference import InferenceOptions, infer_condition, with_fixed_attributes
+from superopt.verifier.refute import Effort
+from superopt.verifier.solver import Limits
 from tests.verifier.brute.basics import IllTyped, Real
 from tests.verifier.brute.meaning import SHAPES, VALUES
-from verifier import Options
-from verifier.condition_inference import InferenceOptions, infer_condition, with_fixed_attributes
-from verifier.refute import Effort
-from verifier.solver import Limits
 
 Shape = tuple[int, ...]
 

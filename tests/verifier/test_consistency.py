@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from axioms import AxiomSet, axioms_from_text, load_axioms
+from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, format_term, parse_equation, parse_term
 from superopt.ir.terms import Equation
 from superopt.ir.types import ElementType, TensorType
-from verifier.chain import instantiated
-from verifier.consistency import Consistency, Depth, Kind, check_consistency, search_around
-from verifier.consistency.goals import instance_equation
-from verifier.consistency.interpretation import Interpretation, classify, difference
-from verifier.consistency.overlaps import has_open_shape, overlaps
-from verifier.consistency.saturation import Extent, Saturation
-from verifier.consistency.search import search_for_collapse
-from verifier.content_cache import ContentCache
-from verifier.solver import Limits, Step
+from superopt.verifier.chain import instantiated
+from superopt.verifier.consistency import Consistency, Depth, Kind, check_consistency, search_around
+from superopt.verifier.consistency.goals import instance_equation
+from superopt.verifier.consistency.interpretation import Interpretation, classify, difference
+from superopt.verifier.consistency.overlaps import has_open_shape, overlaps
+from superopt.verifier.consistency.saturation import Extent, Saturation
+from superopt.verifier.consistency.search import search_for_collapse
+from superopt.verifier.content_cache import ContentCache
+from superopt.verifier.solver import Limits, Step
 
 QUICK = Depth(questions=2, limits=Limits(resources=100_000))
 CONCAT = "concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verifier.content_cache import ContentCache, content_key, user_cache
+from superopt.verifier.content_cache import ContentCache, content_key, user_cache
 
 
 def test_a_document_is_found_again(tmp_path: Path) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import axioms_from_text, load_axioms
+from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.terms import Application, AttributeVariable, Equation, Variable
+from superopt.verifier import Status, verify
+from superopt.verifier.certificate import Grade
+from superopt.verifier.chain import instantiated
+from superopt.verifier.cvc5_prover import Search, ask, confirms, prover_version
+from superopt.verifier.explanation import explain
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.replay import replay
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.smtlib import relevant
+from superopt.verifier.solver import Limits
 from tests.verifier.rules import RIGHT
-from verifier import Status, verify
-from verifier.certificate import Grade
-from verifier.chain import instantiated
-from verifier.cvc5_prover import Search, ask, confirms, prover_version
-from verifier.explanation import explain
-from verifier.instances import InstanceSampler
-from verifier.replay import replay
-from verifier.seeds import seed_of
-from verifier.smtlib import relevant
-from verifier.solver import Limits
 
 LIMITS = Limits(milliseconds=20_000, resources=2_000_000)
 

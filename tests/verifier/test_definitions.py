@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.definitions import Closure, Module, module_of
+from superopt.verifier.definitions import Closure, Module, module_of
 
 FUNCTION = "def double(x):\n    return x + x\n"
 
@@ -75,7 +75,7 @@ def _reached(monkeypatch: pytest.MonkeyPatch, *roots: str) -> set[str]:
     """The names of the definitions, members without their class, whose text is reached."""
     module = module_of(SOURCE)
     modules: dict[str, Module | None] = {"p.m": module}
-    monkeypatch.setattr("verifier.definitions.read_module", modules.get)
+    monkeypatch.setattr("superopt.verifier.definitions.read_module", modules.get)
     closure = Closure(("p",))
     closure.extend([("p.m", root) for root in roots])
     every = {**module.definitions, **module.members["Shape"]}
@@ -97,4 +97,4 @@ def test_a_name_keeps_all_that_is_assigned_to_it() -> None:
 
 def test_a_root_that_is_not_there_is_an_error() -> None:
     with pytest.raises(LookupError, match=r"verifier\.replay has no definition of nothing"):
-        Closure(("verifier",)).extend([("verifier.replay", "nothing")])
+        Closure(("superopt.verifier",)).extend([("superopt.verifier.replay", "nothing")])

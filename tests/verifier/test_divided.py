@@ -13,16 +13,16 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, Term, Variable, applications
 from superopt.ir.types import ShardedType
 from superopt.ops.base import attributes_of
 from superopt.rewriting.divisions import DIVIDING
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.divided import Shards, applied, sharded
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
 
 AXES_ARE_CUT = {"reshape", "broadcast"}
 """Letters do not say how these are divided."""
@@ -56,7 +56,9 @@ def test_wrong_rules_about_divided_tensors_are_found(wrong: str) -> None:
 
 
 def _shipped() -> Iterator[Equation]:
-    lines = resources.files("substitution_db").joinpath("library.jsonl").read_text("utf-8").splitlines()
+    lines = (
+        resources.files("superopt.substitution_db").joinpath("library.jsonl").read_text("utf-8").splitlines()
+    )
     equations = (parse_equation(json.loads(line)["equation"]) for line in lines)
     return (e for e in equations if any(t.operator in DIVIDING for t in applications(*e.left, *e.right)))
 

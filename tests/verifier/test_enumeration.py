@@ -12,9 +12,9 @@ from superopt.equations import parse_equation
 from superopt.ir.terms import Equation
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
+from superopt.verifier.enumeration import enumerated
+from superopt.verifier.instance import Instance
 from tests.verifier.rules import RIGHT
-from verifier.enumeration import enumerated
-from verifier.instance import Instance
 
 WRONG_WHERE_UNIFICATION_DOES_NOT_LOOK = {
     "a response of grouped kernels": "kernel_response(concat[axis=0](y, z), v) => concat[axis=0](kernel_response(y, v), kernel_response(z, v))",

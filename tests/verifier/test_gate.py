@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import axioms_from_text
+from superopt.axioms import axioms_from_text
 from superopt.equations import parse_equation
-from verifier import content_hashes, verify
-from verifier.gate import CurrentState, StoredVerdict, current_state, judge, judge_all
-from verifier.hashes import operators_in
+from superopt.verifier import content_hashes, verify
+from superopt.verifier.gate import CurrentState, StoredVerdict, current_state, judge, judge_all
+from superopt.verifier.hashes import operators_in
 
 TEXT = """
 add-commutative: add(x, y) = add(y, x)

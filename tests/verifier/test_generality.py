@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import format_equation, parse_equation
-from verifier.generality import is_instance, with_matrix_axes
+from superopt.verifier.generality import is_instance, with_matrix_axes
 
 GENERAL = "concat[axis=a](relu(x), relu(y)) <=> relu(concat[axis=a](x, y))"
 POOLS = "maxpool[kernel=k, stride=s](x) => maxpool[kernel=k, stride=s](relu(x))"

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from superopt.ops import OPERATORS
-from verifier import hashes
-from verifier.definitions import Closure
-from verifier.hashes import CHECKER, MEANING, PACKAGES, code_lines, operators_hash
+from superopt.verifier import hashes
+from superopt.verifier.definitions import Closure
+from superopt.verifier.hashes import CHECKER, MEANING, PACKAGES, code_lines, operators_hash
 
-ROOT = Path(hashes.__file__).parents[1]
+SOURCES = Path(hashes.__file__).parents[1]
 SCRIPT = """
 import json
-from verifier.hashes import meanings_now
+from superopt.verifier.hashes import meanings_now
 meanings = meanings_now()
 print(json.dumps({"": meanings.checker, **meanings.operators}))
 """
@@ -73,8 +73,7 @@ def _moved(package: str, old: str, new: str) -> Edit:
 
 
 def _meanings_after(edit: Edit, copy: Path) -> Meanings:
-    for package in ("superopt", "axioms", "verifier"):
-        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCES, copy / "superopt", ignore=shutil.ignore_patterns("__pycache__"))
     edit(copy)
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, cwd=copy, env={"PYTHONPATH": str(copy)}, capture_output=True, check=True)
@@ -102,7 +101,7 @@ _ACTIVATION = "superopt/ops/activation.py"
         _replaced(_ACTIVATION, 'OnnxForm("Relu", since=6)', 'OnnxForm("Relu", since=14)'),
         _replaced("superopt/ops/upsampling.py", "expected a stride of at least 1", "stride below 1"),
         _moved("superopt.ops", "upsampling", "resizing"),
-        _moved("verifier", "positivity", "signs_of_sizes"),
+        _moved("superopt.verifier", "positivity", "signs_of_sizes"),
     ],
     ids=["docstring", "annotations", "ONNX form", "error", "moved operators", "moved checker"],
 )
@@ -131,7 +130,7 @@ def test_a_new_operator_changes_no_other(now: Meanings, tmp_path: Path) -> None:
             _replaced(_ACTIVATION, "line, domain.rational(1))", "line, domain.rational(2))"),
             {"hard_sigmoid", "hard_swish"},
         ),
-        (_replaced("verifier/positivity.py", "_DEPTH = 3", "_DEPTH = 4"), {""}),
+        (_replaced("superopt/verifier/positivity.py", "_DEPTH = 3", "_DEPTH = 4"), {""}),
     ],
     ids=["a sign of tanh", "a bound of a clipped line", "the checker"],
 )

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.errors import InvalidEquationError
-from verifier import Status, verify
+from superopt.verifier import Status, verify
 
 REFUTED = {
     "an axiom whose condition no positive number breaks": "hard_sigmoid[alpha=a](maxpool[kernel=2](x)) => maxpool[kernel=2](hard_sigmoid[alpha=a](x))",

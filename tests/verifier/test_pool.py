@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from superopt.errors import MissingServiceError
+from superopt.verifier.pool import Allowance, judge_all, judge_as_they_come
 from tests.verifier.culprits import Unpicklable, judge
-from verifier.pool import Allowance, judge_all, judge_as_they_come
 
 REASONS = {
     "crash": "the process was killed by signal 11 (Segmentation fault)",

@@ -8,8 +8,8 @@ from superopt.ir.dimensions import Dimension, symbol
 from superopt.ops.activation import Relu
 from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv, Enlarge
+from superopt.verifier.positivity import PositiveSizes
 from tests.verifier.shapes import shapes
-from verifier.positivity import PositiveSizes
 
 
 @pytest.mark.parametrize(

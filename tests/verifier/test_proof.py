@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import AxiomSet, axioms_from_text, load_axioms
+from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
-from verifier import Status, verify
-from verifier.chain import ChainChecker, instantiated
-from verifier.congruence import Congruence
-from verifier.instance import Instance
-from verifier.instances import InstanceSampler
-from verifier.prove import Proof, prove
-from verifier.refute import Effort, refute
-from verifier.smtlib import Vocabulary, axiom_command, relevant
-from verifier.solver import Limits, Strategy, ask
+from superopt.verifier import Status, verify
+from superopt.verifier.chain import ChainChecker, instantiated
+from superopt.verifier.congruence import Congruence
+from superopt.verifier.instance import Instance
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.prove import Proof, prove
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.smtlib import Vocabulary, axiom_command, relevant
+from superopt.verifier.solver import Limits, Strategy, ask
 
 
 def _prove(text: str, axioms: AxiomSet) -> Proof:

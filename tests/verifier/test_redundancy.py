@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from axioms import AxiomSet, axioms_from_text, load_axioms
+from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import parse_equation
-from verifier.content_cache import ContentCache
-from verifier.redundancy import AxiomRedundancy, Standing, check_redundancy, redundancy_of
-from verifier.solver import Limits
+from superopt.verifier.content_cache import ContentCache
+from superopt.verifier.redundancy import AxiomRedundancy, Standing, check_redundancy, redundancy_of
+from superopt.verifier.solver import Limits
 
 QUICK = Limits(milliseconds=10_000, resources=300_000)
 BASE = tuple(

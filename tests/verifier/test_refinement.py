@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from axioms import load_axioms
-from axioms.loader import axioms_from_text
+from superopt.axioms import load_axioms
+from superopt.axioms.loader import axioms_from_text
 from superopt.equations import parse_equation
 from superopt.ir.types import ElementType, TensorType
-from verifier.refinement import awkward_inputs
-from verifier.refute import Effort, refute
-from verifier.seeds import chosen_seed, seed_of
-from verifier.verify import Options, Status, verify
+from superopt.verifier.refinement import awkward_inputs
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.seeds import chosen_seed, seed_of
+from superopt.verifier.verify import Options, Status, verify
 
 TRUE = [
     "sub(sqrt(x), sqrt(x)) => sub(x, x)",

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import axioms_from_text, load_axioms
+from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation, parse_term
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.rewriting.typing import infer_terms, type_equation
+from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.explanation import explain
+from superopt.verifier.instance import Instance
+from superopt.verifier.prove import prove
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.replay import replay, replay_in
+from superopt.verifier.solver import Step
 from tests.verifier.shapes import shapes
-from verifier.certificate import Certificate, Link
-from verifier.explanation import explain
-from verifier.instance import Instance
-from verifier.prove import prove
-from verifier.refute import Effort, refute
-from verifier.replay import replay, replay_in
-from verifier.solver import Step
 
 PROVED = tuple(
     """

@@ -11,14 +11,14 @@ from functools import partial
 
 import pytest
 
-from axioms import axioms_from_text, load_axioms
+from superopt.axioms import axioms_from_text, load_axioms
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.ir.terms import Application, Equation, Term, Variable
-from verifier import Options, Status, Verdict, verify, verify_many
-from verifier.pool import Allowance, judge_alone
-from verifier.refute import Effort
-from verifier.solver import Limits
+from superopt.verifier import Options, Status, Verdict, verify, verify_many
+from superopt.verifier.pool import Allowance, judge_alone
+from superopt.verifier.refute import Effort
+from superopt.verifier.solver import Limits
 
 QUICK = Effort(schemes=6, per_scheme=2, stack=2)
 NEEDS_A_PROOF = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"

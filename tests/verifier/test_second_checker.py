@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation, parse_term
+from superopt.verifier.certificate import Certificate, Link
 from tests.verifier.second_checker import Answer, judge
 from tests.verifier.second_checker.alterations import ALTERATIONS, altered
 from tests.verifier.second_checker.comparison import compared, shipped_proofs
-from verifier.certificate import Certificate, Link
 
 EVERY = 19
 SLOW_OPERATORS = ("partition", "combine", "pipeline", "batch")

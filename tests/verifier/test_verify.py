@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from axioms import axioms_from_text, load_axioms
+from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation
+from superopt.verifier import Options, Status, verify, verify_many, verify_most_general
+from superopt.verifier.refute import Effort
+from superopt.verifier.smtlib import relevant
+from superopt.verifier.solver import Limits, Strategy, ask
 from tests.verifier.rules import RIGHT, WRONG
-from verifier import Options, Status, verify, verify_many, verify_most_general
-from verifier.refute import Effort
-from verifier.smtlib import relevant
-from verifier.solver import Limits, Strategy, ask
 
 QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2))
 

@@ -5,10 +5,10 @@ wrong: an axiom is false; or a proof that forgets types goes where tensors do no
 is written in another way). Both are searched for, and every falsehood comes with its chain.
 """
 
-from verifier.consistency.checking import Consistency, check_consistency
-from verifier.consistency.falsehoods import Falsehood
-from verifier.consistency.interpretation import Kind
-from verifier.consistency.search import Depth, Surroundings, search_around
+from superopt.verifier.consistency.checking import Consistency, check_consistency
+from superopt.verifier.consistency.falsehoods import Falsehood
+from superopt.verifier.consistency.interpretation import Kind
+from superopt.verifier.consistency.search import Depth, Surroundings, search_around
 
 __all__ = [
     "Consistency",

@@ -7,14 +7,20 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TypedDict, cast
 
-from axioms import AxiomSet
+from superopt.axioms import AxiomSet
 from superopt.ir.terms import Equation, Variable
-from verifier.budgeted import Progress, Task, answers, hashes_of_code
-from verifier.consistency.falsehoods import Falsehood
-from verifier.consistency.interpretation import Kind
-from verifier.consistency.search import Counts, Depth, Surroundings, search_around, search_for_collapse
-from verifier.content_cache import ContentCache
-from verifier.solver import Limits
+from superopt.verifier.budgeted import Progress, Task, answers, hashes_of_code
+from superopt.verifier.consistency.falsehoods import Falsehood
+from superopt.verifier.consistency.interpretation import Kind
+from superopt.verifier.consistency.search import (
+    Counts,
+    Depth,
+    Surroundings,
+    search_around,
+    search_for_collapse,
+)
+from superopt.verifier.content_cache import ContentCache
+from superopt.verifier.solver import Limits
 
 COLLAPSE = Equation((Variable("x"),), (Variable("y"),), name="two inputs are equal")
 """In the place of an axiom: what is asked of all of them, with no term to start from."""
@@ -144,7 +150,7 @@ def _read(document: object) -> Surroundings:
 
 
 def _code() -> tuple[str, ...]:
-    return hashes_of_code(*(("verifier.consistency", f"{name}.py") for name in _MODULES))
+    return hashes_of_code(*(("superopt.verifier.consistency", f"{name}.py") for name in _MODULES))
 
 
 __all__ = ["COLLAPSE", "Consistency", "check_consistency"]

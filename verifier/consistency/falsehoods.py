@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from superopt.equations import format_equation, format_term
 from superopt.ir.terms import AttributeTerm, Equation, Term, Variable, variables
-from verifier.certificate import Link, format_certificate
-from verifier.chain import instantiated
-from verifier.consistency.interpretation import Interpretation, Kind, classify
-from verifier.consistency.overlaps import replaced
-from verifier.explanation import explain
-from verifier.solver import Step
+from superopt.verifier.certificate import Link, format_certificate
+from superopt.verifier.chain import instantiated
+from superopt.verifier.consistency.interpretation import Interpretation, Kind, classify
+from superopt.verifier.consistency.overlaps import replaced
+from superopt.verifier.explanation import explain
+from superopt.verifier.solver import Step
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from superopt.ir.terms import (
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
-from verifier.chain import instantiated
-from verifier.consistency.overlaps import replaced
-from verifier.solver import Step
+from superopt.verifier.chain import instantiated
+from superopt.verifier.consistency.overlaps import replaced
+from superopt.verifier.solver import Step
 
 _OTHER = "'"
 

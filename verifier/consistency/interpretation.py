@@ -34,11 +34,11 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
-from verifier.chain import instantiated
-from verifier.congruence import Congruence
-from verifier.consistency.overlaps import has_open_shape
-from verifier.instance import Instance
-from verifier.solver import Step
+from superopt.verifier.chain import instantiated
+from superopt.verifier.congruence import Congruence
+from superopt.verifier.consistency.overlaps import has_open_shape
+from superopt.verifier.instance import Instance
+from superopt.verifier.solver import Step
 
 RELATIVE_TOLERANCE = 1e-6
 _STACK = 2

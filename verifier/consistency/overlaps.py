@@ -24,7 +24,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.terms import application
-from verifier.solver import Step
+from superopt.verifier.solver import Step
 
 _SHAPED_BY_FIRST = frozenset(("scale", "channel_scale", "bias_add", "affine"))
 

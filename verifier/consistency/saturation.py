@@ -22,10 +22,10 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.base import attribute_names
-from verifier.congruence import Congruence
-from verifier.consistency.interpretation import Interpretation, Meaning, difference
-from verifier.consistency.overlaps import given_attribute, has_open_shape
-from verifier.solver import Step
+from superopt.verifier.congruence import Congruence
+from superopt.verifier.consistency.interpretation import Interpretation, Meaning, difference
+from superopt.verifier.consistency.overlaps import given_attribute, has_open_shape
+from superopt.verifier.solver import Step
 
 
 @dataclass(frozen=True)

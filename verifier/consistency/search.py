@@ -16,18 +16,18 @@ from superopt.equations import format_equation
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation, Variable
 from superopt.ir.types import ElementType, TensorType
-from verifier.chain import instances_of
-from verifier.consistency.falsehoods import Falsehood, falsehood
-from verifier.consistency.goals import independence, instance_equation, seeds
-from verifier.consistency.interpretation import Interpretation, Kind, difference
-from verifier.consistency.overlaps import Overlap, overlaps
-from verifier.consistency.saturation import Extent, Saturation
-from verifier.instances import InstanceSampler
-from verifier.refute import Effort, refute
-from verifier.seeds import seed_of
-from verifier.smtlib import relevant
-from verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, ask
-from verifier.specialisation import specialised
+from superopt.verifier.chain import instances_of
+from superopt.verifier.consistency.falsehoods import Falsehood, falsehood
+from superopt.verifier.consistency.goals import independence, instance_equation, seeds
+from superopt.verifier.consistency.interpretation import Interpretation, Kind, difference
+from superopt.verifier.consistency.overlaps import Overlap, overlaps
+from superopt.verifier.consistency.saturation import Extent, Saturation
+from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.refute import Effort, refute
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.smtlib import relevant
+from superopt.verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, ask
+from superopt.verifier.specialisation import specialised
 
 _SMALL = 60
 _COMMON_TYPES = tuple(TensorType(ElementType.FLOAT, shape) for shape in ((2, 3), (1, 2, 3, 3), (2,), ()))

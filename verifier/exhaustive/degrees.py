@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from superopt.domains.base import Array, Domain, Rearrangement
 from superopt.errors import UnsupportedError
-from verifier.exhaustive.residues import EXPONENT_MODULUS, MODULUS
+from superopt.verifier.exhaustive.residues import EXPONENT_MODULUS, MODULUS
 
 ERROR_BITS = 64
 LEAST_EVALUATIONS = 3

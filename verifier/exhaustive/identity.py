@@ -22,12 +22,12 @@ from superopt.domains import FloatDomain
 from superopt.ir.terms import AttributeVariable, Equation
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
-from verifier.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
-from verifier.exhaustive.images import all_cases
-from verifier.exhaustive.parameters import ACTIVATIONS, Bound
-from verifier.exhaustive.program import Case, Program
-from verifier.exhaustive.residues import ResidueDomain, Residues
-from verifier.seeds import seed_of
+from superopt.verifier.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
+from superopt.verifier.exhaustive.images import all_cases
+from superopt.verifier.exhaustive.parameters import ACTIVATIONS, Bound
+from superopt.verifier.exhaustive.program import Case, Program
+from superopt.verifier.exhaustive.residues import ResidueDomain, Residues
+from superopt.verifier.seeds import seed_of
 
 BLOCK = 256
 """Cases that share one stream of random numbers, so that work can go on from any block."""

@@ -38,7 +38,7 @@ from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.windows import explicit_padding
-from verifier.exhaustive.parameters import (
+from superopt.verifier.exhaustive.parameters import (
     DILATIONS,
     MARGINS,
     PADDING_WORDS,
@@ -46,8 +46,8 @@ from verifier.exhaustive.parameters import (
     Bound,
     joined,
 )
-from verifier.exhaustive.program import Case, Implicit, Program
-from verifier.exhaustive.typings import TypingSearch
+from superopt.verifier.exhaustive.program import Case, Implicit, Program
+from superopt.verifier.exhaustive.typings import TypingSearch
 
 ROWS, COLUMNS = 2, 3
 FURTHER_PAIRINGS = 3

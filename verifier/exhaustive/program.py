@@ -14,8 +14,8 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.parallel import ParallelOperator
 from superopt.rewriting.typing import Typing
-from verifier.divided import demanding
-from verifier.instance import Instance
+from superopt.verifier.divided import demanding
+from superopt.verifier.instance import Instance
 
 A = TypeVar("A")
 Implicit = Mapping[str, "Dimension | tuple[Dimension, ...]"]

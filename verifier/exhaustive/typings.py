@@ -23,9 +23,9 @@ from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
 from superopt.rewriting.conditions import computed, holds
-from verifier.divided import divided_forms
-from verifier.exhaustive.parameters import Bound
-from verifier.exhaustive.program import Case, Implicit, Program, Step
+from superopt.verifier.divided import divided_forms
+from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.exhaustive.program import Case, Implicit, Program, Step
 
 IMPLICIT = "?"
 _NUMBERS_FIRST = frozenset(

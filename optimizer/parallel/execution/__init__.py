@@ -1,9 +1,9 @@
 """Running a plan on the virtual devices of one machine: task by task, with every message counted."""
 
-from optimizer.parallel.execution.executor import Execution, execute
-from optimizer.parallel.execution.host import HostMachine
-from optimizer.parallel.execution.jax_devices import JaxMachine
-from optimizer.parallel.execution.machine import Machine
-from optimizer.parallel.execution.program import run_program, save_program
+from superopt.optimizer.parallel.execution.executor import Execution, execute
+from superopt.optimizer.parallel.execution.host import HostMachine
+from superopt.optimizer.parallel.execution.jax_devices import JaxMachine
+from superopt.optimizer.parallel.execution.machine import Machine
+from superopt.optimizer.parallel.execution.program import run_program, save_program
 
 __all__ = ["Execution", "HostMachine", "JaxMachine", "Machine", "execute", "run_program", "save_program"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step
-from optimizer.parallel.execution.machine import A, Machine
-from optimizer.parallel.placement import Placement, regions_of
-from optimizer.parallel.regions import Region, cut, meet, volume
+from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step
+from superopt.optimizer.parallel.execution.machine import A, Machine
+from superopt.optimizer.parallel.placement import Placement, regions_of
+from superopt.optimizer.parallel.regions import Region, cut, meet, volume
 
 
 @dataclass(frozen=True)

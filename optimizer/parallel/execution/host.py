@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optimizer.cost.runtime import LoadedModel
-from optimizer.parallel.regions import Region
-from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Input, Value, Weight
 from superopt.onnx_io import build_model
 from superopt.onnx_io.source import SourceModel
+from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.parallel.regions import Region
+from superopt.optimizer.parallel.tasks import Task
 
 
 class HostMachine:

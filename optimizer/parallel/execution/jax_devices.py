@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.parallel.execution.host import HostMachine
-from optimizer.parallel.execution.jax_domain import JaxDomain
-from optimizer.parallel.regions import Region
-from optimizer.parallel.tasks import Task
 from superopt.domains import Array
 from superopt.errors import MissingServiceError
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import Opaque, Operator
+from superopt.optimizer.parallel.execution.host import HostMachine
+from superopt.optimizer.parallel.execution.jax_domain import JaxDomain
+from superopt.optimizer.parallel.regions import Region
+from superopt.optimizer.parallel.tasks import Task
 
 
 class JaxMachine:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from optimizer.parallel.regions import Region
-from optimizer.parallel.tasks import Task
 from superopt.domains import Array
+from superopt.optimizer.parallel.regions import Region
+from superopt.optimizer.parallel.tasks import Task
 
 
 class Shard(Protocol):

@@ -11,20 +11,20 @@ from typing import TypedDict
 
 import numpy as np
 
-from optimizer.cost.runtime import LoadedModel
-from optimizer.parallel.communication import CollectiveKind, Step
-from optimizer.parallel.execution.exchange import Exchange, Held
-from optimizer.parallel.execution.executor import Execution, box_of
-from optimizer.parallel.execution.host import HostMachine
-from optimizer.parallel.placement import Placement, regions_of
-from optimizer.parallel.regions import Region
-from optimizer.parallel.shards import Delivery, Program, Segment
-from optimizer.parallel.tasks import shape_of
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Value
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.folding import Folder
+from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.parallel.communication import CollectiveKind, Step
+from superopt.optimizer.parallel.execution.exchange import Exchange, Held
+from superopt.optimizer.parallel.execution.executor import Execution, box_of
+from superopt.optimizer.parallel.execution.host import HostMachine
+from superopt.optimizer.parallel.placement import Placement, regions_of
+from superopt.optimizer.parallel.regions import Region
+from superopt.optimizer.parallel.shards import Delivery, Program, Segment
+from superopt.optimizer.parallel.tasks import shape_of
 
 MANIFEST = "manifest.json"
 

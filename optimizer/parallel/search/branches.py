@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.parallel.search.choices import ALONE, Choice
-from optimizer.parallel.search.elimination import cuts
-from optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.search.choices import ALONE, Choice
+from superopt.optimizer.parallel.search.elimination import cuts
+from superopt.optimizer.parallel.search.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)

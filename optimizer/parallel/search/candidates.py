@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from optimizer.parallel.experts import Assignment
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.simulator import Simulation
 from superopt.ir.plan import Plan
+from superopt.optimizer.parallel.experts import Assignment
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.simulator import Simulation
 
 
 class Origin(enum.StrEnum):

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.subject import Operation, Subject
 from superopt.ir.plan import Parallelism
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 COPIED = -1
 """Along this axis all devices do the same work."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optimizer.parallel.search.estimate import Compute, task_types
-from optimizer.parallel.search.subject import Operation
-from optimizer.parallel.task_costs import TaskCosts
-from optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.search.estimate import Compute, task_types
+from superopt.optimizer.parallel.search.subject import Operation
+from superopt.optimizer.parallel.task_costs import TaskCosts
+from superopt.optimizer.parallel.topology import Cluster
 
 
 def forward(cluster: Cluster, costs: TaskCosts) -> Compute:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.parallel.search.tables import Choices, Table, Tables
+from superopt.optimizer.parallel.search.tables import Choices, Table, Tables
 
 _HUB = 12
 """A node with more neighbours than that would keep all blocks from being solved apart."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.search.choices import Choice, Choices, degrees_of
-from optimizer.parallel.search.elimination import Problem
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.redistribution import (
+from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.search.choices import Choice, Choices, degrees_of
+from superopt.optimizer.parallel.search.elimination import Problem
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.redistribution import (
     TERM,
     WHOLE,
     CollectivePrices,
@@ -23,10 +24,9 @@ from optimizer.parallel.search.redistribution import (
     redistribution,
     synchronisation,
 )
-from optimizer.parallel.search.subject import Edge, Operation, Subject
-from optimizer.parallel.search.tables import Table, Tables
-from optimizer.parallel.task_costs import FREE
-from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.search.subject import Edge, Operation, Subject
+from superopt.optimizer.parallel.search.tables import Table, Tables
+from superopt.optimizer.parallel.task_costs import FREE
 
 Costs = NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optimizer.parallel.experts import Assignment, assignments
-from optimizer.parallel.search.branches import Block, blocks, shares_of
-from optimizer.parallel.search.choices import (
+from superopt.optimizer.parallel.experts import Assignment, assignments
+from superopt.optimizer.parallel.search.branches import Block, blocks, shares_of
+from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
     Choice,
@@ -25,10 +25,10 @@ from optimizer.parallel.search.choices import (
     licensed_dimensions,
     useful_dimensions,
 )
-from optimizer.parallel.search.elimination import Problem, solve
-from optimizer.parallel.search.estimate import Estimator, Weighing
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.search.tables import Costs
+from superopt.optimizer.parallel.search.elimination import Problem, solve
+from superopt.optimizer.parallel.search.estimate import Estimator, Weighing
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.search.tables import Costs
 
 EXPOSED = (1.0, 0.3, 0.0)
 """Shares of weight synchronisation that backward passes may leave uncovered."""

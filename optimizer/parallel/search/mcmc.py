@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from optimizer.parallel.search.choices import (
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.search.choices import (
     Choice,
     Licence,
     choices_on,
     everything,
     parallelism,
 )
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.subject import Operation, Subject
-from superopt.ir.graph import NodeId
-from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 Delta = Callable[[Plan, Sequence[NodeId]], float]
 """Simulated microseconds of a plan that differs from the last one at those nodes; infinite where it does not

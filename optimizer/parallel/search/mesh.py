@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.cluster import Cluster
+from superopt.optimizer.parallel.cluster import Cluster
 
 
 @dataclass(frozen=True)

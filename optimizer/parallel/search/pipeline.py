@@ -11,12 +11,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
-from optimizer.parallel.search.choices import Choice, parallelism
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.subject import Subject
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ops.splits import SplitKind
+from superopt.optimizer.parallel.search.choices import Choice, parallelism
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Subject
 
 _FEW_STAGES = 16
 _PER_STAGE = (1, 2, 4, 8)

@@ -6,23 +6,23 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.parallel.experts import ONE_DEVICE, assignments
-from optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
-from optimizer.parallel.search.choices import Choice, Licence, everything
-from optimizer.parallel.search.cost_source import both_ways, forward
-from optimizer.parallel.search.estimate import Compute, Estimator
-from optimizer.parallel.search.mapping import Mapper, Mapping
-from optimizer.parallel.search.mesh import Mesh, submachines
-from optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
-from optimizer.parallel.search.prices import collective_prices
-from optimizer.parallel.search.redistribution import CollectivePrices
-from optimizer.parallel.search.refinement import Refined, Refinement
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.search.tables import Tables
-from optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
-from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.topology import Cluster
 from superopt.ir.graph import Graph
+from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments
+from superopt.optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
+from superopt.optimizer.parallel.search.choices import Choice, Licence, everything
+from superopt.optimizer.parallel.search.cost_source import both_ways, forward
+from superopt.optimizer.parallel.search.estimate import Compute, Estimator
+from superopt.optimizer.parallel.search.mapping import Mapper, Mapping
+from superopt.optimizer.parallel.search.mesh import Mesh, submachines
+from superopt.optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
+from superopt.optimizer.parallel.search.prices import collective_prices
+from superopt.optimizer.parallel.search.redistribution import CollectivePrices
+from superopt.optimizer.parallel.search.refinement import Refined, Refinement
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.search.tables import Tables
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.topology import Cluster
 
 _WORSE_MACHINES = 2
 """Smaller machines are not tried after so many that were no better."""

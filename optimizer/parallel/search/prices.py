@@ -10,11 +10,11 @@ from functools import cache
 
 import numpy as np
 
-from optimizer.parallel.collectives import Collectives
-from optimizer.parallel.communication import CollectiveKind
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.redistribution import CollectivePrices
-from optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.collectives import Collectives
+from superopt.optimizer.parallel.communication import CollectiveKind
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.redistribution import CollectivePrices
+from superopt.optimizer.parallel.topology import Cluster
 
 _MOST_WAYS = 4
 _LARGE = 1 << 40

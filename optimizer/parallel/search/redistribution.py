@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.communication import CollectiveKind
-from optimizer.parallel.search.choices import ALONE, COPIED, Choice
-from optimizer.parallel.search.subject import Operation
 from superopt.ops.splits import SplitKind
+from superopt.optimizer.parallel.communication import CollectiveKind
+from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice
+from superopt.optimizer.parallel.search.subject import Operation
 
 WHOLE = -1
 """Along this axis of the mesh all devices have the same."""

@@ -17,12 +17,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.parallel.experts import Assignment
-from optimizer.parallel.search.choices import ALONE, Choice, parallelism
-from optimizer.parallel.search.mapping import Mapper
-from optimizer.parallel.search.subject import Operation, Subject
-from optimizer.parallel.simulator import Simulation, Simulator
 from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.experts import Assignment
+from superopt.optimizer.parallel.search.choices import ALONE, Choice, parallelism
+from superopt.optimizer.parallel.search.mapping import Mapper
+from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.simulator import Simulation, Simulator
 
 _KINDS_TRIED = 60
 """Simulations in which all operations of one kind are changed."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from optimizer.parallel.task_costs import backward_passes
-from optimizer.parallel.tasks import splits_of
 from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
+from superopt.optimizer.parallel.task_costs import backward_passes
+from superopt.optimizer.parallel.tasks import splits_of
 
 _UNTRAINED = -1
 """Passes of an operation that no gradient reaches; one that only renames has 0."""

@@ -10,10 +10,10 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from optimizer.search.protocol import DEFAULT_ALPHA
-from optimizer.search.rules import RuleSet
-from optimizer.search.trace import TraceStep, step_at
 from superopt.ir.graph import Graph
+from superopt.optimizer.search.protocol import DEFAULT_ALPHA
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.trace import TraceStep, step_at
 from superopt.rewriting import Match, apply_match
 
 _PLACES = 3

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.cost.objective import rounded
-from optimizer.parallel.collectives import Collectives
-from optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step, moved_bytes
-from optimizer.parallel.placement import Placement
+from superopt.optimizer.cost.objective import rounded
+from superopt.optimizer.parallel.collectives import Collectives
+from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step, moved_bytes
+from superopt.optimizer.parallel.placement import Placement
 
 Times = NDArray[np.float64]
 Numbers = NDArray[np.intp]

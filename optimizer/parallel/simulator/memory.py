@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.simulator.operations import Operations
-from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
-from optimizer.parallel.simulator.units import Unit, bytes_of
+from superopt.optimizer.parallel.simulator.operations import Operations
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.units import Unit, bytes_of
 
 Sizes = NDArray[np.int64]
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from optimizer.cost.sizes import Sizes
-from optimizer.parallel.task_costs import FREE, Types, backward_passes, roofline_microseconds
-from optimizer.parallel.tasks import splits_of
-from optimizer.parallel.topology import DeviceKind
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.splits import Splits
+from superopt.optimizer.cost.sizes import Sizes
+from superopt.optimizer.parallel.task_costs import FREE, Types, backward_passes, roofline_microseconds
+from superopt.optimizer.parallel.tasks import splits_of
+from superopt.optimizer.parallel.topology import DeviceKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.collectives import Collectives
-from optimizer.parallel.communication import communication
-from optimizer.parallel.placement import Placement
-from optimizer.parallel.simulator.exchange import Exchange, synchronisation
-from optimizer.parallel.task_costs import TaskCosts
-from optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.collectives import Collectives
+from superopt.optimizer.parallel.communication import communication
+from superopt.optimizer.parallel.placement import Placement
+from superopt.optimizer.parallel.simulator.exchange import Exchange, synchronisation
+from superopt.optimizer.parallel.task_costs import TaskCosts
+from superopt.optimizer.parallel.topology import Cluster
 
 _MOST = 1 << 16
 

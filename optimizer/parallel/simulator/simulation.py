@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.parallel.simulator.exchange import Exchange, Times
-from optimizer.parallel.simulator.memory import memory_of
-from optimizer.parallel.simulator.objective import ParallelObjective
-from optimizer.parallel.simulator.operations import Operations
-from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.simulator.schedule import BACKWARD, Schedule
-from optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
-from optimizer.parallel.simulator.units import Unit
 from superopt.ir.plan import Plan
+from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
+from superopt.optimizer.parallel.simulator.memory import memory_of
+from superopt.optimizer.parallel.simulator.objective import ParallelObjective
+from superopt.optimizer.parallel.simulator.operations import Operations
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.schedule import BACKWARD, Schedule
+from superopt.optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
+from superopt.optimizer.parallel.simulator.units import Unit
 
 
 @dataclass(frozen=True, slots=True)

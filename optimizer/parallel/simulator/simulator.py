@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from optimizer.parallel.simulator.objective import ParallelObjective
-from optimizer.parallel.simulator.operations import Operations
-from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
-from optimizer.parallel.simulator.simulation import Simulation
-from optimizer.parallel.simulator.timing import timed
-from optimizer.parallel.simulator.units import Assembly, Unit
-from optimizer.parallel.topology import Cluster
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
+from superopt.optimizer.parallel.simulator.objective import ParallelObjective
+from superopt.optimizer.parallel.simulator.operations import Operations
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.simulation import Simulation
+from superopt.optimizer.parallel.simulator.timing import timed
+from superopt.optimizer.parallel.simulator.units import Assembly, Unit
+from superopt.optimizer.parallel.topology import Cluster
 
 
 def simulate(graph: Graph, plan: Plan, cluster: Cluster, objective: ParallelObjective) -> Simulation:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimizer.parallel.simulator.exchange import Exchange, Times
-from optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
-from optimizer.parallel.simulator.units import Key, Unit
+from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
+from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.units import Key, Unit
 
 Wanted = tuple[int, Key]
 """What an exchange brings: the place in the schedule of the pass that made it, and its key there."""

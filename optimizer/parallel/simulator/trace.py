@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from optimizer.parallel.simulator.simulation import Simulation
 from superopt.files import write_atomically
+from superopt.optimizer.parallel.simulator.simulation import Simulation
 
 
 def write_trace(simulation: Simulation, path: Path) -> None:

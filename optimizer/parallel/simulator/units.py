@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.parallel.communication import summed
-from optimizer.parallel.placement import Placement, needed, produced
-from optimizer.parallel.simulator.exchange import Exchange, Times
-from optimizer.parallel.simulator.operations import Operations
-from optimizer.parallel.simulator.prices import Prices
-from optimizer.parallel.task_costs import FREE, Types
-from optimizer.parallel.tasks import mapping_of, shape_of
 from superopt.errors import InvalidOptionError
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.communication import summed
+from superopt.optimizer.parallel.placement import Placement, needed, produced
+from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
+from superopt.optimizer.parallel.simulator.operations import Operations
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.task_costs import FREE, Types
+from superopt.optimizer.parallel.tasks import mapping_of, shape_of
 
 Key = tuple[int, int]
 """A port, and the number of the placement in which its tensor is needed."""

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from generator.questions import Theorems
-from substitution_db.gallery.gains import Gain, gains
-from substitution_db.records import Rule, Selection
 from superopt.equations import parse_equation
+from superopt.generator.questions import Theorems
 from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
 from superopt.rewriting import Substitution
 from superopt.rewriting.divisions import DIVIDING
+from superopt.substitution_db.gallery.gains import Gain, gains
+from superopt.substitution_db.records import Rule, Selection
 
 Progress = Callable[[str], None]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from optimizer.canonical import canonicalise
-from optimizer.cost import GraphCost, Nominal, Sizes
-from optimizer.search import Limits, RuleSet, Watch, search_named
-from optimizer.selection import is_safe_with_infinities
 from superopt import zoo
 from superopt.equations import parse_equation
 from superopt.ir.graph import Graph
 from superopt.onnx_io import lift, load_model
+from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.cost import GraphCost, Nominal, Sizes
+from superopt.optimizer.search import Limits, RuleSet, Watch, search_named
+from superopt.optimizer.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, substitutions_of
 from superopt.zoo.micrographs import WITH_HEADROOM, WITHOUT_HEADROOM
 

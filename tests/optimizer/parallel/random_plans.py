@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.parallel.tasks import splits_of
 from superopt.domains import Array
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
 from superopt.ir.plan import Parallelism, Plan
@@ -20,6 +19,7 @@ from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
+from superopt.optimizer.parallel.tasks import splits_of
 
 DEVICES = 8
 Grow = Callable[[random.Random, GraphEditor, Sequence[Value]], Sequence[Value]]

@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 from hypothesis import strategies as st
 
-from optimizer.parallel.cluster import parse_cluster
-from optimizer.parallel.topology import Cluster
 from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import ElementType, TensorType
@@ -19,6 +17,8 @@ from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Identity
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat, Reshape, Split
+from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.topology import Cluster
 
 
 def tensor(*shape: int) -> TensorType:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from optimizer.parallel.simulator import Simulation
-from optimizer.parallel.simulator.exchange import Exchange, receivers_of, senders
+from superopt.optimizer.parallel.simulator import Simulation
+from superopt.optimizer.parallel.simulator.exchange import Exchange, receivers_of, senders
 
 Ends = dict[int, float]
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.parallel.cluster import (
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.optimizer.parallel.cluster import (
     cluster_names,
     load_cluster,
     named_cluster,
     named_description,
     parse_cluster,
 )
-from optimizer.parallel.topology import Link
-from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.optimizer.parallel.topology import Link
 from tests.optimizer.parallel.bad_clusters import BAD, GOOD
 
 

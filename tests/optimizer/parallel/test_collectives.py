@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optimizer.parallel.cluster import parse_cluster
-from optimizer.parallel.collectives import Collectives
-from optimizer.parallel.communication import CollectiveKind, Step, communication
-from optimizer.parallel.placement import Placement
-from optimizer.parallel.simulator.exchange import Exchange
-from optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.collectives import Collectives
+from superopt.optimizer.parallel.communication import CollectiveKind, Step, communication
+from superopt.optimizer.parallel.placement import Placement
+from superopt.optimizer.parallel.simulator.exchange import Exchange
+from superopt.optimizer.parallel.topology import Cluster
 from tests.optimizer.parallel.simulated import cluster
 
 ONE = cluster(1, 8)

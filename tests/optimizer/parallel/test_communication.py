@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.parallel.communication import CollectiveKind, Step, communication, moved_bytes, summed
-from optimizer.parallel.placement import Placement
-from optimizer.parallel.regions import Region, meet, volume
+from superopt.optimizer.parallel.communication import CollectiveKind, Step, communication, moved_bytes, summed
+from superopt.optimizer.parallel.placement import Placement
+from superopt.optimizer.parallel.regions import Region, meet, volume
 
 SHAPE = (12, 6)
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optimizer import Options
-from optimizer.parallel.cluster import parse_cluster
-from optimizer.parallel.journey import ClusterJourney, ClusterResult
-from optimizer.parallel.topology import Cluster
 from superopt.errors import InvalidFileError, InvalidModelError, SuperoptError
 from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, lift, load_model
+from superopt.optimizer import Options
+from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.journey import ClusterJourney, ClusterResult
+from superopt.optimizer.parallel.topology import Cluster
 
 SOLO = parse_cluster("name: solo\nnodes: [{device: t4}]", "solo")
 LINK = "link: {bandwidth: 300 GB/s, latency: 1 us}"

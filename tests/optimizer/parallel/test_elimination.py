@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from optimizer.parallel.search.elimination import Problem, cuts, solve
-from optimizer.parallel.search.pipeline import cut_into
-from optimizer.parallel.search.tables import Tables
+from superopt.optimizer.parallel.search.elimination import Problem, cuts, solve
+from superopt.optimizer.parallel.search.pipeline import cut_into
+from superopt.optimizer.parallel.search.tables import Tables
 
 SERIES_PARALLEL = {
     "chain": (5, [(0, 1), (1, 2), (2, 3), (3, 4)]),

@@ -10,11 +10,11 @@ import sys
 import numpy as np
 import pytest
 
-from optimizer.parallel.cluster import parse_cluster
-from optimizer.parallel.execution import Execution, HostMachine, JaxMachine, Machine, execute
-from optimizer.parallel.execution.machine import A
-from optimizer.parallel.simulator import ParallelObjective, simulate
 from superopt.ir.plan import Plan
+from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.execution import Execution, HostMachine, JaxMachine, Machine, execute
+from superopt.optimizer.parallel.execution.machine import A
+from superopt.optimizer.parallel.simulator import ParallelObjective, simulate
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
 
 PLANS = 300

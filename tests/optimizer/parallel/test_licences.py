@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from axioms import load_axioms
-from optimizer.parallel.licences import Licences, declared, divisions_of
-from optimizer.parallel.search.planner import Planner
-from optimizer.parallel.search.subject import Subject
-from optimizer.parallel.simulator import ParallelObjective
+from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.ops.activation import Softmax
+from superopt.optimizer.parallel.licences import Licences, declared, divisions_of
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.simulator import ParallelObjective
 from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.networks import devices, mlp
 

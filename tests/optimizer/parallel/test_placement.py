@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.parallel.placement import Placement, needed, produced
 from superopt.ir.plan import Parallelism
 from superopt.ops.splits import SplitKind, Splits, TaskDimension
+from superopt.optimizer.parallel.placement import Placement, needed, produced
 
 MATMUL = Splits(
     (

@@ -7,18 +7,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from optimizer.parallel.experts import Assignment, assignments
-from optimizer.parallel.plan_text import plan_from_json, plan_to_json
-from optimizer.parallel.search.branches import blocks
-from optimizer.parallel.search.candidates import Origin
-from optimizer.parallel.search.mcmc import Metropolis
-from optimizer.parallel.search.mesh import Mesh
-from optimizer.parallel.search.planner import Planner
-from optimizer.parallel.search.subject import Subject, plannable
-from optimizer.parallel.search.substitution import Substitutions
-from optimizer.parallel.simulator import ParallelObjective, Simulator
-from optimizer.parallel.sufficiency import what_would_do
-from optimizer.search import RuleSet
 from superopt.equations import parse_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.ir.dimensions import symbol
@@ -27,6 +15,18 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Relu
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
+from superopt.optimizer.parallel.experts import Assignment, assignments
+from superopt.optimizer.parallel.plan_text import plan_from_json, plan_to_json
+from superopt.optimizer.parallel.search.branches import blocks
+from superopt.optimizer.parallel.search.candidates import Origin
+from superopt.optimizer.parallel.search.mcmc import Metropolis
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.substitution import Substitutions
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.sufficiency import what_would_do
+from superopt.optimizer.search import RuleSet
 from superopt.rewriting import substitutions_of
 from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.networks import devices, mlp, twins

@@ -10,11 +10,6 @@ import numpy as np
 import onnx
 import pytest
 
-from optimizer.cost.runtime import LoadedModel
-from optimizer.parallel.annotation import annotate
-from optimizer.parallel.execution import HostMachine, execute
-from optimizer.parallel.execution.program import run_program, save_program
-from optimizer.parallel.shards import programmed
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Weight
@@ -23,6 +18,11 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model, lower
 from superopt.onnx_io.annotations import validate_annotations
 from superopt.ops.activation import Relu
+from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.parallel.annotation import annotate
+from superopt.optimizer.parallel.execution import HostMachine, execute
+from superopt.optimizer.parallel.execution.program import run_program, save_program
+from superopt.optimizer.parallel.shards import programmed
 from tests.onnx_io.kit import model, node, tensor, value
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
 

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator, simulate, write_trace
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.simulator import (
+    ParallelObjective,
+    Simulation,
+    Simulator,
+    simulate,
+    write_trace,
+)
 from tests.optimizer.parallel.simulated import cluster, graphs, mappings, mlp, plan_of, plans, running
 from tests.optimizer.parallel.slow_simulation import slow_ends
 

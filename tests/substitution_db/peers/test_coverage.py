@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from substitution_db import Candidate, RuleStatus, discovery, open_database
-from substitution_db.currency import current
-from substitution_db.peers import PeerFormat, PeerRule, read_rules
-from substitution_db.peers.coverage import Answer, Covered, counts, coverage
-from substitution_db.peers.derivation import Bounds
 from superopt.cli.main import run
 from superopt.equations import format_equation, parse_equation, rule_id
+from superopt.substitution_db import Candidate, RuleStatus, discovery, open_database
+from superopt.substitution_db.currency import current
+from superopt.substitution_db.peers import PeerFormat, PeerRule, read_rules
+from superopt.substitution_db.peers.coverage import Answer, Covered, counts, coverage
+from superopt.substitution_db.peers.derivation import Bounds
 from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, taso_file
 
 LIBRARY = (

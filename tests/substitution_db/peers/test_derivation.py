@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from substitution_db.peers.derivation import Bounds, Derivation, Library, derive
 from superopt.equations import parse_equation
+from superopt.substitution_db.peers.derivation import Bounds, Derivation, Library, derive
 
 LIBRARY = Library(
     map(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation, parse_term
 from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.ir.terms import (
@@ -50,7 +50,7 @@ def axioms() -> tuple[Equation, ...]:
 @cache
 def shipped() -> tuple[Equation, ...]:
     """All shipped rules with operators that the oracle knows."""
-    lines = (files("substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (files("superopt.substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
     rules = (parse_equation(json.loads(line)["equation"]) for line in lines)
     return tuple(rule for rule in rules if _known(rule))
 

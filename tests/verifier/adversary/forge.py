@@ -20,17 +20,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from axioms import load_axioms
-from substitution_db.certificates import read_stored, stored_certificate, why_not_replayed
-from substitution_db.records import Hashes, Outcome, Proof
+from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.errors import SuperoptError
 from superopt.ir.terms import AttributeVariable, Direction, Equation, Variable, attribute_variables, variables
+from superopt.substitution_db.certificates import read_stored, stored_certificate, why_not_replayed
+from superopt.substitution_db.records import Hashes, Outcome, Proof
+from superopt.verifier.certificate import Certificate, Link, format_certificate
 from tests.verifier.adversary.families import is_rule
 from tests.verifier.adversary.forgeries import FORGERIES, Claim
 from tests.verifier.adversary.limits import TooLong, processor_seconds
 from tests.verifier.adversary.oracle import judge
-from verifier.certificate import Certificate, Link, format_certificate
 
 INSTANCES = 300
 MOST_SECONDS = 15
@@ -56,7 +56,7 @@ class Forged:
 @cache
 def proved() -> tuple[Claim, ...]:
     """The rules of the shipped library with their certificates."""
-    lines = (files("substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (files("superopt.substitution_db") / "library.jsonl").read_text(encoding="utf-8").splitlines()
     stored = (json.loads(line)["proof"]["certificate"] for line in lines)
     return tuple(Claim(*read_stored(content)) for content in stored)
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import parse_term
 from superopt.errors import IllTypedError
 from superopt.ir.terms import (
@@ -24,9 +24,9 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
+from superopt.verifier.certificate import Certificate, Link
 from tests.verifier.adversary import alterations
 from tests.verifier.adversary.rewriting import mapped, with_terms, with_values
-from verifier.certificate import Certificate, Link
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from superopt.equations import canonical, format_equation
 from superopt.ir.terms import Equation
+from superopt.verifier import Status, verify_most_general
+from superopt.verifier.certificate import format_certificate
 from tests.verifier.adversary.families import FAMILIES, equation_of
 from tests.verifier.adversary.limits import TooLong, processor_seconds
 from tests.verifier.adversary.oracle import judge
-from verifier import Status, verify_most_general
-from verifier.certificate import format_certificate
 
 FIRST_LOOK = 40
 LONG_LOOK = 500

@@ -16,9 +16,9 @@ from superopt.ir.terms import Equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import infer_terms
-from verifier.exhaustive.images import all_cases
-from verifier.exhaustive.parameters import Bound
-from verifier.exhaustive.program import Case, Program
+from superopt.verifier.exhaustive.images import all_cases
+from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.exhaustive.program import Case, Program
 
 EVERY_AXIS = range(-3, 3)
 PERMS = [(), *(p for n in range(4) for p in itertools.permutations(range(n)))]

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from axioms import load_axioms
+from superopt.axioms import load_axioms
 from tests.verifier.second_checker.alterations import Proof, altered
 from tests.verifier.second_checker.comparison import compared, shipped_proofs
 

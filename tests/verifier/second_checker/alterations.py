@@ -23,7 +23,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
-from verifier.certificate import Certificate, Link
+from superopt.verifier.certificate import Certificate, Link
 
 Proof: TypeAlias = "tuple[Equation, Certificate]"
 Entry = TypeVar("Entry")

@@ -18,8 +18,8 @@ from superopt.ir.terms import (
     applications,
 )
 from superopt.ops import OPERATORS, attribute_defaults
+from superopt.verifier.certificate import Certificate
 from tests.verifier.second_checker.typing_state import UnknownCasesError
-from verifier.certificate import Certificate
 
 RESHAPED_RANK = 5
 

@@ -23,13 +23,13 @@ from superopt.ir.terms import (
 from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS, attributes_of, normalise_attribute, operator_from_attributes
 from superopt.ops.attributes import substituted
+from superopt.verifier.certificate import Certificate, Link
 from tests.verifier.second_checker.conditions import Scope, holds
 from tests.verifier.second_checker.items import application
 from tests.verifier.second_checker.nodes import Complete, Leaf, Node, at, nodes_of, put, type_of, with_sizes
 from tests.verifier.second_checker.sizes import FLEXIBLE, chosen, is_positive
 from tests.verifier.second_checker.text import WrongError
 from tests.verifier.second_checker.typing_state import State, every_case, new_state, same_types
-from verifier.certificate import Certificate, Link
 
 MOST_WAYS = 12
 """In which the sizes that a link leaves out are completed."""

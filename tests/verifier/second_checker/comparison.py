@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from substitution_db.certificates import read_stored
 from superopt.equations import format_equation
 from superopt.ir.terms import Equation
+from superopt.substitution_db.certificates import read_stored
+from superopt.verifier.certificate import certificate_text
+from superopt.verifier.replay import replay
 from tests.verifier.second_checker.alterations import Proof
 from tests.verifier.second_checker.judge import Answer, Judgement, judge
-from verifier.certificate import certificate_text
-from verifier.replay import replay
 
 NOT_KNOWN = (" is not known", "more than 5000 cases")
 """What the first checker says where it refuses because it does not know all cases."""
@@ -52,7 +52,9 @@ def compared(change: str, proof: Proof, axioms: Mapping[str, Equation]) -> Compa
 
 def shipped_proofs() -> Iterator[Proof]:
     """Each rule of the shipped library with its certificate, as the certificate spells it."""
-    lines = resources.files("substitution_db").joinpath("library.jsonl").read_text("utf-8").splitlines()
+    lines = (
+        resources.files("superopt.substitution_db").joinpath("library.jsonl").read_text("utf-8").splitlines()
+    )
     for line in lines:
         yield read_stored(json.loads(line)["proof"]["certificate"])
 

@@ -21,6 +21,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS
+from superopt.verifier.certificate import Certificate
 from tests.verifier.second_checker.bounds import degrees, highest_rank
 from tests.verifier.second_checker.chain import Case, replay_case
 from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed, relates_otherwise
@@ -34,7 +35,6 @@ from tests.verifier.second_checker.typing_state import (
     new_state,
     same_types,
 )
-from verifier.certificate import Certificate
 
 RULE = "rule"
 
