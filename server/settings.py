@@ -96,7 +96,7 @@ class Settings(BaseModel):
     """The least severe messages that are logged; those about probes are ``debug``."""
 
     optimize_file: str = Field(default="superopt.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
-    """The function that does a job, as ``module:name`` (see ``server.work.OptimizeFile``)."""
+    """The function that does a job, as ``module:name`` (see ``superopt.server.work.OptimizeFile``)."""
 
     plans_clusters: bool = True
     """Whether that function takes a cluster description, as the one of ``superopt.api`` does."""

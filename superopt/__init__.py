@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from superopt.api import Result
     from superopt.calling import optimize
 
-__all__ = ["Result", "optimize"]
+    __version__: str
+
+__all__ = ["Result", "__version__", "optimize"]
 
 
 def __getattr__(name: str) -> object:
-    """Loaded at first use: a lower room does not load the upper ones."""
+    """Loaded at first use: a lower package does not load the upper ones."""
+    if name == "__version__":
+        return metadata.version("superopt")
     if name in __all__:
         return getattr(import_module("superopt.calling"), name)
     raise AttributeError(f"module 'superopt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+import superopt
 
 ROOT = Path(__file__).parent.parent
 
@@ -102,3 +105,21 @@ def test_the_end_of_a_run_says_once_how_to_get_what_was_missing(tmp_path: Path) 
         "skipped 1: no Chromium: apt-get install chromium libatomic1, or playwright install chromium",
     ]
     assert "1 passed, 4 skipped" in done.stdout.splitlines()[-1]
+
+
+def test_superopt_is_the_only_name_that_is_installed(tmp_path: Path) -> None:
+    """Run in isolated mode from elsewhere, so that nothing but what is installed is found."""
+    names = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").exists())
+    program = f"import importlib.util as u; print([n for n in {names} if u.find_spec(n)])"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "optimizer" in names
+    assert done.stdout.strip() == "['superopt']"
+
+
+def test_what_the_package_offers_is_listed_and_there() -> None:
+    assert set(superopt.__all__) <= set(dir(superopt))
+    assert all(getattr(superopt, name) is not None for name in superopt.__all__)
+    assert superopt.__version__ == metadata.version("superopt")
+    assert (ROOT / "superopt" / "py.typed").exists()
