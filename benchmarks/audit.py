@@ -16,10 +16,10 @@ from dataclasses import replace
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
 from superopt.generator import load_preset
-from superopt.generator.pruning import Audit, Dropped, Selection
-from superopt.generator.stages import Found, stage_tasks, surveyed
+from superopt.generator.prune.pruning import Audit, Dropped, Selection
+from superopt.generator.run.stages import Found, stage_tasks, surveyed
 from superopt.ir.terms import Direction
-from superopt.substitution_db.peers.derivation import Bounds, Library, derive
+from superopt.journeys.library.peers.derivation import Bounds, Library, derive
 
 UNFOUNDED = (
     "false in general",

@@ -18,8 +18,8 @@ from dataclasses import replace
 from superopt.domains import arrays
 from superopt.domains.arrays import DEVICES
 from superopt.generator import generate, in_process, load_preset, preset_names
-from superopt.generator.enumeration import Enumeration
-from superopt.generator.usage import peak_memory_bytes
+from superopt.generator.enumerate.enumeration import Enumeration
+from superopt.generator.run.usage import peak_memory_bytes
 
 HEADER = (
     "| preset | operators | terms | classes | found | CPU s | peak GB |",

@@ -210,7 +210,7 @@ class _Watch:
                     words = " ".join(process.cmdline())
                     kind = (
                         "worker"
-                        if "superopt.server.worker" in words
+                        if "superopt.server.worker.loop" in words
                         else "job"
                         if "superopt.child_main" in words
                         else "server"

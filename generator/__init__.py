@@ -1,12 +1,12 @@
 """Discovery of candidates for substitutions: all small terms of a preset, by value, paired, pruned."""
 
-from superopt.generator.checkpoint import Checkpoint, fresh_work, resumed_work
-from superopt.generator.discovery import Generation, Progress, generate
-from superopt.generator.enumeration import Level
-from superopt.generator.executors import Workers, dask, in_process, processes
-from superopt.generator.preset import Preset
-from superopt.generator.preset_file import load_preset, parse_preset, preset_names
-from superopt.generator.pruning import Candidate
+from superopt.generator.enumerate.enumeration import Level
+from superopt.generator.presets.preset import Preset
+from superopt.generator.presets.reading import load_preset, parse_preset, preset_names
+from superopt.generator.prune.pruning import Candidate
+from superopt.generator.run.checkpoint import Checkpoint, fresh_work, resumed_work
+from superopt.generator.run.discovery import Generation, Progress, generate
+from superopt.generator.run.executors import Workers, dask, in_process, processes
 
 __all__ = [
     "Candidate",

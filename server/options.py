@@ -9,10 +9,10 @@ from typing import Annotated, Literal, TypeAlias, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from superopt.server.http.problems import Problem, field_errors, sentence
 from superopt.server.problem_types import ProblemType
-from superopt.server.problems import Problem, field_errors, sentence
 from superopt.server.settings import Settings
-from superopt.substitution_db.records import JsonObject
+from superopt.substitution_db.store.records import JsonObject
 from superopt.threads import MOST_THREADS
 
 _OF_CLUSTERS = ("latency", "throughput", "training")

@@ -13,7 +13,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from superopt.errors import InvalidOptionError
-from superopt.server.logs import LogFormat
+from superopt.server.process.logs import LogFormat
 
 PREFIX = "SUPEROPT_"
 _GIBIBYTE = 1 << 30
@@ -96,7 +96,7 @@ class Settings(BaseModel):
     """The least severe messages that are logged; those about probes are ``debug``."""
 
     optimize_file: str = Field(default="superopt.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
-    """The function that does a job, as ``module:name`` (see ``superopt.server.work.OptimizeFile``)."""
+    """The function that does a job, as ``module:name`` (see ``superopt.server.worker.work.OptimizeFile``)."""
 
     plans_clusters: bool = True
     """Whether that function takes a cluster description, as the one of ``superopt.api`` does."""

@@ -11,21 +11,21 @@ from typing import Self
 
 from sqlalchemy import text
 
-from superopt.substitution_db.activity import ActivityRepository
-from superopt.substitution_db.blobs import BlobStore
-from superopt.substitution_db.costs import CostRepository
-from superopt.substitution_db.engine import Transactions, connect
-from superopt.substitution_db.jobs import JobRepository
-from superopt.substitution_db.keys import KeyRepository
-from superopt.substitution_db.library import load_shipped, shipped_library
-from superopt.substitution_db.location import blob_store, database_url
-from superopt.substitution_db.migrate import is_usable, revision_of, upgrade
-from superopt.substitution_db.quarantine import Quarantine
-from superopt.substitution_db.queue import LEASE_SECONDS, JobQueue
-from superopt.substitution_db.records import SCARCE
-from superopt.substitution_db.rules import RuleRepository
-from superopt.substitution_db.submissions import SubmissionRepository
-from superopt.substitution_db.versions import LibraryVersions
+from superopt.substitution_db.jobs.activity import ActivityRepository
+from superopt.substitution_db.jobs.queue import LEASE_SECONDS, JobQueue
+from superopt.substitution_db.jobs.repository import JobRepository
+from superopt.substitution_db.jobs.submissions import SubmissionRepository
+from superopt.substitution_db.rules.quarantine import Quarantine
+from superopt.substitution_db.rules.repository import RuleRepository
+from superopt.substitution_db.rules.shipped import load_shipped, shipped_library
+from superopt.substitution_db.rules.versions import LibraryVersions
+from superopt.substitution_db.store.blobs import BlobStore
+from superopt.substitution_db.store.costs import CostRepository
+from superopt.substitution_db.store.engine import Transactions, connect
+from superopt.substitution_db.store.keys import KeyRepository
+from superopt.substitution_db.store.location import blob_store, database_url
+from superopt.substitution_db.store.migrate import is_usable, revision_of, upgrade
+from superopt.substitution_db.store.records import SCARCE
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ from superopt.optimizer.runnable import loads, runnable_original, weight_bytes
 from superopt.optimizer.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.substitution_db import open_database
-from superopt.substitution_db.currency import current
 from superopt.substitution_db.database import Database
-from superopt.substitution_db.rows import equation_of
-from superopt.substitution_db.versions import PublishedRules
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.versions import PublishedRules
+from superopt.substitution_db.store.rows import equation_of
 from superopt.targets import find_target
 
 ProgressCallback = Callable[[Progress], None]

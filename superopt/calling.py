@@ -25,7 +25,7 @@ from superopt.optimizer.report import (
     SearchSummary,
 )
 from superopt.optimizer.runnable import loads
-from superopt.substitution_db.versions import PublishedRules
+from superopt.substitution_db.rules.versions import PublishedRules
 from superopt.supervision import OPTIMIZE, Job, Outcome, run_job
 
 ProgressCallback = Callable[[Progress], None]

@@ -8,8 +8,8 @@ from typing import cast
 
 from superopt.errors import SuperoptError
 from superopt.substitution_db import open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.records import Evidence
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.store.records import Evidence
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.ir import Equation
+from superopt.journeys.library.judging import prove_equation
 from superopt.recorded import repeated
 from superopt.rewriting import substitutions_of
 from superopt.substitution_db import Database, Outcome, Rule, RuleStatus
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.judging import prove_equation
-from superopt.substitution_db.records import Evidence, Proof
-from superopt.substitution_db.rows import equation_of
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.store.records import Evidence, Proof
+from superopt.substitution_db.store.rows import equation_of
 from superopt.verifier.pool import judge_alone
 
 

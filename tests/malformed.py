@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from tests.server.conftest import tiny_model
 from tests.server.damage import OPTIONS, Upload
 from tests.server.hostile import uploads

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
-from superopt.substitution_db.gallery import library_page
-from superopt.substitution_db.library import SHIPPED_LIBRARY
+from superopt.journeys.library.gallery import library_page
+from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("docs/equations.md", "docs/proof.md", "docs/ci.md")

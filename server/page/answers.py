@@ -16,14 +16,14 @@ from fastapi.responses import Response
 from superopt.equations import drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError
-from superopt.server.child import Limits, run_in_child
-from superopt.server.endings import Done, Stopped
+from superopt.server.http.problems import Problem
+from superopt.server.http.security import local_or_keys, require
+from superopt.server.http.state import State, state_of
 from superopt.server.options import OBJECTIVES, SEARCHES
 from superopt.server.problem_types import ProblemType
-from superopt.server.problems import Problem
-from superopt.server.security import local_or_keys, require
-from superopt.server.state import State, state_of
-from superopt.substitution_db.records import JobRole, JsonObject
+from superopt.server.process.child import Limits, run_in_child
+from superopt.server.process.endings import Done, Stopped
+from superopt.substitution_db.store.records import JobRole, JsonObject
 
 router = APIRouter(prefix="/page", include_in_schema=False)
 Reader = Annotated[str, Depends(require("read"))]

@@ -13,9 +13,9 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from superopt.server.http.problems import Problem
+from superopt.server.http.security import local_or_keys
 from superopt.server.problem_types import ProblemType
-from superopt.server.problems import Problem
-from superopt.server.security import local_or_keys
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(local_or_keys)])
 

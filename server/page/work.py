@@ -11,7 +11,7 @@ from typing import cast
 
 from superopt.onnx_io.outline import outlines
 from superopt.optimizer.explanation.page import html_of
-from superopt.substitution_db.records import JsonObject
+from superopt.substitution_db.store.records import JsonObject
 
 MODEL = "model.onnx"
 

@@ -11,12 +11,12 @@ import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output, several
 from superopt.cli.progress import counted
+from superopt.journeys.library.peers import PeerFormat, format_of, read_rules
+from superopt.journeys.library.peers.coverage import Answer, Covered, counts
+from superopt.journeys.library.peers.coverage import coverage as cover
+from superopt.journeys.library.peers.derivation import Bounds
 from superopt.substitution_db import RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.peers import PeerFormat, format_of, read_rules
-from superopt.substitution_db.peers.coverage import Answer, Covered, counts
-from superopt.substitution_db.peers.coverage import coverage as cover
-from superopt.substitution_db.peers.derivation import Bounds
+from superopt.substitution_db.rules.currency import current
 
 FormatOption = Annotated[
     PeerFormat | None,

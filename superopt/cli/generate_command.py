@@ -18,8 +18,9 @@ from superopt.domains import arrays
 from superopt.domains.arrays import DEVICES
 from superopt.errors import InvalidOptionError
 from superopt.generator import Generation, Preset, Workers, load_preset, preset_names
-from superopt.substitution_db import discovery, open_database
-from superopt.substitution_db.records import Added
+from superopt.journeys.library import discovery
+from superopt.substitution_db import open_database
+from superopt.substitution_db.store.records import Added
 
 
 def generate(

@@ -16,19 +16,20 @@ from superopt.cli.spending import Spending
 from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
-from superopt.substitution_db import Database, RuleFilter, RuleStatus, discovery, open_database
-from superopt.substitution_db.claims import counterexample_of
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.exchange import (
+from superopt.journeys.library import discovery
+from superopt.journeys.library.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
+from superopt.journeys.library.peers.importing import import_peer_rules
+from superopt.substitution_db import Database, RuleFilter, RuleStatus, open_database
+from superopt.substitution_db.rules.claims import counterexample_of
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.exchange import (
     export_left_out,
     export_rules,
     export_selected,
     import_json_lines,
     import_text,
 )
-from superopt.substitution_db.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
-from superopt.substitution_db.peers.importing import import_peer_rules
-from superopt.substitution_db.records import Added
+from superopt.substitution_db.store.records import Added
 from superopt.verifier.pool import judge_all
 
 app = typer.Typer(help="The library of rules.", no_args_is_help=True)

@@ -15,9 +15,9 @@ from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, write_atomically
 from superopt.ops.base import OPERATORS
 from superopt.substitution_db import Rule, RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.library import shipped_library
-from superopt.substitution_db.statistics import RuleStatistics
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.shipped import shipped_library
+from superopt.substitution_db.rules.statistics import RuleStatistics
 
 
 def register(library: typer.Typer) -> None:
@@ -177,7 +177,7 @@ def document(
 ) -> None:
     """Write the page about a library: counts, and the rules that gain most, drawn beside it."""
     del database
-    from superopt.substitution_db.gallery import (  # it loads onnx, which the others do not need
+    from superopt.journeys.library.gallery import (  # it loads onnx, which the others do not need
         library_page,
         write_page,
     )

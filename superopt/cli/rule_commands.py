@@ -14,15 +14,15 @@ from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Ou
 from superopt.cli.progress import counted
 from superopt.equations import format_equation, parse_equation
 from superopt.ir import Equation
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.gate import (
+from superopt.journeys.library.gate import (
     GateResult,
     compare_hashes_of_files,
     compare_hashes_of_library,
     gate_files,
     gate_library,
 )
-from superopt.substitution_db.judging import condition_object, condition_of, judge_equation
+from superopt.journeys.library.judging import condition_object, condition_of, judge_equation
+from superopt.substitution_db.rules.currency import current
 from superopt.verifier import Status, Verdict
 from superopt.verifier.certificate import certificate_object, format_certificate
 from superopt.verifier.condition_inference import Conditional

@@ -7,10 +7,10 @@ from superopt.cli.output import Output
 from superopt.equations import format_equation, picture
 from superopt.errors import InvalidFileError
 from superopt.substitution_db import Rule
-from superopt.substitution_db.certificates import chain_of
-from superopt.substitution_db.exchange import evidence_object, proof_object
-from superopt.substitution_db.records import Proof
-from superopt.substitution_db.rows import equation_of
+from superopt.substitution_db.rules.certificates import chain_of
+from superopt.substitution_db.rules.exchange import evidence_object, proof_object
+from superopt.substitution_db.store.records import Proof
+from superopt.substitution_db.store.rows import equation_of
 from superopt.verifier.certificate import Grade
 
 _GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed in every case"}

@@ -17,8 +17,8 @@ from superopt.journeys.library.selection import Selected
 from superopt.journeys.library.selection import select as choose
 from superopt.journeys.library.trials import CANDIDATES, graphs
 from superopt.substitution_db import RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.statistics import kinds_of_selection as kinds
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.statistics import kinds_of_selection as kinds
 
 
 def register(library: typer.Typer) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output
-from superopt.server.serve import serve as run_server
-from superopt.server.worker import run_worker
+from superopt.server.process.serve import serve as run_server
+from superopt.server.worker.loop import run_worker
 from superopt.substitution_db import open_database, upgrade_database
 
 keys_app = typer.Typer(help="API keys; without any, only this machine is served.", no_args_is_help=True)

@@ -8,8 +8,8 @@ import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output, several
 from superopt.substitution_db import open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.records import LibraryVersion
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.store.records import LibraryVersion
 
 
 def register(app: typer.Typer) -> None:

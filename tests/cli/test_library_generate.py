@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
-from superopt.generator import enumeration
+from superopt.generator.enumerate import enumeration
 from superopt.substitution_db import open_database
 from tests.generator.runs import PART_PAIRS, kill_half_way, preset
 

@@ -11,8 +11,8 @@ import pytest
 from superopt.cli.main import run
 from superopt.journeys.library import compare
 from superopt.substitution_db import RuleFilter, open_database
-from superopt.substitution_db.exchange import export_rules
-from superopt.substitution_db.library import SHIPPED_LIBRARY
+from superopt.substitution_db.rules.exchange import export_rules
+from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
 
 KEPT = "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(y, z))"
 LEFT_OUT = "matmul(x, identity_matrix()) => x"

@@ -10,7 +10,7 @@ import pytest
 from superopt.cli.main import run
 from superopt.equations import drawing, parse_equation, rule_id
 from superopt.substitution_db import Candidate, Hashes, Outcome, Proof, open_database
-from superopt.substitution_db.currency import current
+from superopt.substitution_db.rules.currency import current
 from superopt.verifier.hashes import operators_hash
 
 PROVED = "matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)"

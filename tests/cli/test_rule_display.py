@@ -9,8 +9,8 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
+from superopt.journeys.library.discovery import verify_pending
 from superopt.substitution_db import Candidate, open_database
-from superopt.substitution_db.discovery import verify_pending
 
 RIGHT = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"
 WRONG = "sub(x, y) => sub(y, x)"

@@ -28,7 +28,7 @@ from superopt.client.archives import unpack
 from superopt.client.errors import DownloadDamagedError, OptimizationEndedError
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import RULES, furnished, serving

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from tests.machine import require_program
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import furnished, serving

@@ -15,9 +15,9 @@ import pytest
 from superopt.cli.main import run
 from superopt.optimizer.parallel.cluster import named_cluster, parse_cluster
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database, open_database
-from superopt.substitution_db.records import JobRole
+from superopt.substitution_db.store.records import JobRole
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import serving
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from superopt.server.cleaning import clean
+from superopt.server.worker.cleaning import clean
 from superopt.substitution_db import Database
-from superopt.substitution_db.records import Job, JobRole, JobState
+from superopt.substitution_db.store.records import Job, JobRole, JobState
 
 _NEXT = {
     None: {"queued"},

@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 
 from superopt.server.settings import Settings
 from superopt.substitution_db import Database
-from superopt.substitution_db.models import JobEventRow
-from superopt.substitution_db.records import JobState
+from superopt.substitution_db.store.models import JobEventRow
+from superopt.substitution_db.store.records import JobState
 from tests.crash.invariants import check
 from tests.crash.processes import free_port, settings, start_server, start_worker, wait_for
 

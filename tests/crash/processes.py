@@ -13,15 +13,15 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from superopt.server import app as server_app
-from superopt.server import task as server_task
-from superopt.server.device import this_device
+from superopt.server.http import app as server_app
+from superopt.server.http.upload import Upload
 from superopt.server.settings import Settings
-from superopt.server.upload import Upload
-from superopt.server.worker import Worker, run_worker
+from superopt.server.worker.device import this_device
+from superopt.server.worker.loop import Worker, run_worker
+from superopt.server.worker.loop import task as server_task
 from superopt.substitution_db import Database, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.records import JobFile, JobRole, JobState
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.store.records import JobFile, JobRole, JobState
 from tests.crash.edges import Edge, arm
 
 current()  # so that no fork has to read the axioms, or to ask what machine this is

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from superopt.substitution_db import Database
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import Job, JobFile, JobRole, JobState
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.store.records import Job, JobFile, JobRole, JobState
 from tests.crash.edges import Edge, When
 from tests.crash.invariants import check
 from tests.crash.processes import (
@@ -24,7 +24,7 @@ from tests.crash.processes import (
 )
 
 BEFORE, AFTER = When.BEFORE, When.AFTER
-QUEUE = "superopt.substitution_db.queue"
+QUEUE = "superopt.substitution_db.jobs.queue"
 
 
 def submitted(database: Database, ending: str) -> Job:
@@ -35,7 +35,7 @@ def submitted(database: Database, ending: str) -> Job:
 
 WORKER_EDGES: list[tuple[Edge, str, JobState, JobState]] = [
     (Edge(AFTER, f"{QUEUE}:JobQueue.claim"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "superopt.server.task:Task._lay_out"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(AFTER, "superopt.server.worker.task:Task._lay_out"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (Edge(AFTER, "superopt.child:Child.__init__"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (
         Edge(AFTER, f"{QUEUE}:JobQueue.report_progress"),
@@ -44,9 +44,9 @@ WORKER_EDGES: list[tuple[Edge, str, JobState, JobState]] = [
         JobState.CANCELLED,
     ),
     (Edge(AFTER, f"{QUEUE}:JobQueue.heartbeat"), "wait", JobState.RUNNING, JobState.CANCELLED),
-    (Edge(BEFORE, "superopt.server.task:Task._conclude"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (Edge(BEFORE, "superopt.server.worker.task:Task._conclude"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (
-        Edge(AFTER, "superopt.substitution_db.blobs:BlobStore.put_file"),
+        Edge(AFTER, "superopt.substitution_db.store.blobs:BlobStore.put_file"),
         "",
         JobState.RUNNING,
         JobState.SUCCEEDED,
@@ -122,10 +122,10 @@ def test_kill_9_of_a_worker_that_shuts_down(database: Database, edge: Edge) -> N
 
 
 SERVER_EDGES = [
-    (Edge(BEFORE, "superopt.server.upload:Upload.keep"), 0),
-    (Edge(AFTER, "superopt.substitution_db.blobs:BlobWriter.finish"), 0),
-    (Edge(AFTER, "superopt.substitution_db.jobs:insert_job"), 0),
-    (Edge(AFTER, "superopt.substitution_db.jobs:JobRepository.submit"), 1),
+    (Edge(BEFORE, "superopt.server.http.upload:Upload.keep"), 0),
+    (Edge(AFTER, "superopt.substitution_db.store.blobs:BlobWriter.finish"), 0),
+    (Edge(AFTER, "superopt.substitution_db.jobs.repository:insert_job"), 0),
+    (Edge(AFTER, "superopt.substitution_db.jobs.repository:JobRepository.submit"), 1),
 ]
 
 
@@ -140,7 +140,7 @@ def test_kill_9_of_a_server_that_accepts(database: Database, edge: Edge, kept: i
 
 def test_a_request_sent_again_after_kill_9_finds_its_job(database: Database) -> None:
     request = {"files": {"model": b"model"}, "headers": {"Idempotency-Key": "order-1"}}
-    edge = Edge(AFTER, "superopt.substitution_db.submissions:SubmissionRepository.submit")
+    edge = Edge(AFTER, "superopt.substitution_db.jobs.submissions:SubmissionRepository.submit")
     with dying_server(database, edge) as client, pytest.raises(httpx.TransportError):
         client.post("/v1/optimizations", **request)  # type: ignore[arg-type]
     (job,) = database.jobs.list()
@@ -154,9 +154,9 @@ def test_a_request_sent_again_after_kill_9_finds_its_job(database: Database) -> 
 @pytest.mark.parametrize(
     ("edge", "left"),
     [
-        (Edge(BEFORE, "superopt.substitution_db.jobs:JobRepository.cancel"), JobState.QUEUED),
-        (Edge(AFTER, "superopt.substitution_db.jobs:change_state"), JobState.QUEUED),
-        (Edge(AFTER, "superopt.substitution_db.jobs:JobRepository.cancel"), JobState.CANCELLED),
+        (Edge(BEFORE, "superopt.substitution_db.jobs.repository:JobRepository.cancel"), JobState.QUEUED),
+        (Edge(AFTER, "superopt.substitution_db.jobs.repository:change_state"), JobState.QUEUED),
+        (Edge(AFTER, "superopt.substitution_db.jobs.repository:JobRepository.cancel"), JobState.CANCELLED),
     ],
     ids=str,
 )

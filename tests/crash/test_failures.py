@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event, text
 
-from superopt.server.app import create_app
-from superopt.server.worker import Worker
+from superopt.server.http.app import create_app
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
-from superopt.substitution_db.blobs import BlobStore, BlobWriter
-from superopt.substitution_db.engine import DatabaseFullError
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import Job, JobFile, JobRole, JobState
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.store.blobs import BlobStore, BlobWriter
+from superopt.substitution_db.store.engine import DatabaseFullError
+from superopt.substitution_db.store.records import Job, JobFile, JobRole, JobState
 from tests.crash.invariants import check
 from tests.crash.processes import rescue, settings, start_worker
 from tests.postgres import PostgresServer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from superopt.substitution_db import Database
-from superopt.substitution_db.jobs import NewJob, insert_job
-from superopt.substitution_db.records import JobFile, JobRole, JobState
+from superopt.substitution_db.jobs.repository import NewJob, insert_job
+from superopt.substitution_db.store.records import JobFile, JobRole, JobState
 from tests.crash.kills import kill_at_random
 from tests.crash.processes import start_racer
 

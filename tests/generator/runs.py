@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from superopt.generator import Generation, Preset, Workers, enumeration, load_preset
+from superopt.generator import Generation, Preset, Workers, load_preset
+from superopt.generator.enumerate import enumeration
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.audit import UNFOUNDED, dropped, underivable
 from superopt.equations import format_equation, parse_equation
-from superopt.generator.confirmation import confirmed
-from superopt.generator.questions import Question
+from superopt.generator.prune.confirmation import confirmed
+from superopt.generator.prune.questions import Question
 
 AUDITED: Mapping[str, tuple[str, int, int]] = {
     "all of matrix": ("matrix", 2, 200),

@@ -9,11 +9,11 @@ import pytest
 
 from superopt.equations import parse_equation, parse_term
 from superopt.generator import load_preset
-from superopt.generator.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
-from superopt.generator.closure import FAR, Closure
-from superopt.generator.enumeration import Enumeration
-from superopt.generator.patterns import Rule
-from superopt.generator.recorded import RecordedTerms
+from superopt.generator.enumerate.enumeration import Enumeration
+from superopt.generator.enumerate.recorded import RecordedTerms
+from superopt.generator.prune.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
+from superopt.generator.prune.closure import FAR, Closure
+from superopt.generator.prune.patterns import Rule
 from superopt.ir.terms import Term, Variable
 from superopt.ops.terms import application
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import parse_equation, parse_term
-from superopt.generator.derivation import Theory, tree_size
-from superopt.generator.generalisation import explicit
+from superopt.generator.generalise.generalisation import explicit
+from superopt.generator.prune.derivation import Theory, tree_size
 from superopt.ir.terms import Direction
 
 KNOWN = (

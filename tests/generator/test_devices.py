@@ -9,7 +9,7 @@ import pytest
 
 from superopt.domains.arrays import Device
 from superopt.generator import generate, in_process, load_preset
-from superopt.generator.enumeration import Enumeration
+from superopt.generator.enumerate.enumeration import Enumeration
 from tests.devices import GPU, STRICT
 
 

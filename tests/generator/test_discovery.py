@@ -15,14 +15,14 @@ from superopt.generator import (
     Checkpoint,
     Generation,
     dask,
-    enumeration,
     fresh_work,
     generate,
     in_process,
     processes,
     resumed_work,
 )
-from superopt.generator.tasks import Tasks
+from superopt.generator.enumerate import enumeration
+from superopt.generator.run.tasks import Tasks
 from tests.generator.runs import PART_PAIRS, deadly, essence, fail, in_small_parts, kill_half_way, preset
 
 TASKS = 11

@@ -13,10 +13,10 @@ import pytest
 from superopt.domains import PrimeFieldDomain
 from superopt.equations import format_term
 from superopt.generator import load_preset, parse_preset
-from superopt.generator.enumeration import Enumeration
-from superopt.generator.overflow import Overflow
-from superopt.generator.recorded import RecordedTerms
-from superopt.generator.rows import TermBuilder
+from superopt.generator.enumerate.enumeration import Enumeration
+from superopt.generator.enumerate.recorded import RecordedTerms
+from superopt.generator.enumerate.rows import TermBuilder
+from superopt.generator.enumerate.spill import Overflow
 from superopt.ir.terms import Term, Variable, operator_count
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.terms import application

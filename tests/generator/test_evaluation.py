@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from superopt.generator import load_preset, preset_names
-from superopt.generator.enumeration import Enumeration
-from superopt.generator.forms import Form, form_of, products_of
+from superopt.generator.enumerate.enumeration import Enumeration
+from superopt.generator.enumerate.linear_maps import Form, form_of, products_of
 from superopt.ops import operator_from_attributes
 
 MATRIX = (3, 4), (4, 5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import canonical, format_equation, parse_equation
-from superopt.generator.conditions import under_conditions
-from superopt.generator.generalisation import Generaliser
-from superopt.generator.sampling import Sampler, Shapes
+from superopt.generator.generalise.conditions import under_conditions
+from superopt.generator.generalise.generalisation import Generaliser
+from superopt.generator.generalise.sampling import Sampler, Shapes
 
 IMAGE, KERNEL, POINTWISE, MATRIX = (1, 2, 4, 5), (2, 2, 3, 3), (2, 2, 1, 1), (4, 4)
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from superopt.generator.joins import Tuples, common, distinct_rows, tuples_of_size, union
+from superopt.generator.enumerate.joins import Tuples, common, distinct_rows, tuples_of_size, union
 
 PARTS: tuple[tuple[int, ...], ...] = ((), (2,), (3,), (4, 2), (5, 3), (6, 3, 2), (7, 4, 2))
 

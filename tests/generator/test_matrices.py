@@ -10,7 +10,7 @@ import pytest
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
 from superopt.generator import Progress, generate, load_preset
-from superopt.generator.sampling import Sampler
+from superopt.generator.generalise.sampling import Sampler
 from superopt.ir.terms import Direction
 from superopt.rewriting import substitutions_of
 from tests.generator.generations import candidate_of, generation

@@ -3,8 +3,8 @@
 import pytest
 
 from superopt.equations import parse_equation
-from superopt.generator.minimal import minimal
-from superopt.generator.pruning import Candidate
+from superopt.generator.prune.minimal import minimal
+from superopt.generator.prune.pruning import Candidate
 from superopt.ir.terms import variables
 
 TRANSPOSED = "transpose(matmul(x, y)) <=> matmul(transpose(y), transpose(x))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.generator.sampling import Sampler
+from superopt.generator.generalise.sampling import Sampler
 from tests.generator.generations import candidate_of, generation
 
 CONV = "conv[stride=s, padding=p, dilation=d]"

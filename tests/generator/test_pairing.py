@@ -8,12 +8,12 @@ import pytest
 
 from superopt.equations import canonical, format_equation
 from superopt.generator import load_preset
-from superopt.generator.enumeration import Enumeration
-from superopt.generator.merging import merges
-from superopt.generator.pairing import Pairing, single_outputs
-from superopt.generator.pruning import Audit, Selection
-from superopt.generator.recorded import RecordedTerms
-from superopt.generator.rows import TermBuilder
+from superopt.generator.enumerate.enumeration import Enumeration
+from superopt.generator.enumerate.recorded import RecordedTerms
+from superopt.generator.enumerate.rows import TermBuilder
+from superopt.generator.pair.merging import merges
+from superopt.generator.pair.pairing import Pairing, single_outputs
+from superopt.generator.prune.pruning import Audit, Selection
 from superopt.ir.terms import Equation
 
 

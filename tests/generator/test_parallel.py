@@ -9,7 +9,7 @@ import pytest
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.generator import generate, load_preset
-from superopt.generator.sampling import Sampler
+from superopt.generator.generalise.sampling import Sampler
 from superopt.optimizer.options import Options
 from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import substitutions_of

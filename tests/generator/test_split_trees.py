@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.generator.split_trees import SplitTree, axis_flows, carried, merged, size_of
+from superopt.generator.enumerate.split_trees import SplitTree, axis_flows, carried, merged, size_of
 from superopt.ops import Operator, operator_from_attributes
 
 CASES: dict[str, tuple[Operator, list[tuple[SplitTree, ...]], tuple[SplitTree, ...]]] = {

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.equations import parse_equation, rule_id
 from superopt.substitution_db import Candidate, Database, Outcome, Proof
-from superopt.substitution_db.currency import current
+from superopt.substitution_db.rules.currency import current
 from superopt.verifier.hashes import operators_hash, operators_in
 
 FALSE = "tanh(softmax[axis=a](x)) => softmax[axis=a](x)"

@@ -9,9 +9,9 @@ import pytest
 
 from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library import compare, select
-from superopt.substitution_db.exchange import export_rules
-from superopt.substitution_db.records import Rule, RuleStatus, Selection
-from superopt.substitution_db.rows import new_rule
+from superopt.substitution_db.rules.exchange import export_rules
+from superopt.substitution_db.store.records import Rule, RuleStatus, Selection
+from superopt.substitution_db.store.rows import new_rule
 
 COMMUTATIVE = "add(x, y) <=> add(y, x)"
 ASSOCIATIVE = "add(add(x, y), z) <=> add(x, add(y, z))"

@@ -15,11 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from superopt.equations import parse_equation
+from superopt.journeys.library.discovery import verify_pending
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Candidate, Database, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.discovery import verify_pending
+from superopt.substitution_db.rules.currency import current
 from tests.machine import require_chromium
 from tests.server.live import serving
 

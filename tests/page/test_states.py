@@ -16,7 +16,7 @@ from superopt.equations import parse_equation, rule_id
 from superopt.optimizer.search import searches
 from superopt.server.options import SEARCHES
 from superopt.server.problem_types import ProblemType
-from superopt.substitution_db.records import Evidence
+from superopt.substitution_db.store.records import Evidence
 from tests.page.conftest import RULES, Service
 
 VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove")

@@ -1,4 +1,4 @@
-"""Real functions that child processes run in tests of the page (see ``server.work.OptimizeFile``)."""
+"""Real functions that child processes run in tests of the page (see ``server.worker.work.OptimizeFile``)."""
 
 # ruff: noqa: ARG001
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from superopt.server.cursors import cursor_of
+from superopt.server.http.cursors import cursor_of
 from superopt.server.settings import Settings
 from tests.server.conftest import tiny_model
 from tests.server.live import add_jobs, furnished, serving

@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.server.app import create_app
+from superopt.server.http.app import create_app
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database, open_database
 
 LOCAL = ("127.0.0.1", 50000)

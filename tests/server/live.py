@@ -11,16 +11,16 @@ from pathlib import Path
 import uvicorn
 
 from superopt.equations import parse_equation
-from superopt.server.app import create_app
+from superopt.journeys.library.discovery import verify_pending
+from superopt.server.http.app import create_app
+from superopt.server.http.state import shared_state
 from superopt.server.problem_types import ProblemType
-from superopt.server.serve import http_configuration
+from superopt.server.process.serve import http_configuration
 from superopt.server.settings import Settings
-from superopt.server.state import shared_state
 from superopt.substitution_db import Candidate, Database, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.discovery import verify_pending
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import JobFile, JobRole
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.store.records import JobFile, JobRole
 
 RULES = ("relu(relu(x)) => relu(x)", "add(x, y) <=> add(y, x)", "transpose(transpose(x)) => x")
 

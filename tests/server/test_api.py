@@ -15,16 +15,16 @@ import httpx
 import pytest
 
 from superopt.equations import parse_equation
-from superopt.server.app import create_app
-from superopt.server.cursors import cursor_of
-from superopt.server.documents import OptimizationDocument
+from superopt.server.http.app import create_app
+from superopt.server.http.cursors import cursor_of
+from superopt.server.http.documents import OptimizationDocument
+from superopt.server.http.rate_limits import TokenBuckets
 from superopt.server.options import OptimizationOptions
 from superopt.server.problem_types import ProblemType
-from superopt.server.rates import TokenBuckets
 from superopt.server.settings import Settings
-from superopt.substitution_db import Candidate, Database, open_database, submissions
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.submissions import KeyTakenError
+from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db.jobs.repository import NewJob, submissions
+from superopt.substitution_db.jobs.submissions import KeyTakenError
 from tests.server.conftest import LOCAL, Http, problem
 from tests.server.live import RULES, serving
 
@@ -305,8 +305,8 @@ def test_a_cluster_is_read_without_tricks(http: Http, model: bytes, cluster: byt
 
 
 def test_a_client_that_pauses_is_let_go(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("superopt.server.upload._IDLE_SECONDS", 0.01)
-    monkeypatch.setattr("superopt.server.bodies._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("superopt.server.http.upload._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("superopt.server.http.bodies._IDLE_SECONDS", 0.01)
 
     async def pausing() -> AsyncIterator[bytes]:
         yield b"--b\r\n"

@@ -7,9 +7,10 @@ import pytest
 from superopt import priority
 from superopt.errors import MissingServiceError
 from superopt.optimizer.cost import Provider
-from superopt.server import description, device
-from superopt.server.endings import Died, Done, Ending
 from superopt.server.problem_types import ProblemType
+from superopt.server.process.endings import Died, Done, Ending
+from superopt.server.worker import device
+from superopt.server.worker import device_probe as description
 from tests.server.conftest import Http, problem
 
 DIED = Died(ProblemType.JOB_CRASHED.document("the process was ended by SIGSEGV"))
@@ -22,7 +23,7 @@ def endings(monkeypatch: pytest.MonkeyPatch) -> list[Ending]:
     left: list[Ending] = []
 
     def run(function: str, *_: object) -> Ending:
-        assert function == "superopt.server.description:describe"
+        assert function == "superopt.server.worker.device_probe:describe"
         return left.pop()
 
     monkeypatch.setattr(device, "run_in_child", run)

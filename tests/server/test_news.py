@@ -9,11 +9,11 @@ import anyio
 import httpx
 import pytest
 
-from superopt.server.news import News
+from superopt.server.http.job_feed import News
 from superopt.server.settings import Settings
 from superopt.substitution_db import Database
-from superopt.substitution_db.jobs import JobRepository, NewJob
-from superopt.substitution_db.records import JobFile, JobRole
+from superopt.substitution_db.jobs.repository import JobRepository, NewJob
+from superopt.substitution_db.store.records import JobFile, JobRole
 from tests.server.live import serving
 
 
@@ -66,7 +66,7 @@ def test_a_removed_job_is_not_asked_for_all_the_time(
         return () if gone.is_set() else events(self, identity, after=after, limit=limit)
 
     monkeypatch.setattr(JobRepository, "events", look)
-    monkeypatch.setattr("superopt.server.events._KEEP_ALIVE_SECONDS", 1.0)
+    monkeypatch.setattr("superopt.server.http.events._KEEP_ALIVE_SECONDS", 1.0)
     with (
         serving(settings, database) as address,
         httpx.stream("GET", f"{address}/v1/optimizations/{job}/events", timeout=10) as response,
@@ -84,7 +84,7 @@ def test_a_stream_says_something_in_time(
     settings: Settings, database: Database, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = waiting_job(database, model)
-    monkeypatch.setattr("superopt.server.events._KEEP_ALIVE_SECONDS", 1.0)
+    monkeypatch.setattr("superopt.server.http.events._KEEP_ALIVE_SECONDS", 1.0)
     with (
         serving(settings, database) as address,
         httpx.stream("GET", f"{address}/v1/optimizations/{job}/events", timeout=5) as response,

@@ -20,18 +20,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import SuperoptError
-from superopt.server.app import create_app
-from superopt.server.beside import beside
-from superopt.server.logs import JsonLines
+from superopt.journeys.library.judging import prove_equation
+from superopt.server.http.app import create_app
+from superopt.server.http.state import shared_state
+from superopt.server.process.background import beside
+from superopt.server.process.logs import JsonLines
+from superopt.server.process.tracing import traces_of_environment, traces_to
 from superopt.server.settings import Settings
-from superopt.server.signs import SignsOfLife
-from superopt.server.state import shared_state
-from superopt.server.tracing import traces_of_environment, traces_to
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
+from superopt.server.worker.presence import SignsOfLife
 from superopt.substitution_db import Candidate, Database
-from superopt.substitution_db.activity import ActivityRepository
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.judging import prove_equation
+from superopt.substitution_db.jobs.activity import ActivityRepository
+from superopt.substitution_db.rules.currency import current
 from tests.server.conftest import Http, problem
 
 JOBS = "/v1/optimizations"
@@ -193,9 +193,9 @@ def test_logs_say_request_and_job(
     assert accepted["message"] == "POST /v1/optimizations 202"
     known = {"request_id": "mine", "job_id": identity, "route": JOBS, "status": 202, "level": "info"}
     assert {name: accepted[name] for name in known} == known
-    of_worker = [line["message"] for line in lines if line["logger"] == "superopt.server.worker"]
+    of_worker = [line["message"] for line in lines if line["logger"] == "superopt.server.worker.loop"]
     assert of_worker == ["attempt 1 of 3", "succeeded"]
-    assert {line["job_id"] for line in lines if line["logger"] == "superopt.server.worker"} == {identity}
+    assert {line["job_id"] for line in lines if line["logger"] == "superopt.server.worker.loop"} == {identity}
     assert not any("\n" in str(line["message"]) for line in lines)
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
+from superopt.server.http.state import shared_state
 from superopt.server.settings import Settings
-from superopt.server.state import shared_state
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
-from superopt.substitution_db.submissions import SubmissionRepository
+from superopt.substitution_db.jobs.submissions import SubmissionRepository
 from tests.server.conftest import WEIGHT, Http, problem, tiny_model
 
 Work = Callable[..., None]
@@ -213,7 +213,7 @@ def test_a_key_is_freed_without_waiting_behind_uploads(
 
 
 def test_the_queue_is_bounded(settings: Settings, database: Database, model: bytes) -> None:
-    from superopt.server.app import create_app
+    from superopt.server.http.app import create_app
 
     http = Http(create_app(settings.model_copy(update={"max_queued_jobs": 1}), database))
     http.submit(model)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
-from superopt.server.results import result_key
 from superopt.server.settings import Settings
+from superopt.server.worker.results import result_key
 from superopt.substitution_db import Database
-from superopt.substitution_db.records import JobFile, JobRole
+from superopt.substitution_db.store.records import JobFile, JobRole
 from tests.server.conftest import WEIGHT, Http, problem, tiny_model
 
 URL = "/v1/optimizations"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from superopt.server.endings import Done, Failed
 from superopt.server.problem_types import type_called
-from superopt.server.sandbox import Bounds, run_in_sandbox
+from superopt.server.process.endings import Done, Failed
+from superopt.server.process.sandbox import Bounds, run_in_sandbox
 
 BOUNDS = Bounds(seconds=1, bytes=512 << 20)
 HERE = "tests.server.sandbox_functions"
@@ -49,7 +49,7 @@ def test_the_clock_is_bounded_too() -> None:
 
 
 def test_a_prepared_process_that_died_is_replaced() -> None:
-    from superopt.server import sandbox
+    from superopt.server.process import sandbox
 
     process = sandbox._prepared._process
     assert process is not None

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from superopt.errors import InvalidOptionError
-from superopt.server.serve import serve
+from superopt.server.process.serve import serve
 from superopt.server.settings import Settings
 
 PROGRAM = "from server.serve import serve; serve(port=0, workers=1)"
@@ -72,7 +72,7 @@ def test_a_job_over_a_socket_and_an_orderly_end(
         assert (waited.status_code, waited.json()["state"]) == (200, "succeeded")
         family = descendants(process)
         programs = sorted(word for one in family for word in one.cmdline() if word.startswith("server."))
-        assert programs == ["superopt.server.sandbox_main", "superopt.server.worker"]
+        assert programs == ["superopt.server.process.sandbox_main", "superopt.server.worker.loop"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
     assert [member for member in family if member.is_running()] == []

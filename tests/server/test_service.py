@@ -7,10 +7,10 @@ import pytest
 from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.server.problem_types import ProblemType
-from superopt.server.proving import prove_in_child
 from superopt.server.settings import Settings
+from superopt.server.worker.proving import prove_in_child
 from superopt.substitution_db import Candidate, Database
-from superopt.substitution_db.records import JsonObject
+from superopt.substitution_db.store.records import JsonObject
 from tests.server.conftest import Http, problem
 
 REMOTE = ("192.0.2.7", 50000)
@@ -85,8 +85,8 @@ def test_what_cannot_be_proved(http: Http, body: object, slug: str) -> None:
 
 
 def test_proofs_are_limited(settings: Settings, database: Database) -> None:
-    from superopt.server.app import create_app
-    from superopt.server.state import shared_state
+    from superopt.server.http.app import create_app
+    from superopt.server.http.state import shared_state
 
     app = create_app(settings.model_copy(update={"max_prove_seconds": 0.01}), database)
     answer = Http(app)(
@@ -178,7 +178,7 @@ def test_openapi_describes_every_route(http: Http) -> None:
 
 
 def test_an_internal_error_is_a_problem_with_a_number(settings: Settings, database: Database) -> None:
-    from superopt.server.app import create_app
+    from superopt.server.http.app import create_app
 
     app = create_app(settings, database)
     app.add_api_route("/broken", lambda: 1 // 0)

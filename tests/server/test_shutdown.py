@@ -13,8 +13,8 @@ import pytest
 
 from superopt.server.settings import Settings
 from superopt.substitution_db import Database
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import JobFile, JobRole, JobState
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.store.records import JobFile, JobRole, JobState
 
 GRACE_SECONDS = 60
 

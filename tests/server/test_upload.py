@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.server.app import create_app
-from superopt.server.locations import display_name
+from superopt.server.http.app import create_app
+from superopt.server.http.locations import display_name
 from superopt.server.settings import Settings
 from superopt.substitution_db import Database
 from tests.server.conftest import Http, problem

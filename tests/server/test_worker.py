@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from superopt.server.settings import Settings
-from superopt.server.worker import Worker
+from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import Job, JobFile, JobRole, JobState
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.store.records import Job, JobFile, JobRole, JobState
 from tests.conftest import BACKENDS
 
 Work = Callable[..., None]
@@ -167,7 +167,7 @@ def test_kill_9_of_a_worker_leaves_no_process_and_no_job_behind(
         "SUPEROPT_DATABASE_URL": database.url,
     }
     worker = subprocess.Popen(
-        [sys.executable, "-m", "superopt.server.worker", "--until-closed", str(reading)],
+        [sys.executable, "-m", "superopt.server.worker.loop", "--until-closed", str(reading)],
         env=environment,
         pass_fds=[reading],
     )
@@ -186,7 +186,7 @@ def test_kill_9_of_a_worker_leaves_no_process_and_no_job_behind(
 
 @pytest.mark.usefixtures("job")
 def test_what_is_left_over_is_removed(database: Database, work: Work) -> None:
-    from superopt.server.cleaning import clean
+    from superopt.server.worker.cleaning import clean
 
     work()
     database.blobs.put_bytes(b"nobody's")

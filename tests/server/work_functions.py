@@ -1,4 +1,4 @@
-"""Real functions that child processes run in tests of the worker (see ``server.work.OptimizeFile``)."""
+"""Functions that child processes run in tests of the worker (see ``server.worker.work.OptimizeFile``)."""
 
 # ruff: noqa: ARG001
 

@@ -16,19 +16,19 @@ from sqlalchemy import create_engine, text
 from superopt import substitution_db
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation, rule_id
-from superopt.substitution_db import Candidate, Database, Outcome, Proof, open_database, upgrade_database
-from superopt.substitution_db.certificates import chain_of, why_not_replayed
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.discovery import verify_pending
-from superopt.substitution_db.exchange import export_rules
-from superopt.substitution_db.gate import (
+from superopt.journeys.library.discovery import verify_pending
+from superopt.journeys.library.gate import (
     compare_hashes_of_database,
     compare_hashes_of_files,
     gate_database,
     gate_files,
 )
-from superopt.substitution_db.judging import prove_equation
-from superopt.substitution_db.migrate import HEAD
+from superopt.journeys.library.judging import prove_equation
+from superopt.substitution_db import Candidate, Database, Outcome, Proof, open_database, upgrade_database
+from superopt.substitution_db.rules.certificates import chain_of, why_not_replayed
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.exchange import export_rules
+from superopt.substitution_db.store.migrate import HEAD
 
 RULES = (
     "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))",
@@ -211,7 +211,7 @@ def test_a_database_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
     engine = create_engine(url)
     configuration = Config()
     configuration.set_main_option(
-        "script_location", str(Path(substitution_db.__file__).parent / "migrations")
+        "script_location", str(Path(substitution_db.__file__).parent / "store" / "migrations")
     )
     with engine.begin() as connection:
         configuration.attributes["connection"] = connection

@@ -15,10 +15,10 @@ from sqlalchemy import text
 
 from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
 from superopt.substitution_db import Database, open_database, upgrade_database
-from superopt.substitution_db.location import blob_directory
-from superopt.substitution_db.location import database_url as resolved
-from superopt.substitution_db.migrate import HEAD, REVISIONS, scripts
-from superopt.substitution_db.models import Base
+from superopt.substitution_db.store.location import blob_directory
+from superopt.substitution_db.store.location import database_url as resolved
+from superopt.substitution_db.store.migrate import HEAD, REVISIONS, scripts
+from superopt.substitution_db.store.models import Base
 
 
 def test_the_migrations_make_what_the_models_say(database: Database) -> None:
@@ -77,8 +77,8 @@ def test_several_processes_use_a_new_database_at_once(database_url: str, tmp_pat
 WRITER = """
 import sys
 from superopt.substitution_db import open_database
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import JobFile, JobRole
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.store.records import JobFile, JobRole
 database = open_database(sys.argv[1])
 while True:
     blob = database.blobs.put_bytes(b"model")

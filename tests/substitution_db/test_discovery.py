@@ -13,13 +13,13 @@ import pytest
 
 from superopt.equations import parse_equation, rule_id
 from superopt.generator import load_preset
+from superopt.journeys.library.discovery import Verification, discover, verify_all, verify_pending
+from superopt.journeys.library.gate import gate_database, gate_files
+from superopt.journeys.library.judging import prove_equation
 from superopt.substitution_db import Candidate, Database, RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.discovery import Verification, discover, verify_all, verify_pending
-from superopt.substitution_db.exchange import export_rules
-from superopt.substitution_db.gate import gate_database, gate_files
-from superopt.substitution_db.judging import prove_equation
-from superopt.substitution_db.records import Proof
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.exchange import export_rules
+from superopt.substitution_db.store.records import Proof
 from superopt.verifier.pool import judge_as_they_come
 from tests.substitution_db.slow_judge import GATE, HELD_UP
 
@@ -70,7 +70,7 @@ KILLED_HALF_WAY = """
 import os, signal, sys
 from pathlib import Path
 from superopt.substitution_db import open_database
-from superopt.substitution_db.discovery import verify_pending
+from superopt.journeys.library.discovery import verify_pending
 
 def end(done, total):
     if done == 3:

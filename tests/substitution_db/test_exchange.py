@@ -10,10 +10,15 @@ from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidFileError, InvalidInputError
 from superopt.ir.terms import Equation
 from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
-from superopt.substitution_db.currency import Currency
-from superopt.substitution_db.exchange import export_rules, export_selected, import_json_lines, import_text
-from superopt.substitution_db.records import Selection
-from superopt.substitution_db.rows import new_rule
+from superopt.substitution_db.rules.currency import Currency
+from superopt.substitution_db.rules.exchange import (
+    export_rules,
+    export_selected,
+    import_json_lines,
+    import_text,
+)
+from superopt.substitution_db.store.records import Selection
+from superopt.substitution_db.store.rows import new_rule
 from superopt.verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text({"activation": "idempotent: relu(relu(x)) = relu(x)"})

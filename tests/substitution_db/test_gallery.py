@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from superopt.equations import parse_equation
+from superopt.journeys.library.gallery import library_page, write_page
+from superopt.journeys.library.gallery.gains import best_gain, gains
+from superopt.journeys.library.gallery.kinds import Kind, kind_of
+from superopt.journeys.library.gallery.uses import sites
 from superopt.rewriting import substitutions_of
-from superopt.substitution_db.gallery import library_page, write_page
-from superopt.substitution_db.gallery.gains import best_gain, gains
-from superopt.substitution_db.gallery.kinds import Kind, kind_of
-from superopt.substitution_db.gallery.uses import sites
-from superopt.substitution_db.library import SHIPPED_LIBRARY
+from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
 
 CONV = "conv[stride=s, padding=p]"
 MERGED = "conv[stride=4](x, concat[axis=0](y, z))"

@@ -16,17 +16,17 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id, spelled, text_id
-from superopt.substitution_db import Candidate, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.discovery import verify_pending
-from superopt.substitution_db.exchange import export_rules
-from superopt.substitution_db.gate import (
+from superopt.journeys.library.discovery import verify_pending
+from superopt.journeys.library.gate import (
     GateResult,
     compare_hashes_of_files,
     compare_hashes_of_library,
     gate_files,
     gate_library,
 )
+from superopt.substitution_db import Candidate, open_database
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.exchange import export_rules
 
 GROUPS = (
     "concat[axis=1](conv(x, y), conv(x, z)) => conv(x, concat[axis=0](y, z)) "

@@ -15,11 +15,11 @@ import pytest
 import superopt.axioms as axioms_package
 from superopt.axioms import AxiomSet, load_axioms
 from superopt.equations import parse_equation, rule_id
+from superopt.journeys.library.discovery import verify_pending
+from superopt.journeys.library.gate import gate_database, gate_files
 from superopt.substitution_db import Candidate, Database, open_database
-from superopt.substitution_db.currency import Currency, current
-from superopt.substitution_db.discovery import verify_pending
-from superopt.substitution_db.exchange import export_rules
-from superopt.substitution_db.gate import gate_database, gate_files
+from superopt.substitution_db.rules.currency import Currency, current
+from superopt.substitution_db.rules.exchange import export_rules
 from superopt.verifier.gate import current_state
 
 RULES = (

@@ -10,11 +10,11 @@ from sqlalchemy import update
 
 from superopt.errors import MissingServiceError
 from superopt.substitution_db import Database, open_database
-from superopt.substitution_db.jobs import NewJob, QueueFullError
-from superopt.substitution_db.models import JobRow
-from superopt.substitution_db.queue import JobQueue, LeaseLostError
-from superopt.substitution_db.records import Job, JobFile, JobRole, JobState, KnownResult, Lease
-from superopt.substitution_db.submissions import Submission
+from superopt.substitution_db.jobs.queue import JobQueue, LeaseLostError
+from superopt.substitution_db.jobs.repository import NewJob, QueueFullError
+from superopt.substitution_db.jobs.submissions import Submission
+from superopt.substitution_db.store.models import JobRow
+from superopt.substitution_db.store.records import Job, JobFile, JobRole, JobState, KnownResult, Lease
 
 CONTENTS = (b"model", b"result", b"report")
 MODEL, RESULT, REPORT = (

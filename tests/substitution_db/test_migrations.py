@@ -31,10 +31,10 @@ from sqlalchemy import (
 from superopt import substitution_db
 from superopt.errors import InvalidFileError
 from superopt.substitution_db import open_database, upgrade_database
-from superopt.substitution_db.engine import connect
-from superopt.substitution_db.location import database_url as resolved
-from superopt.substitution_db.migrate import HEAD, REVISIONS
-from superopt.substitution_db.records import JobState
+from superopt.substitution_db.store.engine import connect
+from superopt.substitution_db.store.location import database_url as resolved
+from superopt.substitution_db.store.migrate import HEAD, REVISIONS
+from superopt.substitution_db.store.records import JobState
 
 NAMES = {
     "state": "queued",
@@ -52,7 +52,7 @@ Row = Mapping[str, object]
 def migrate(engine: Engine, revision: str) -> None:
     configuration = Config()
     configuration.set_main_option(
-        "script_location", str(Path(substitution_db.__file__).parent / "migrations")
+        "script_location", str(Path(substitution_db.__file__).parent / "store" / "migrations")
     )
     with engine.begin() as connection:
         configuration.attributes["connection"] = connection

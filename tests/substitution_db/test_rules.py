@@ -9,8 +9,8 @@ from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 from superopt.ir.terms import Equation
 from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
-from superopt.substitution_db.currency import Currency
-from superopt.substitution_db.statistics import Origin
+from superopt.substitution_db.rules.currency import Currency
+from superopt.substitution_db.rules.statistics import Origin
 from superopt.verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text(

@@ -8,10 +8,10 @@ from sqlalchemy import make_url
 
 from superopt.errors import InvalidOptionError, MissingServiceError
 from superopt.substitution_db import Database
-from superopt.substitution_db.blobs import Blob, BlobStore
-from superopt.substitution_db.keys import REMEMBERED_SECONDS, KeyRepository
-from superopt.substitution_db.location import blob_store
-from superopt.substitution_db.remote import RemoteStore
+from superopt.substitution_db.store.blobs import Blob, BlobStore
+from superopt.substitution_db.store.keys import REMEMBERED_SECONDS, KeyRepository
+from superopt.substitution_db.store.location import blob_store
+from superopt.substitution_db.store.remote import RemoteStore
 
 
 def test_costs_are_kept_by_key(database: Database) -> None:

@@ -11,10 +11,10 @@ from superopt.equations import rule_id
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
 from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
-from superopt.substitution_db.currency import Currency
-from superopt.substitution_db.jobs import NewJob
-from superopt.substitution_db.records import Evidence, JobFile, JobRole
-from superopt.substitution_db.versions import digest
+from superopt.substitution_db.jobs.repository import NewJob
+from superopt.substitution_db.rules.currency import Currency
+from superopt.substitution_db.rules.versions import digest
+from superopt.substitution_db.store.records import Evidence, JobFile, JobRole
 from superopt.verifier.gate import CurrentState
 
 AXIOMS = axioms_from_text({"activation": "idempotent: relu(relu(x)) = relu(x)"})

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from superopt.substitution_db.exchange import read_shipped
-from superopt.substitution_db.records import Proof
-from superopt.substitution_db.rows import NewRule
+from superopt.substitution_db.rules.exchange import read_shipped
+from superopt.substitution_db.store.records import Proof
+from superopt.substitution_db.store.rows import NewRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from superopt.equations import parse_equation
-from superopt.generator.questions import Theorems
+from superopt.generator.prune.questions import Theorems
 from superopt.ir.terms import Equation, Term, applications
+from superopt.journeys.library.gallery.gains import Gain, gains
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
 from superopt.rewriting import Substitution
 from superopt.rewriting.divisions import DIVIDING
-from superopt.substitution_db.gallery.gains import Gain, gains
-from superopt.substitution_db.records import Rule, Selection
+from superopt.substitution_db.store.records import Rule, Selection
 
 Progress = Callable[[str], None]
 

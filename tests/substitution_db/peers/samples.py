@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from superopt.substitution_db.peers.taso import OPERATOR_TYPES, PARAMETER_KEYS, collection_class
+from superopt.journeys.library.peers.taso import OPERATOR_TYPES, PARAMETER_KEYS, collection_class
 
 CONV = "KERNEL_H=3 KERNEL_W=3 STRIDE_H=1 STRIDE_W=1 PAD=0 ACTI={}"
 _OPERATOR = re.compile(r"(\w+)\(([^)]*)\)((?: \w+=-?\d+)*)")

@@ -12,11 +12,12 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.equations import format_equation, parse_equation, rule_id
-from superopt.substitution_db import Candidate, RuleStatus, discovery, open_database
-from superopt.substitution_db.currency import current
-from superopt.substitution_db.peers import PeerFormat, PeerRule, read_rules
-from superopt.substitution_db.peers.coverage import Answer, Covered, counts, coverage
-from superopt.substitution_db.peers.derivation import Bounds
+from superopt.journeys.library import discovery
+from superopt.journeys.library.peers import PeerFormat, PeerRule, read_rules
+from superopt.journeys.library.peers.coverage import Answer, Covered, counts, coverage
+from superopt.journeys.library.peers.derivation import Bounds
+from superopt.substitution_db import Candidate, RuleStatus, open_database
+from superopt.substitution_db.rules.currency import current
 from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, taso_file
 
 LIBRARY = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import parse_equation
-from superopt.substitution_db.peers.derivation import Bounds, Derivation, Library, derive
+from superopt.journeys.library.peers.derivation import Bounds, Derivation, Library, derive
 
 LIBRARY = Library(
     map(

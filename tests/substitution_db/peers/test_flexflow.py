@@ -14,8 +14,8 @@ import pytest
 
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError
-from superopt.substitution_db.peers import Claim, Inexpressible, Malformed
-from superopt.substitution_db.peers.flexflow import read_flexflow
+from superopt.journeys.library.peers import Claim, Inexpressible, Malformed
+from superopt.journeys.library.peers.flexflow import read_flexflow
 from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, flexflow_object
 
 INNER = "NUM_INPUTS=2 AXIS=0 NUMDIM=3"

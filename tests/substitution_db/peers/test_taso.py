@@ -11,8 +11,8 @@ import pytest
 
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError
-from superopt.substitution_db.peers import Claim, Inexpressible, Malformed, PeerFormat, format_of, read_rules
-from superopt.substitution_db.peers.taso import collection_class, read_taso
+from superopt.journeys.library.peers import Claim, Inexpressible, Malformed, PeerFormat, format_of, read_rules
+from superopt.journeys.library.peers.taso import collection_class, read_taso
 from tests.substitution_db.peers.samples import CONV, Rule, taso_bytes, taso_file
 
 NONE, RELU, TANH = (CONV.format(acti) for acti in (0, 2, 3))

@@ -9,7 +9,7 @@ from importlib import resources
 
 from superopt.equations import format_equation
 from superopt.ir.terms import Equation
-from superopt.substitution_db.certificates import read_stored
+from superopt.substitution_db.rules.certificates import read_stored
 from superopt.verifier.certificate import certificate_text
 from superopt.verifier.replay import replay
 from tests.verifier.second_checker.alterations import Proof

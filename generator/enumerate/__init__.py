@@ -1,0 +1,1 @@
+"""Terms of a preset, level by level, grouped by value."""

@@ -1,0 +1,1 @@
+"""More general forms of an equation, and the conditions under which one holds."""

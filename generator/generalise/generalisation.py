@@ -1,0 +1,395 @@
+"""From one equation to more general ones: equal subterms and agreeing attributes become variables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import cast
+
+from superopt.generator.generalise.conditions import SAMPLES, differs_at_other_ranks, under_conditions
+from superopt.generator.generalise.sampling import Sampler, Shapes
+from superopt.generator.prune.derivation import HALVES
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    operator_count,
+    variables,
+)
+from superopt.ops import attribute_defaults, attribute_names, normalise_attribute
+from superopt.ops.terms import application
+from superopt.rewriting import why_unusable
+
+VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
+    "stride": ((1, 1), (2, 2), (2, 1)),
+    "padding": ("valid", "same", "same_upper", (1, 0, 2, 1)),
+    "dilation": ((1, 1), (2, 1)),
+    "kernel": ((3, 3), (1, 1), (3, 2), (5, 5)),
+    "axis": (0, 1, 2, 3),
+    "activation": ("none", "relu", "sigmoid"),
+    "includes_padding": (0, 1),
+    "degree": (2, 3, 4),
+}
+"""Attributes that are generalised, with the values at which a generalised equation is tested."""
+
+GROUPS = (*VALUES, "")
+"""Names of groups of attributes that are opened together; the last one is that of plain numbers."""
+
+NUMBERS: tuple[AttributeTerm, ...] = (3, 5, 2)
+FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
+
+_MOST_OCCURRENCES = 4
+_MOST_GROUPS_LEFT_OUT = 5
+"""Up to so many open groups of attributes, forms with one of them closed are proposed as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Attributes of one value: all of one name, or, where they are plain numbers, of any name.
+
+    Degrees of one value may be told apart by ``places``: the axes that they divide.
+    """
+
+    attribute: str
+    value: AttributeTerm
+    variable: AttributeVariable
+    tried: tuple[AttributeTerm, ...]
+    places: frozenset[AttributeTerm | None] = frozenset()
+
+    def holds_value(self, term: Application, name: str, value: AttributeTerm) -> bool:
+        """Whether that attribute of the term is in the group."""
+        own = _group_of(name, value) == (self.attribute, self.value)
+        return own and (not self.places or term.attribute("axis") in self.places)
+
+
+def explicit(term: Term) -> Term:
+    """The term with every attribute that has a default written out."""
+    if isinstance(term, Variable):
+        return term
+    given = dict(term.attributes)
+    defaults = attribute_defaults(term.operator)
+    attributes = tuple(
+        (
+            name,
+            given[name]
+            if name in given
+            else cast("AttributeTerm", normalise_attribute(name, defaults[name])),
+        )
+        for name in attribute_names(term.operator)
+        if name in given or name in defaults
+    )
+    return Application(term.operator, attributes, tuple(explicit(child) for child in term.inputs))
+
+
+def brief(term: Term) -> Term:
+    """The term with attributes at their defaults left out."""
+    if isinstance(term, Variable):
+        return term
+    return application(term.operator, dict(term.attributes), *(brief(child) for child in term.inputs))
+
+
+def on_terms(equation: Equation, left: Sequence[Term], right: Sequence[Term]) -> Equation:
+    """The equation between other terms."""
+    return Equation(
+        tuple(left), tuple(right), equation.direction, equation.conditions, equation.types, equation.name
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenForm:
+    """An equation with the attributes of one of the GROUPS open, and a test of whether it then holds."""
+
+    attribute: str
+    equation: Equation
+    holds: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenForms:
+    """An equation with attributes left open: all groups ``together``, whether or not it then holds, and a
+    ``single`` group at a time."""
+
+    together: Equation
+    single: tuple[OpenForm, ...]
+
+
+class Generaliser:
+    """Finds what holds beyond an equation, by evaluation; the verifier decides."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def true_form(self, equation: Equation, shapes: Shapes) -> Equation | None:
+        """The equation, with conditions where it needs them; None where it is false."""
+        held = self._sampler.holds(equation, shapes, samples=SAMPLES)
+        return equation if held else under_conditions(equation, shapes, self._sampler)
+
+    def without_common_subterms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
+        """The equation with a subterm of both sides made a variable, where that holds; None otherwise."""
+        for candidate, wider in self.shorter_forms(equation, shapes):
+            if self.true_form(candidate, wider) is not None:
+                return candidate, wider
+        return None
+
+    def shorter_forms(self, equation: Equation, shapes: Shapes) -> Iterator[tuple[Equation, Shapes]]:
+        """The equation with one subterm of both sides made a variable, whether or not it then holds."""
+        left, right = set(applications(*equation.left)), set(applications(*equation.right))
+        for subterm in sorted(left & right, key=lambda term: (-operator_count(term), repr(term))):
+            if subterm in equation.left or subterm in equation.right:
+                continue
+            name = _fresh(variables(*equation.left, *equation.right))
+            shape = self._sampler.shape_of(subterm, shapes)
+            candidate = on_terms(
+                equation,
+                [_replaced(term, subterm, Variable(name)) for term in equation.left],
+                [_replaced(term, subterm, Variable(name)) for term in equation.right],
+            )
+            if shape is not None and _keeps_directions(equation, candidate):
+                names = variables(*candidate.left, *candidate.right)
+                yield candidate, {n: shape if n == name else shapes[n] for n in names}
+
+    def with_more_variables(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
+        """The equation with some occurrences of a variable made another one, if that holds; else None."""
+        targets = merged_whole(equation) or equation.right
+        for name in variables(*equation.left):
+            here, there = _occurrences(equation.left, name), _occurrences(targets, name)
+            if min(here, there) < 2 or max(here, there) > _MOST_OCCURRENCES:
+                continue
+            fresh = _fresh(variables(*equation.left, *equation.right))
+            wider = {**shapes, fresh: shapes[name]}
+            for chosen, others in itertools.product(_selections(here), _selections(there)):
+                if 0 in chosen:
+                    continue
+                right = _renamed(targets, name, fresh, others)
+                candidate = on_terms(
+                    equation,
+                    _renamed(equation.left, name, fresh, chosen),
+                    right
+                    if targets is equation.right
+                    else [_with_input(half, right[0]) for half in equation.right],
+                )
+                if self._sampler.holds(candidate, wider, samples=1) is None:
+                    continue
+                if _keeps_directions(equation, candidate) and self.true_form(candidate, wider) is not None:
+                    return candidate, wider
+        return None
+
+    def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
+        """The equation with attributes left open where it still holds, most general first; itself last."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        groups = self._with_degrees_apart(full, self._open_groups(full, shapes), shapes)
+        chosen: list[tuple[Group, ...]] = []
+        if len(groups) > 1:
+            largest = tuple(groups)
+            while len(largest) > 1 and not self._holds_openly(full, largest, shapes):
+                largest = largest[:-1]
+            if len(largest) > 1:
+                chosen.append(largest)
+            if 2 < len(largest) <= _MOST_GROUPS_LEFT_OUT:
+                chosen += [tuple(g for g in largest if g is not closed) for closed in reversed(largest)]
+        chosen += [(group,) for group in groups]
+        forms = [_opened(full, selection) for selection in chosen]
+        return tuple(
+            on_terms(form, [brief(t) for t in form.left], [brief(t) for t in form.right])
+            for form in [*forms, full]
+        )
+
+    def open_forms(self, equation: Equation, shapes: Shapes) -> OpenForms:
+        """The equation with its groups of attributes open, all of them and one at a time."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        groups = _groups(full)
+        return OpenForms(
+            _opened(full, groups),
+            tuple(
+                OpenForm(g.attribute, _opened(full, (g,)), partial(self._holds_openly, full, (g,), shapes))
+                for g in groups
+            ),
+        )
+
+    def closed(self, equation: Equation) -> frozenset[str]:
+        """The names of those GROUPS that the equation has closed."""
+        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        return frozenset(group.attribute for group in _groups(full))
+
+    def _open_groups(self, full: Equation, shapes: Shapes) -> list[Group]:
+        """The groups that may be open, each by itself; all but axes at once where all values are met."""
+        groups = _groups(full)
+        axes = [g for g in groups if g.attribute == "axis" and self._holds_openly(full, (g,), shapes)]
+        others = [group for group in groups if group.attribute != "axis"]
+        if len(others) > 1:
+            seen = self._values_met(full, (*axes, *others), shapes)
+            if seen and all(seen[group.variable.name] >= set(group.tried) for group in others):
+                return [group for group in groups if group in axes or group in others]
+        return [g for g in groups if g in axes or (g in others and self._holds_openly(full, (g,), shapes))]
+
+    def _with_degrees_apart(self, full: Equation, groups: list[Group], shapes: Shapes) -> list[Group]:
+        """The groups with degrees along different axes told apart, but for those that have to be equal."""
+        found: list[Group] = []
+        for group in groups:
+            places = _places(full, group) if group.attribute == "degree" else []
+            alone = [
+                each
+                for number, place in enumerate(places if len(places) > 1 else ())
+                if self._holds_openly(full, (each := _placed(group, (place,), number),), shapes)
+            ]
+            free = [place for each in alone for place in each.places]
+            rest = [place for place in places if place not in free]
+            apart = [*([_placed(group, rest, len(places))] if rest else []), *alone]
+            if alone and self._holds_openly(full, [g for g in groups if g is not group] + apart, shapes):
+                found += apart
+            else:
+                found.append(group)
+        return found
+
+    def _holds_openly(self, full: Equation, groups: Sequence[Group], shapes: Shapes) -> bool:
+        seen = self._values_met(full, groups, shapes)
+        return seen is not None and all(len(values) > 1 for values in seen.values())
+
+    def _values_met(
+        self, full: Equation, groups: Sequence[Group], shapes: Shapes
+    ) -> Mapping[str, set[object]] | None:
+        """The values of open attributes at which the equation is typed and holds; None where it is false."""
+        opened = _opened(full, groups)
+        if not _keeps_directions(full, opened):
+            return None
+        seen: dict[str, set[object]] = {group.variable.name: set() for group in groups}
+        for values in sorted(
+            _settings(groups), key=lambda v: sum(v[g.variable.name] == g.value for g in groups)
+        ):
+            result = self._sampler.holds(opened, shapes, values, samples=1)
+            if result is False or (result and self._sampler.equates_sizes(opened, shapes, values)):
+                return None
+            if result and differs_at_other_ranks(opened, shapes, self._sampler, values):
+                return None
+            if result:
+                for name, value in values.items():
+                    seen[name].add(value)
+        return seen
+
+
+def _groups(full: Equation) -> list[Group]:
+    found: dict[tuple[str, AttributeTerm], Group] = {}
+    for term in applications(*full.left, *full.right):
+        for name, value in term.attributes:
+            key = _group_of(name, value)
+            if key is not None and key not in found:
+                found[key] = Group(key[0], value, AttributeVariable(f"{name}{len(found)}"), _tried(*key))
+    return sorted(found.values(), key=lambda group: (GROUPS.index(group.attribute), str(group.value)))
+
+
+def _group_of(name: str, value: AttributeTerm) -> tuple[str, AttributeTerm] | None:
+    if isinstance(value, AttributeVariable):
+        return None
+    if name in VALUES:
+        return name, value
+    return ("", value) if isinstance(value, int | Fraction) else None
+
+
+def _tried(attribute: str, value: AttributeTerm) -> tuple[AttributeTerm, ...]:
+    return VALUES.get(attribute) or (NUMBERS if isinstance(value, int) else FRACTIONS)
+
+
+def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
+    """Values to test at: all combinations of axes, the other attributes moving along through theirs."""
+    axes = [group for group in groups if group.attribute == "axis"]
+    others = [group for group in groups if group.attribute != "axis"]
+    longest = max((len(group.tried) for group in others), default=1)
+    combinations = list(itertools.product(VALUES["axis"], repeat=len(axes)))
+    for step in range(max(longest, len(combinations))):
+        chosen = combinations[step % len(combinations)]
+        yield {group.variable.name: value for group, value in zip(axes, chosen, strict=True)} | {
+            group.variable.name: group.tried[(step + shift) % len(group.tried)]
+            for shift, group in enumerate(others)
+        }
+
+
+def _places(full: Equation, group: Group) -> list[AttributeTerm | None]:
+    """The axes along which degrees of the group divide, None for replicas."""
+    terms = applications(*full.left, *full.right)
+    own = (t for t in terms if any(group.holds_value(t, name, value) for name, value in t.attributes))
+    return list(dict.fromkeys(term.attribute("axis") for term in own))
+
+
+def _placed(group: Group, places: Sequence[AttributeTerm | None], number: int) -> Group:
+    variable = AttributeVariable(f"{group.variable.name}.{number}") if number else group.variable
+    return Group(group.attribute, group.value, variable, group.tried, frozenset(places))
+
+
+def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
+    def value_of(term: Application, name: str, value: AttributeTerm) -> AttributeTerm:
+        own = (group.variable for group in groups if group.holds_value(term, name, value))
+        return next(own, value)
+
+    def opened(term: Term) -> Term:
+        if isinstance(term, Variable):
+            return term
+        attributes = tuple((name, value_of(term, name, value)) for name, value in term.attributes)
+        return Application(term.operator, attributes, tuple(opened(child) for child in term.inputs))
+
+    return on_terms(full, [opened(t) for t in full.left], [opened(t) for t in full.right])
+
+
+def _keeps_directions(equation: Equation, candidate: Equation) -> bool:
+    pairs = ((equation.left, equation.right), (equation.right, equation.left))
+    others = ((candidate.left, candidate.right), (candidate.right, candidate.left))
+    return all(
+        why_unusable(*pair) is not None or why_unusable(*other) is None
+        for pair, other in zip(pairs, others, strict=True)
+    )
+
+
+def _replaced(term: Term, old: Term, new: Term) -> Term:
+    if term == old:
+        return new
+    if isinstance(term, Variable):
+        return term
+    return Application(
+        term.operator, term.attributes, tuple(_replaced(child, old, new) for child in term.inputs)
+    )
+
+
+def merged_whole(equation: Equation) -> tuple[Term, ...] | None:
+    """The term of which the right sides are the two halves, if they are."""
+    halves = [t for t in equation.right if isinstance(t, Application) and t.operator in HALVES]
+    return halves[0].inputs if len(halves) == 2 and halves[0].inputs == halves[1].inputs else None
+
+
+def _with_input(half: Term, whole: Term) -> Term:
+    assert isinstance(half, Application)
+    return Application(half.operator, half.attributes, (whole,))
+
+
+def _occurrences(terms: Sequence[Term], name: str) -> int:
+    return sum(
+        term.name == name if isinstance(term, Variable) else _occurrences(term.inputs, name) for term in terms
+    )
+
+
+def _selections(count: int) -> Iterator[frozenset[int]]:
+    """The non-empty proper subsets of so many occurrences, small ones first."""
+    for size in range(1, count):
+        for chosen in itertools.combinations(range(count), size):
+            yield frozenset(chosen)
+
+
+def _renamed(terms: Sequence[Term], old: str, new: str, chosen: frozenset[int]) -> list[Term]:
+    """The terms with the chosen occurrences of a variable, counted from left to right, renamed."""
+    counter = itertools.count()
+
+    def renamed(term: Term) -> Term:
+        if isinstance(term, Variable):
+            return Variable(new) if term.name == old and next(counter) in chosen else term
+        return Application(term.operator, term.attributes, tuple([renamed(child) for child in term.inputs]))
+
+    return [renamed(term) for term in terms]
+
+
+def _fresh(names: Sequence[str]) -> str:
+    return next(name for i in itertools.count() if (name := f"t{i}") not in names)

@@ -1,0 +1,122 @@
+"""Pairs of one pairing while pruning goes through them: which are true, which follow from rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.generator.enumerate.joins import Indices
+from superopt.generator.enumerate.rows import TermBuilder
+from superopt.generator.enumerate.structures import Rows
+from superopt.generator.pair.pairing import ALWAYS, Pairing
+from superopt.generator.prune.bank import CLOSED, OPEN, Uses
+from superopt.generator.prune.closure import STEPS, Closure
+from superopt.generator.prune.derivation import Outputs
+from superopt.generator.prune.questions import SMALL
+
+UNKNOWN, TRUE, OTHER = 0, 1, 2
+"""What is known of a pair; OTHER: it is false, or true under conditions alone."""
+
+
+@dataclass
+class PairSource:
+    """A pairing while it is gone through, with what is known of each pair."""
+
+    pairing: Pairing
+    builder: TermBuilder
+    closure: Closure
+    state: np.ndarray[tuple[int], np.dtype[np.int8]] = field(init=False)
+    starts: np.ndarray[tuple[int], np.dtype[np.intp]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = np.zeros(len(self.pairing), np.int8)
+        self.starts = np.searchsorted(self.pairing.reductions.instances, np.arange(len(self.pairing) + 1))
+
+    def begin(self, numbers: Rows) -> None:
+        """From now on it is asked about these pairs."""
+        sides = [self.pairing.left[numbers]]
+        if self._is_merge:
+            sides.append(self._wholes(numbers)[:, None])
+        classes = [self.pairing.terms.classes[side.reshape(-1)] for side in sides]
+        self.closure.begin(np.unique(np.concatenate(classes)))
+
+    def follows(self, numbers: Rows, uses: int) -> npt.NDArray[np.bool_]:
+        """[n] which pairs follow from rules of at most such ``uses``."""
+        return self.uses(numbers, uses) >= 0
+
+    def uses(self, numbers: Rows, uses: int) -> Uses:
+        """[n] what the rules use from which each pair follows, at most ``uses``; -1 where there are none."""
+        left, right = self.pairing.left[numbers], self.pairing.right[numbers]
+        closure = self.closure
+        if self._is_merge:
+            cuts = closure.bank.operators[right]
+            follow = closure.merged(self._wholes(numbers), left, cuts, uses)
+            return np.where(follow, uses, -1).astype(np.int16)
+        left, right = left[:, 0], right[:, 0]
+        sizes = closure.bank.sizes
+        small = np.minimum(sizes[left], sizes[right]) <= SMALL
+        small &= ~closure.shrinks(left) & ~closure.shrinks(right)
+        steps, used = closure.ways(left, right, uses)
+        return np.where(steps <= np.where(small, 1, STEPS), used, -1).astype(np.int16)
+
+    def instances(self, numbers: Rows) -> npt.NDArray[np.bool_]:
+        """[n] whether the pairs of which each is an instance are known to be true."""
+        return np.array([self._is_instance(number) for number in numbers.tolist()], bool)
+
+    def sides(self, number: int) -> tuple[Outputs, Outputs]:
+        """The terms of a pair."""
+        rows = (self.pairing.left[number].tolist(), self.pairing.right[number].tolist())
+        left, right = (tuple([self.builder.term(row) for row in side]) for side in rows)
+        return left, right
+
+    def follows_at_once(self, numbers: Rows) -> npt.NDArray[np.bool_]:
+        """[n] which pairs follow from rules with all attributes open, or from one rule."""
+        if self._is_merge:
+            return self.follows(numbers, CLOSED)
+        left, right = self.pairing.left[numbers, 0], self.pairing.right[numbers, 0]
+        return self.follows(numbers, OPEN) | (self.closure.steps(left, right, CLOSED) == 1)
+
+    @property
+    def _is_merge(self) -> bool:
+        return self.pairing.left.shape[1] > 1
+
+    def _wholes(self, numbers: Rows) -> Indices:
+        return self.pairing.terms.arguments[self.pairing.right[numbers, 0], 0]
+
+    def _is_instance(self, number: int) -> bool:
+        reductions = self.pairing.reductions
+        return any(
+            self._is_true(int(reductions.first[at])) and self._is_true(int(reductions.second[at]))
+            for at in range(int(self.starts[number]), int(self.starts[number + 1]))
+        )
+
+    def _is_true(self, number: int) -> bool:
+        return number == ALWAYS or bool(self.state[number] == TRUE)
+
+
+Place: TypeAlias = "tuple[PairSource, int]"
+"""A pair, by its number in a source."""
+
+
+def by_size(pairings: Sequence[Pairing]) -> Iterator[list[list[Rows]]]:
+    """For each size, smallest first, the pairs of each pairing in batches: those of most variables first."""
+    orders = [pairing.orders for pairing in pairings]
+    for size in sorted({int(size) for order in orders for size in np.unique(order[:, 0])}):
+        here = [np.flatnonzero(order[:, 0] == size) for order in orders]
+        used = sorted({int(n) for order, rows in zip(orders, here, strict=True) for n in order[rows, 1]})
+        yield [[rows[order[rows, 1] == n] for n in used] for order, rows in zip(orders, here, strict=True)]
+
+
+def by_source(
+    places: Iterable[tuple[str, Sequence[Place]]],
+) -> Iterator[tuple[PairSource, list[tuple[str, int]]]]:
+    """(source, texts with numbers of pairs in it)."""
+    found: dict[int, tuple[PairSource, list[tuple[str, int]]]] = {}
+    for text, known in places:
+        for source, number in known:
+            found.setdefault(id(source), (source, []))[1].append((text, number))
+    yield from found.values()

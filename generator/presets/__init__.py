@@ -1,0 +1,1 @@
+"""Presets: which inputs, constants and operators discovery enumerates."""

@@ -1,0 +1,1 @@
+"""Candidates that follow from other candidates are dropped."""

@@ -1,0 +1,255 @@
+"""Which pairs of terms follow from kept rules, for all pairs at once: paths in a graph of rewritings.
+
+The terms of an enumeration are the nodes of an e-graph in which classes are known from the start. A rule
+applied to it gives edges between terms of one class; terms that so few edges apart that a search finds its
+way are derived from each other. Arguments stand for any term of their class that is reached as well, for the
+steps that this takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.generator.enumerate.joins import Indices
+from superopt.generator.enumerate.structures import Rows
+from superopt.generator.prune.bank import CLOSED, OPEN, Bank, Uses
+from superopt.generator.prune.matching import Found, Matcher
+from superopt.generator.prune.patterns import Pattern, Rule, Vocabulary
+
+STEPS = 5
+"""So many rewritings, wherever in a term, may lead from one term to another that is derived from it."""
+
+MERGE_STEPS = 5
+"""As many for a merge, the known one included: of both outputs and of the whole."""
+
+FAR = 100
+"""More steps than are ever counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """Rewritings in both directions, sorted by their start."""
+
+    starts: Indices
+    ends: Indices
+    steps: npt.NDArray[np.int8]
+    uses: Uses
+
+    @classmethod
+    def none(cls) -> _Edges:
+        empty = np.empty(0, np.int32)
+        return cls(empty, empty, np.empty(0, np.int8), np.empty(0, np.int16))
+
+    def take(self, rows: Rows) -> _Edges:
+        """Some of them."""
+        return _Edges(self.starts[rows], self.ends[rows], self.steps[rows], self.uses[rows])
+
+    def joined(self, others: Sequence[_Edges]) -> _Edges:
+        """All of them, of equal ones the shortest."""
+        parts = (self, *others)
+        starts = np.concatenate([p.starts for p in parts])
+        ends = np.concatenate([p.ends for p in parts])
+        steps = np.concatenate([p.steps for p in parts])
+        uses = np.concatenate([p.uses for p in parts])
+        order = np.lexsort((steps, uses, ends, starts))
+        starts, ends, uses = starts[order], ends[order], uses[order]
+        first = np.ones(len(starts), bool)
+        first[1:] = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1]) | (uses[1:] != uses[:-1])
+        return _Edges(starts[first], ends[first], steps[order][first], uses[first])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """[n] terms with the source from which each is reached, the steps that this takes, and what they use."""
+
+    sources: Indices
+    terms: Indices
+    steps: npt.NDArray[np.int8]
+    uses: Uses
+
+
+@dataclass(frozen=True, slots=True)
+class _Merges:
+    """[n] terms of which a known merge says that their halves, cut so, are the outputs [n, 2]."""
+
+    cut: tuple[int, ...]
+    terms: Indices
+    outputs: Indices
+    steps: npt.NDArray[np.int8]
+    uses: Uses
+
+
+class Closure:
+    """What follows in a bank from the rules that were added."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.bank = bank
+        self._vocabulary = Vocabulary(bank)
+        self._patterns: list[Pattern] = []
+        self._active: Indices = np.empty(0, np.int32)
+        self._classes: Indices = np.empty(0, np.int32)
+        self._edges = _Edges.none()
+        self._shrinking = np.zeros(len(bank.classes), bool)
+        self._merges: list[_Merges] = []
+
+    def begin(self, classes: Indices) -> None:
+        """From now on these classes are asked about; what was found of others is noted and forgotten."""
+        self._note()
+        self._classes = classes
+        self._active = self.bank.members(classes)
+        self._edges = _Edges.none()
+        self._merges = []
+        self.bank.read()
+        self._apply(self._patterns)
+
+    def add(self, rules: Sequence[Rule]) -> None:
+        """More rules."""
+        numbers = set[int]().union(*(self._vocabulary.commuting(rule) for rule in rules))
+        if numbers:
+            self.bank.commute(numbers)
+            self._active = self.bank.members(self._classes)
+            self._moved()
+        new = list(dict.fromkeys(p for rule in rules for p in self._vocabulary.patterns(rule)))
+        self._patterns += new
+        self._apply(new)
+
+    def steps(self, left: Indices, right: Indices, uses: int) -> npt.NDArray[np.int8]:
+        """[n] the steps from one term to the other by rules of no more than such ``uses``, or FAR."""
+        return self.ways(left, right, uses)[0]
+
+    def ways(self, left: Indices, right: Indices, uses: int) -> tuple[npt.NDArray[np.int8], Uses]:
+        """``steps``, and what they use."""
+        left, right = self.bank.same[left], self.bank.same[right]
+        found = np.where(left == right, 0, FAR).astype(np.int8)
+        used = np.zeros(len(found), np.int16)
+        asked = np.flatnonzero(found)
+        if len(asked):
+            reached = self._reached(np.unique(left[asked]), uses)
+            codes = reached.sources.astype(np.int64) * len(self.bank.classes) + reached.terms
+            order = np.argsort(codes)
+            wanted = left[asked].astype(np.int64) * len(self.bank.classes) + right[asked]
+            at = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
+            here = codes[order][at] == wanted
+            found[asked[here]] = reached.steps[order][at][here]
+            used[asked[here]] = reached.uses[order][at][here]
+        return found, used
+
+    def merged(self, whole: Indices, outputs: Indices, cuts: Indices, uses: int) -> npt.NDArray[np.bool_]:
+        """[n] whether a known merge, of a term equal to the whole and cut by these operators [n, 2], gives
+        terms equal to the outputs [n, 2], in few steps altogether."""
+        found = np.zeros(len(whole), bool)
+        whole = self.bank.same[whole]
+        near = self._reached(np.unique(whole), uses)
+        for merges in self._merges:
+            asked = np.flatnonzero((cuts == merges.cut).all(axis=1) & ~found)
+            known = np.flatnonzero((merges.uses & ~uses) == 0)
+            if not len(asked) or not len(known):
+                continue
+            pairs, at = _joined_on(whole[asked], near.sources)
+            pairs, total = asked[pairs], near.steps[at].astype(np.int16)
+            then, merge = _joined_on(near.terms[at], self.bank.same[merges.terms[known]])
+            merge = known[merge]
+            pairs, total = pairs[then], total[then] + merges.steps[merge]
+            for place in range(2):
+                total += self.steps(outputs[pairs, place], merges.outputs[merge, place], uses)
+            found[pairs[total <= MERGE_STEPS]] = True
+        return found
+
+    def shrinks(self, rows: Indices) -> npt.NDArray[np.bool_]:
+        """[n] whether a rule that only makes terms smaller applies at the root of each term."""
+        return self._shrinking[self.bank.same[rows]]
+
+    def _apply(self, patterns: Sequence[Pattern]) -> None:
+        if not len(self._active):
+            return
+        for cut in dict.fromkeys(pattern.cut for pattern in patterns if pattern.cut):
+            chosen = [pattern for pattern in patterns if pattern.cut == cut]
+            for found in Matcher(self.bank, chosen).found(self._active, STEPS):
+                self._merges.append(_Merges(cut, found.terms, found.results, found.steps, found.uses))
+        singles = [pattern for pattern in patterns if not pattern.cut]
+        if not singles:
+            return
+        shrinking = np.array([pattern.shrinks for pattern in singles])
+        edges = [
+            self._edges_of(found, shrinking)
+            for found in Matcher(self.bank, singles).found(self._active, STEPS)
+        ]
+        self._edges = self._edges.joined(edges)
+
+    def _edges_of(self, found: Found, shrinking: npt.NDArray[np.bool_]) -> _Edges:
+        bank = self.bank
+        ends = bank.same[found.results[:, 0]]
+        good = np.flatnonzero((bank.classes[ends] == bank.classes[found.terms]) & (ends != found.terms))
+        terms, ends, steps, uses = found.terms[good], ends[good], found.steps[good], found.uses[good]
+        at_once = shrinking[found.patterns[good]] & (steps == 1)
+        self._shrinking[terms[at_once]] = True
+        return _Edges(
+            np.concatenate((terms, ends)),
+            np.concatenate((ends, terms)),
+            np.concatenate((steps, steps)),
+            np.concatenate((uses, uses)),
+        )
+
+    def _moved(self) -> None:
+        """Edges between what terms are now taken for."""
+        same, edges = self.bank.same, self._edges
+        self._shrinking[same[self._shrinking]] = True
+        self._edges = _Edges.none().joined(
+            [_Edges(same[edges.starts], same[edges.ends], edges.steps, edges.uses)]
+        )
+
+    def _reached(self, sources: Indices, uses: int) -> _Reached:
+        """All terms that are so few steps away from these."""
+        known = np.flatnonzero((self._edges.uses & ~uses) == 0)
+        edges = self._edges.take(known)
+        count = len(sources)
+        found = _Reached(sources, sources, np.zeros(count, np.int8), np.zeros(count, np.int16))
+        frontier: Rows = np.arange(count)
+        for _ in range(STEPS):
+            found, frontier = _stepped(found, frontier, edges)
+            if not len(frontier):
+                break
+        return found
+
+    def _note(self) -> None:
+        """Notes how far the terms of the classes that were asked about are from their representatives."""
+        if not len(self._classes):
+            return
+        bank = self.bank
+        for uses in (OPEN, CLOSED):
+            found = self._reached(bank.same[self._classes], uses)
+            better = np.flatnonzero(found.steps < bank.steps[found.terms])
+            bank.steps[found.terms[better]] = found.steps[better]
+            bank.uses[found.terms[better]] = found.uses[better]
+
+
+def _stepped(reached: _Reached, frontier: Rows, edges: _Edges) -> tuple[_Reached, Rows]:
+    """What is reached by one more edge from the frontier, and which of it is new."""
+    rows, at = _joined_on(reached.terms[frontier], edges.starts)
+    before = frontier[rows]
+    total = reached.steps[before] + edges.steps[at]
+    near = np.flatnonzero(total <= STEPS)
+    before, at = before[near], at[near]
+    sources = np.concatenate((reached.sources, reached.sources[before]))
+    terms = np.concatenate((reached.terms, edges.ends[at]))
+    steps = np.concatenate((reached.steps, total[near].astype(np.int8)))
+    uses = np.concatenate((reached.uses, reached.uses[before] | edges.uses[at]))
+    order = np.lexsort((uses, steps, terms, sources))
+    first = np.ones(len(order), bool)
+    first[1:] = (terms[order][1:] != terms[order][:-1]) | (sources[order][1:] != sources[order][:-1])
+    chosen = order[first]
+    nearer = _Reached(sources[chosen], terms[chosen], steps[chosen], uses[chosen])
+    return nearer, np.flatnonzero(chosen >= len(reached.terms))
+
+
+def _joined_on(left: Indices, right: Indices) -> tuple[Rows, Rows]:
+    """(row, row) of all that are equal."""
+    order = np.argsort(right, kind="stable")
+    first = np.searchsorted(right[order], left, "left")
+    counts = np.searchsorted(right[order], left, "right") - first
+    rows = np.repeat(np.arange(len(left)), counts)
+    return rows, order[np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(rows))]

@@ -1,0 +1,122 @@
+"""The candidates that are left when those go that the smaller ones give by equality saturation.
+
+Pruning asks about one equation at a time, by rewriting a few hundred terms at most; an e-graph holds all
+terms that a few steps reach, in whatever order arguments commute (Ruler, OOPSLA 2021). Candidates are gone
+through smallest first: those of one size that follow from all smaller ones are dropped, the others are rules
+from then on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from superopt.generator.generalise.generalisation import VALUES, on_terms
+from superopt.generator.prune.confirmation import Saturations
+from superopt.generator.prune.derivation import tree_size
+from superopt.generator.prune.pruning import Candidate
+from superopt.generator.prune.questions import SMALL, Question
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+)
+from superopt.rewriting.egraph import Limits
+
+LIMITS = Limits(steps=1, nodes=2_000_000)
+"""Every rule everywhere once, on both sides: what follows does so in two steps and reorderings."""
+
+_SETTINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Minimal:
+    """``kept`` in their order; ``asked`` candidates, forms of which had no type or met a limit on nodes."""
+
+    kept: tuple[Candidate, ...]
+    asked: int
+    untyped: int
+    unfinished: int
+
+
+def minimal(candidates: Sequence[Candidate], limits: Limits = LIMITS) -> Minimal:
+    """The candidates without those that follow from smaller ones, at every setting of their open attributes.
+
+    Small equations, equations under conditions and merges stay: a search should not have to pass through
+    graphs that cost more than both ends. Raises MissingServiceError where egglog is not installed.
+    """
+    saturations = Saturations(limits)
+    dropped: set[int] = set()
+    asked = untyped = unfinished = 0
+    numbered = sorted(enumerate(candidates), key=lambda item: (_size(item[1].equation), item[0]))
+    for _, group in itertools.groupby(numbered, key=lambda item: _size(item[1].equation)):
+        layer = list(group)
+        as_found = [(n, Question(c.equation, c.shapes)) for n, c in layer if _may_go(c.equation)]
+        found = saturations.confirmed([question for _, question in as_found])
+        derived = {n for (n, _), answer in zip(as_found, found.answers, strict=True) if answer is not None}
+        asked += len(as_found)
+        untyped += len(found.untyped)
+        unfinished += found.unfinished
+        others = [
+            (number, Question(closed, candidates[number].shapes))
+            for number in sorted(derived)
+            for closed in _settings(candidates[number])
+        ]
+        found = saturations.confirmed([question for _, question in others])
+        for place, ((number, _), answer) in enumerate(zip(others, found.answers, strict=True)):
+            if answer is None and place not in found.untyped:
+                derived.discard(number)
+        dropped |= derived
+        untyped += len(found.untyped)
+        unfinished += found.unfinished
+        for number, candidate in layer:
+            if number not in dropped:
+                saturations.add(candidate.generalizations[0])
+    kept = tuple(candidate for number, candidate in enumerate(candidates) if number not in dropped)
+    return Minimal(kept, asked, untyped, unfinished)
+
+
+def _size(equation: Equation) -> tuple[int, int]:
+    sizes = tree_size(*equation.left), tree_size(*equation.right)
+    return sum(sizes), max(sizes)
+
+
+def _may_go(equation: Equation) -> bool:
+    sizes = tree_size(*equation.left), tree_size(*equation.right)
+    return len(equation.left) == 1 and not equation.conditions and min(sizes) > SMALL
+
+
+def _settings(candidate: Candidate) -> Iterator[Equation]:
+    """The general form of the equation with several values in place of open attributes."""
+    general = candidate.generalizations[0]
+    names = {
+        value.name: name
+        for term in applications(*general.left, *general.right)
+        for name, value in term.attributes
+        if isinstance(value, AttributeVariable) and name in VALUES
+    }
+    for step in range(_SETTINGS if names else 0):
+        values = {variable: VALUES[name][step % len(VALUES[name])] for variable, name in names.items()}
+        yield replace(
+            on_terms(
+                general,
+                [_closed(term, values) for term in general.left],
+                [_closed(term, values) for term in general.right],
+            ),
+            direction=candidate.equation.direction,
+        )
+
+
+def _closed(term: Term, values: Mapping[str, AttributeTerm]) -> Term:
+    if isinstance(term, Variable):
+        return term
+    attributes = tuple(
+        (name, values.get(value.name, value) if isinstance(value, AttributeVariable) else value)
+        for name, value in term.attributes
+    )
+    return Application(term.operator, attributes, tuple(_closed(child, values) for child in term.inputs))

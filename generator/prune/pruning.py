@@ -1,0 +1,367 @@
+"""From all equations found to the candidates worth proving: renamings, instances and the derivable go.
+
+Equations are taken smallest first and in batches, so that larger ones are derived from smaller ones (the
+minimal rest of a batch is kept, as in Ruler, OOPSLA 2021). What is dropped is counted by the reason; every
+dropped equation but the false ones follows from what is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from superopt.equations import canonical, format_equation, rule_id
+from superopt.generator.enumerate.rows import TermBuilder, TermRows
+from superopt.generator.enumerate.structures import Rows
+from superopt.generator.generalise.conditions import (
+    SAMPLES,
+    of_these_ranks,
+    under_conditions,
+    with_groups_said,
+)
+from superopt.generator.generalise.generalisation import GROUPS, Generaliser
+from superopt.generator.generalise.sampling import Sampler, Shapes
+from superopt.generator.pair.pairing import Pairing
+from superopt.generator.pair.pairs import OTHER, TRUE, UNKNOWN, PairSource, Place, by_size, by_source
+from superopt.generator.prune.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
+from superopt.generator.prune.closure import Closure
+from superopt.generator.prune.derivation import Outputs
+from superopt.generator.prune.patterns import Rule
+from superopt.generator.prune.questions import Known, Question
+from superopt.ir.terms import (
+    Direction,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    operator_count,
+    subterms,
+    variables,
+)
+from superopt.rewriting import why_unusable
+
+_CONDITIONAL = "derivable under conditions"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An equation worth proving; ``generalizations`` ends with it, most general first; ``shapes`` type it."""
+
+    equation: Equation
+    generalizations: tuple[Equation, ...]
+    provenance: str
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def text(self) -> str:
+        """The most general form."""
+        return format_equation(self.generalizations[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An equation that is not kept, and why."""
+
+    equation: Equation
+    reason: str
+
+
+class Audit:
+    """A seeded sample of at most ``most`` dropped equations, each as likely to be in it as any other."""
+
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self._most = most
+        self._random = np.random.default_rng(seed)
+        self._seen = 0
+        self._sample: list[Dropped] = []
+
+    @property
+    def sample(self) -> tuple[Dropped, ...]:
+        """The equations chosen so far."""
+        return tuple(self._sample)
+
+    def place(self) -> int | None:
+        """Where the next equation belongs in the sample, None where it does not (Vitter's algorithm R)."""
+        self._seen += 1
+        if len(self._sample) < self._most:
+            return len(self._sample)
+        chosen = int(self._random.integers(self._seen))
+        return chosen if chosen < self._most else None
+
+    def put(self, place: int, dropped: Dropped) -> None:
+        """Puts an equation there."""
+        self._sample[place : place + 1] = [dropped]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    equation: Equation
+    shapes: Shapes
+    text: str
+
+
+class Selection:
+    """Takes equations smallest first and keeps those that the kept ones do not give.
+
+    ``told`` is called now and then, with ``dropped`` and ``candidates`` as they are by then.
+    """
+
+    def __init__(self, provenance: str, audit: Audit | None = None) -> None:
+        self.dropped: Counter[str] = Counter()
+        self.candidates: list[Candidate] = []
+        self.told: Callable[[], None] = lambda: None
+        self._provenance = provenance
+        self._audit = audit
+        self._sampler = Sampler()
+        self._generaliser = Generaliser(self._sampler)
+        self._rules: list[Rule] = []
+        self._beyond: Known | None = None
+        self._closures: dict[int, tuple[TermRows, Closure]] = {}
+        self._states: dict[str, int] = {}
+        self._ids: set[str] = set()
+
+    def take(self, pairings: Sequence[Pairing]) -> int:
+        """Goes through the equations of one kind; the number that were left after renaming."""
+        sources = [PairSource(p, TermBuilder(p.terms), self._closure_of(p.terms)) for p in pairings]
+        if self._beyond is None and any(pairing.terms.leads_upwards for pairing in pairings):
+            self._beyond = Known(self._generaliser)
+            for candidate in self.candidates:
+                self._add_beyond(candidate.generalizations[0])
+        for pairing in pairings:
+            self.dropped.update(pairing.dropped)
+        for batches in by_size(pairings):
+            for source, parts in zip(sources, batches, strict=True):
+                source.begin(np.concatenate(parts))
+            for batch in zip(*batches, strict=True):
+                self._take_batch(list(zip(sources, batch, strict=True)))
+                self.told()
+        return sum(pairing.distinct for pairing in pairings)
+
+    def _closure_of(self, terms: TermRows) -> Closure:
+        known = self._closures.get(id(terms))
+        if known is None:
+            known = self._closures[id(terms)] = (terms, Closure(Bank(terms)))
+            known[1].add(self._rules)
+        return known[1]
+
+    def _take_batch(self, batch: Sequence[tuple[PairSource, Rows]]) -> None:
+        """Equations of one size, none of which is an instance of another."""
+        found: dict[str, _Found] = {}
+        places: dict[str, list[Place]] = {}
+        for source, pairs in batch:
+            instances = source.instances(pairs)
+            for number in pairs[instances].tolist():
+                self._drop_pair("instance", source, number)
+            rest = pairs[~instances]
+            follows = source.follows_at_once(rest)
+            for number in rest[follows].tolist():
+                self._drop_pair("derivable", source, number)
+            source.state[pairs[instances]] = source.state[rest[follows]] = TRUE
+            for number in rest[~follows].tolist():
+                oriented = self._oriented(*source.sides(number), source.pairing.shapes)
+                if oriented is None:
+                    source.state[number] = OTHER
+                    self._drop_pair("unusable", source, number)
+                    continue
+                places.setdefault(oriented.text, []).append((source, number))
+                fresh = self._new(oriented)
+                if fresh is None:
+                    self._drop("found before", oriented.equation)
+                else:
+                    found[oriented.text] = fresh
+        self._select(found, places)
+        for text, known in places.items():
+            for source, number in known:
+                source.state[number] = self._states[text]
+
+    def _select(self, found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]) -> None:
+        """Keeps the minimal rest: in each round one equation of every kind, then the others are asked again.
+
+        Equations of one size that derive each other mostly have the same operators.
+        """
+        closed: Mapping[str, int]
+        rest: list[str] = sorted(found)
+        rest, closed = self._not_following(rest, found, places)
+        while rest:
+            first = {_kind(found[text].equation): text for text in reversed(rest)}
+            chosen = set(first.values())
+            kept: list[Rule] = []
+            for text in rest:
+                if text in chosen:
+                    kept += self._decided(found[text], places[text], closed.get(text))
+            rest = [text for text in rest if text not in chosen]
+            if kept:
+                self._rules += kept
+                for _, closure in self._closures.values():
+                    closure.add(kept)
+                rest, closed = self._not_following(rest, found, places)
+
+    def _not_following(
+        self, rest: Sequence[str], found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]
+    ) -> tuple[list[str], Mapping[str, int]]:
+        """What does not follow from rules that are open enough; what is closed in others that give it."""
+        following: set[str] = set()
+        closed: dict[str, int] = {}
+        for source, numbers in by_source((text, places[text]) for text in rest):
+            pairs = np.array([number for _, number in numbers], np.intp)
+            at_once = source.follows_at_once(pairs).tolist()
+            uses = source.uses(pairs, CLOSED).tolist()
+            for (text, _), follows, used in zip(numbers, at_once, uses, strict=True):
+                if follows:
+                    following.add(text)
+                elif used >= 0:
+                    closed[text] = used
+        for text in rest:
+            if text in following:
+                self._states[text] = TRUE
+                self._drop("derivable", found[text].equation)
+        return [text for text in rest if text not in following], closed
+
+    def _decided(self, found: _Found, places: Sequence[Place], closed: int | None) -> Iterator[Rule]:
+        """What is kept of an equation, unless it follows from rules with these attributes closed."""
+        if closed is not None and not self._is_more_general(found, closed):
+            self._states[found.text] = TRUE
+            self._drop("derivable", found.equation)
+            return
+        if self._beyond and self._beyond.derivable((Question(found.equation, found.shapes),))[0]:
+            self._states[found.text] = TRUE
+            self._drop("derivable", found.equation)
+            return
+        result = self._tested(found, places)
+        while isinstance(result, _Found):
+            found = result
+            result = self._tested(found, places)
+        if result is None:
+            return
+        if result.conditions and self._follows(places, CONDITIONAL):
+            self._drop(_CONDITIONAL, result)
+            return
+        rule = self._keep(result, found.shapes)
+        if rule is not None:
+            yield rule
+
+    def _follows(self, places: Sequence[Place], uses: int) -> bool:
+        return any(bool(source.follows(np.array([number]), uses)[0]) for source, number in places)
+
+    def _is_more_general(self, found: _Found, uses: int) -> bool:
+        """Whether the equation holds with one of these attributes open."""
+        if len(found.equation.left) > 1:
+            return False
+        closed = {name for place, name in enumerate(GROUPS) if uses >> place & 1}
+        forms = self._generaliser.open_forms(found.equation, found.shapes)
+        return any(form.holds() for form in forms.single if form.attribute in closed)
+
+    def _tested(self, found: _Found, places: Sequence[Place]) -> Equation | _Found | None:
+        """The equation as it is true, or a more general one that is; None where it is neither, or is false
+        and follows under conditions."""
+        equation, shapes = found.equation, found.shapes
+        self._states[found.text] = OTHER
+        if not self._sampler.types_in_general(equation, shapes):
+            return self._drop("ill-typed in general", equation)
+        if self._sampler.equates_sizes(equation, shapes):
+            return self._drop("only at equal sizes", equation)
+        true: Equation | None = equation
+        if not self._sampler.holds(equation, shapes, samples=SAMPLES):
+            if self._follows(places, CONDITIONAL):
+                return self._drop_conditional(equation, shapes)
+            true = under_conditions(equation, shapes, self._sampler)
+        if true is None:
+            return self._drop("false in general", equation)
+        true = with_groups_said(of_these_ranks(true, shapes, self._sampler), shapes, self._sampler)
+        if not true.conditions:
+            self._states[found.text] = TRUE
+        for reason, wider in (
+            ("common subterm", self._generaliser.without_common_subterms),
+            ("fewer variables", self._generaliser.with_more_variables),
+        ):
+            general = wider(equation, shapes)
+            if general is not None:
+                self._drop(reason, true)
+                return self._new(self._oriented(general[0].left, general[0].right, general[1]))
+        return true
+
+    def _new(self, found: _Found | None) -> _Found | None:
+        """The equation, unless it has been looked at."""
+        if found is None or found.text in self._states:
+            return None
+        self._states[found.text] = UNKNOWN
+        return found
+
+    def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
+        """The equation with its source on the left, variables renamed; None where it cannot be used."""
+        forward, backward = _usable(left, right), len(left) == 1 and _usable(right, left)
+        if not forward and not backward:
+            return None
+        if forward and backward:
+            one, other = (self._named(left, right, shapes), self._named(right, left, shapes))
+            chosen = min((one, other), key=lambda n: (-operator_count(*n[0].left), format_equation(n[0])))
+            equation, named = replace(chosen[0], direction=Direction.BOTH), chosen[1]
+        else:
+            source, target = (left, right) if forward else (right, left)
+            equation, named = self._named(source, target, shapes)
+        return _Found(equation, named, format_equation(equation))
+
+    def _named(self, left: Outputs, right: Outputs, shapes: Shapes) -> tuple[Equation, Shapes]:
+        written = Equation(tuple(left), tuple(right), Direction.FORWARD)
+        equation = canonical(written)
+        old, new = variables(*left, *right), variables(*equation.left, *equation.right)
+        return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
+
+    def _keep(self, equation: Equation, shapes: Shapes) -> Rule | None:
+        """Takes it among the candidates, unless it is one already; the rule that it is for the others."""
+        forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
+        identity = rule_id(forms[0])
+        if identity in self._ids:
+            self._drop("same when general", equation)
+            return None
+        self._ids.add(identity)
+        self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
+        self._add_beyond(forms[0])
+        closed = self._generaliser.closed(forms[0])
+        uses = sum(1 << place for place, name in enumerate(GROUPS) if name in closed)
+        return Rule.of(forms[0], uses | UNDER_CONDITIONS if equation.conditions else uses)
+
+    def _add_beyond(self, equation: Equation) -> None:
+        """Makes it known where roles keep terms out of the enumeration that rewriting passes through."""
+        if self._beyond is not None and not equation.conditions:
+            self._beyond.add(equation)
+
+    def _drop(self, reason: str, equation: Equation) -> None:
+        self._drop_made(reason, lambda: Dropped(equation, reason))
+
+    def _drop_pair(self, reason: str, source: PairSource, number: int) -> None:
+        """As ``_drop``; its terms are built only for the sample."""
+        self._drop_made(reason, lambda: Dropped(Equation(*source.sides(number)), reason))
+
+    def _drop_conditional(self, equation: Equation, shapes: Shapes) -> None:
+        """Drops what is false in general and follows under conditions, found only for the sample."""
+
+        def made() -> Dropped:
+            true = under_conditions(equation, shapes, self._sampler)
+            return Dropped(equation, "false in general") if true is None else Dropped(true, _CONDITIONAL)
+
+        self._drop_made(_CONDITIONAL, made)
+
+    def _drop_made(self, reason: str, made: Callable[[], Dropped]) -> None:
+        self.dropped[reason] += 1
+        if self._audit is not None:
+            place = self._audit.place()
+            if place is not None:
+                self._audit.put(place, made())
+
+
+def _kind(equation: Equation) -> tuple[tuple[str, ...], ...]:
+    sides = (equation.left, equation.right)
+    return tuple(sorted(tuple(sorted(term.operator for term in applications(*side))) for side in sides))
+
+
+def _usable(source: Sequence[Term], target: Sequence[Term]) -> bool:
+    """Whether source => target is a rule that does not just build upon what it matched."""
+    if why_unusable(source, target) is not None:
+        return False
+    if len(source) > 1:
+        return True
+    return source[0] not in set(subterms(*target)) or isinstance(source[0], Variable)

@@ -1,0 +1,1 @@
+"""Discovery as tasks on an executor, resumable."""

@@ -1,0 +1,226 @@
+"""Where tasks run: in this process, in processes of its own, on a Dask cluster. Each is an ``Executor``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import ParamSpec, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
+
+from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.generator.run.usage import count_start
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+_CONNECT_SECONDS = 10.0
+_AHEAD_PER_PROCESS = 2
+_AHEAD_PER_THREAD = 2
+
+
+@dataclass(frozen=True)
+class Workers:
+    """An executor; ``ahead`` tasks keep all that it runs on busy.
+
+    ``apart``: tasks run in processes that do nothing else. ``lost`` are the errors of a task that says
+    nothing about it: its worker is gone. ``check`` raises MissingServiceError when all of them are, for good.
+    ``device``: what each of them computes values on, one of ``superopt.domains.arrays.DEVICES``.
+    """
+
+    executor: Executor
+    ahead: int
+    apart: bool
+    lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
+    check: Callable[[], None] = lambda: None
+    device: str = "cpu"
+
+
+def in_process() -> Workers:
+    """Tasks run where they are submitted."""
+    return Workers(_InProcess(), 1, apart=False)
+
+
+@contextmanager
+def processes(jobs: int) -> Generator[Workers]:
+    """``jobs`` processes of one thread each; a killed one is replaced.
+
+    They end with the block, at once when that is left by an exception, and with this process. Raises
+    InvalidOptionError for less than one.
+    """
+    if jobs < 1:
+        raise InvalidOptionError(f"jobs: expected at least 1, got {jobs}")
+    executor = _Processes(jobs)
+    try:
+        yield Workers(executor, _AHEAD_PER_PROCESS * jobs, apart=True)
+    finally:
+        executor.end()
+
+
+@contextmanager
+def dask(address: str) -> Generator[Workers]:
+    """The workers of the Dask scheduler at ``tcp://HOST:PORT``; what a lost one was at is done by others.
+
+    Raises InvalidOptionError for what is no address; MissingServiceError where Dask is not installed, or no
+    scheduler with workers answers there.
+    """
+    host, port = _host_and_port(address)
+    try:
+        import distributed
+        from distributed.comm.core import CommClosedError
+    except ImportError as error:
+        raise MissingServiceError(
+            f"a Dask scheduler needs Dask ({error}): install the extra [distributed]"
+        ) from None
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, an error here says
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+        client = cast(
+            "_Client",
+            distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False),
+        )
+    except (OSError, ValueError) as error:
+        raise MissingServiceError(f"no Dask scheduler answers at {address}: {error}") from None
+
+    def check() -> None:
+        if client.status == "closed":
+            raise MissingServiceError(f"the Dask scheduler at {address} does not answer any more")
+
+    try:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise MissingServiceError(f"the Dask scheduler at {address} has no workers")
+        lost = (BrokenExecutor, distributed.KilledWorker, CommClosedError)
+        ahead = _AHEAD_PER_THREAD * threads
+        yield Workers(client.get_executor(pure=False), ahead, apart=True, lost=lost, check=check)
+    finally:
+        with suppress(OSError):
+            client.close()
+
+
+class _Client(Protocol):
+    """What is used of Dask's client."""
+
+    @property
+    def status(self) -> str: ...
+
+    def nthreads(self) -> dict[str, int]: ...
+
+    def get_executor(self, *, pure: bool) -> Executor: ...
+
+    def close(self) -> None: ...
+
+
+class _InProcess(Executor):
+    def submit(
+        self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Future[Result]:
+        future = Future[Result]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the caller's who asks for the result
+            future.set_exception(error)
+        return future
+
+
+class _Processes(Executor):
+    """A process pool that is made anew when a process has died; every worker holds the end of a pipe, and
+    ends when this process lets go of the other.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        ended, alive = get_context("spawn").Pipe(duplex=False)
+        self._ended = cast("Connection", ended)
+        self._alive = alive
+        self._pool = self._started()
+
+    def submit(
+        self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Future[Result]:
+        with _uninterrupted(), _one_thread():
+            try:
+                return self._submit(fn, *args, **kwargs)
+            except BrokenExecutor:
+                self._pool.shutdown()
+                self._pool = self._started()
+                return self._submit(fn, *args, **kwargs)
+
+    def _submit(
+        self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Future[Result]:
+        try:
+            return self._pool.submit(fn, *args, **kwargs)
+        except OSError as error:
+            raise MissingServiceError(f"no worker process can be started: {error}") from error
+
+    def end(self) -> None:
+        """Ends all processes, whatever they are at."""
+        self._alive.close()
+        self._pool.shutdown(cancel_futures=True)
+        self._ended.close()
+
+    def _started(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self._jobs,
+            mp_context=get_context("spawn"),
+            initializer=_begin,
+            initargs=(self._ended,),
+        )
+
+
+def _begin(ended: Connection) -> None:
+    """The start of a worker process."""
+    count_start()
+    Thread(target=_end_with, args=(ended,), daemon=True).start()
+
+
+def _end_with(ended: Connection) -> None:
+    with suppress(EOFError, OSError):
+        ended.recv_bytes()
+    os._exit(0)
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """What is started here never hears of an interrupt: who started it ends it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """What is started here multiplies matrices in one thread: there are as many processes as jobs."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(address if "://" in address else f"tcp://{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or port is None:
+        raise InvalidOptionError(f"scheduler {address!r}: expected an address like tcp://127.0.0.1:8786")
+    return host, port

@@ -1,0 +1,57 @@
+"""Names of uploaded files: external data by location, such that no path leaves the directory of its job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from superopt.server.http.problems import Problem
+from superopt.server.problem_types import ProblemType
+
+_LOCATION_BYTES = 1000
+_PART_BYTES = 255
+_NAME_CHARACTERS = 100
+
+
+def check_locations(locations: Sequence[str], model: str) -> None:
+    """Ends the request unless the locations are relative, distinct, and files rather than directories of each
+    other; ``model`` is where the model itself will be."""
+    seen: set[PurePosixPath] = set()
+    for location in locations:
+        path = _checked(location)
+        if path in seen or path == PurePosixPath(model):
+            raise Problem(ProblemType.UPLOAD, f"data: {location!r} is given twice")
+        seen.add(path)
+    for path in seen:
+        for parent in path.parents:
+            if parent in seen or parent == PurePosixPath(model):
+                raise Problem(ProblemType.UPLOAD, f"data: {str(parent)!r} cannot be a file and a directory")
+
+
+def display_name(name: str) -> str:
+    """A file name for people and for downloads, from whatever a client sent."""
+    base = re.split(r"[/\\]", name)[-1]
+    printable = "".join(character for character in base if character.isprintable()).strip(" .")
+    return printable[-_NAME_CHARACTERS:] or "model.onnx"
+
+
+def _checked(location: str) -> PurePosixPath:
+    path = PurePosixPath(location)
+    parts = location.split("/")
+    wrong = (
+        not location
+        or path.is_absolute()
+        or any(part in ("", ".", "..") for part in parts)
+        or "\\" in location
+        or not location.isprintable()
+        or len(location.encode()) > _LOCATION_BYTES
+        or any(len(part.encode()) > _PART_BYTES for part in parts)
+    )
+    if wrong:
+        raise Problem(
+            ProblemType.UPLOAD,
+            f"data: expected the location of external data relative to the model as the file name, "
+            f"got {location[:100]!r}",
+        )
+    return path

@@ -1,0 +1,147 @@
+"""Requests that fail end with a problem document (RFC 9457)."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import cast
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from superopt.errors import MissingServiceError
+from superopt.server.problem_types import ProblemType
+from superopt.server.worker.device import UnknownDeviceError
+from superopt.substitution_db.store.engine import DatabaseFullError
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+
+class Problem(Exception):  # noqa: N818 - what it carries is the answer
+    """Ends a request with a problem document."""
+
+    def __init__(
+        self,
+        type_: ProblemType,
+        detail: str,
+        *,
+        errors: Sequence[Mapping[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.type = type_
+        self.detail = detail
+        self.errors = errors
+        self.headers = dict(headers or {})
+
+    def response(self, request: Request) -> JSONResponse:
+        """The response that says so."""
+        document = self.type.document(self.detail, instance=request.url.path)
+        if self.errors:
+            document["errors"] = list(self.errors)
+        return JSONResponse(document, self.type.status, self.headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Makes every failure of the application, which has those routers, a problem document."""
+    routes = (route for router in routers for route in router.routes)
+    app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(MissingServiceError, _missing)
+    app.add_exception_handler(OSError, _disk)
+    app.add_exception_handler(Exception, internal)
+
+
+def field_errors(error: RequestValidationError | ValueError, drop: int = 0) -> list[dict[str, str]]:
+    """Where and what is wrong, from a pydantic error; ``drop`` leading parts of each place are left out."""
+    found = cast("Sequence[Mapping[str, object]]", getattr(error, "errors", list)())
+    return [
+        {
+            "field": ".".join(str(part) for part in cast("tuple[object, ...]", entry["loc"])[drop:]),
+            "detail": str(entry["msg"]),
+        }
+        for entry in found
+    ]
+
+
+def sentence(errors: Sequence[Mapping[str, str]]) -> str:
+    """The first of ``field_errors`` as a sentence."""
+    first = errors[0]
+    return f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
+
+
+def _problem(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)
+    return error.response(request)
+
+
+_BY_STATUS = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD, 415: ProblemType.CONTENT_TYPE}
+
+
+def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    type_ = _BY_STATUS.get(error.status_code, ProblemType.BAD_REQUEST)
+    if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        type_ = ProblemType.INTERNAL
+    headers = dict(error.headers or {})
+    if type_ is ProblemType.METHOD:
+        headers["Allow"] = ", ".join(_allowed(request))
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    return Problem(type_, detail, headers=headers).response(request)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that the address of the request takes; an address of its own goes before one that has
+    parameters.
+    """
+    routes = cast("list[APIRoute]", request.app.state.routes)
+    matching = [route for route in routes if route.path_regex.match(request.url.path)]
+    fewest = min((len(route.param_convertors) for route in matching), default=0)
+    found = (route.methods or () for route in matching if len(route.param_convertors) == fewest)
+    methods = set[str]().union(*found)
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
+
+
+def _validation(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    errors = field_errors(error, drop=1)
+    return Problem(ProblemType.PARAMETERS, sentence(errors), errors=errors).response(request)
+
+
+def _missing(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s %s: %s", request.method, request.url.path, error)
+    if isinstance(error, DatabaseFullError):
+        return _full(request)
+    if isinstance(error, UnknownDeviceError):
+        headers = {"Retry-After": "60"}
+        return Problem(ProblemType.JOB_SERVICE, str(error), headers=headers).response(request)
+    detail = "the database does not answer; try again later"
+    return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
+
+
+def _disk(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _log.error("%s %s: %s", request.method, request.url.path, error)
+        return _full(request)
+    return internal(request, error)
+
+
+def _full(request: Request) -> JSONResponse:
+    detail = "the disk of the service is full; try again later"
+    return Problem(ProblemType.DISK_FULL, detail, headers={"Retry-After": "60"}).response(request)
+
+
+def internal(request: Request, error: Exception) -> JSONResponse:
+    """The response to a request that met an error of the service, which is in the log under a number."""
+    number = secrets.token_hex(8)
+    _log.error("%s %s: internal error %s", request.method, request.url.path, number, exc_info=error)
+    return Problem(ProblemType.INTERNAL, f"report the number {number} of the log").response(request)

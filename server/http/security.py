@@ -1,0 +1,113 @@
+"""Who may do what: API keys as bearer tokens; without any key made, only this machine is served."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from superopt.server.http.problems import Problem
+from superopt.server.http.state import state_of
+from superopt.server.problem_types import ProblemType
+from superopt.substitution_db.store.keys import KeyRepository
+from superopt.substitution_db.store.records import ApiKey
+
+Scope: TypeAlias = Literal["submit", "read", "admin"]
+LOCAL_OWNER = ""
+
+
+def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
+    """A dependency that gives the id of the API key (empty for this machine without keys), or ends the
+    request.
+    """
+
+    async def owner(request: Request) -> str:
+        _refuse_cross_site(request)
+        _refuse_control_characters(request)
+        state, token = state_of(request), _token(request)
+        keys = state.database.keys
+        key = _key_of(keys, token) if keys.remembers(token) else await state.look(_key_of, keys, token)
+        if key is None:
+            _refuse_remote(request)
+            return LOCAL_OWNER
+        if scope not in key.scopes and "admin" not in key.scopes:
+            raise Problem(ProblemType.FORBIDDEN, f"the API key {key.name!r} lacks the scope {scope}")
+        wait = state.rates.take(key.id)
+        if wait:
+            rate = state.settings.max_requests_per_second
+            raise Problem(
+                ProblemType.RATE,
+                f"the API key {key.name!r} may send {rate:g} requests a second",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+        return key.id
+
+    return owner
+
+
+async def local_or_keys(request: Request) -> None:
+    """A dependency for what needs no key: ends requests from elsewhere while no key is made."""
+    _refuse_control_characters(request)
+    state = state_of(request)
+    keys = state.database.keys
+    if not (keys.any_made() if keys.remembers_any_made() else await state.look(keys.any_made)):
+        _refuse_remote(request)
+
+
+def _key_of(keys: KeyRepository, token: str) -> ApiKey | None:
+    """The API key of a token; None when none is made, ends the request when the token is that of none."""
+    if not keys.any_made():
+        return None
+    key = keys.recognise(token)
+    if key is None:
+        raise Problem(
+            ProblemType.UNAUTHENTICATED,
+            "the API key is missing, unknown or revoked; send it as Authorization: Bearer KEY",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    return key
+
+
+def _token(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _refuse_remote(request: Request) -> None:
+    """The client must be this machine, and must have meant it: a page elsewhere whose name resolves to
+    this machine (DNS rebinding) sends its own name as Host.
+    """
+    client = request.client.host if request.client else ""
+    if not (is_loopback(client) and is_loopback(request.url.hostname or "")):
+        raise Problem(
+            ProblemType.REMOTE, "make an API key with `superopt keys create NAME` to serve other machines"
+        )
+
+
+def _refuse_cross_site(request: Request) -> None:
+    """A page of another site can post forms to this machine; browsers say where a request comes from."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise Problem(ProblemType.CROSS_SITE, f"requests from {origin} are not served")
+
+
+def _refuse_control_characters(request: Request) -> None:
+    """PostgreSQL cannot even compare with a text that holds NUL."""
+    if any(
+        "\0" in text for text in (request.url.path, request.scope["path"], *request.query_params.values())
+    ):
+        raise Problem(ProblemType.BAD_REQUEST, "the address holds a NUL character")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

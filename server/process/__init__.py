@@ -1,0 +1,1 @@
+"""Processes of the service: starting, supervising, logs, metrics, traces."""

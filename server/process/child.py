@@ -1,0 +1,43 @@
+"""Work of the service in a child process (``superopt.child``); how it ended, in the service's problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from superopt import child
+from superopt.child import Limits
+from superopt.server.problem_types import ProblemType, type_of
+from superopt.server.process.endings import Died, Done, Ending, Failed, Stopped
+from superopt.substitution_db.store.records import JsonObject
+
+__all__ = ["Limits", "run_in_child"]
+
+
+def run_in_child(
+    function: str,
+    arguments: JsonObject,
+    limits: Limits,
+    *,
+    on_progress: Callable[[JsonObject], None] = lambda _: None,
+    wanted: Callable[[], bool] = lambda: True,
+) -> Ending:
+    """As ``superopt.child.run_in_child``."""
+    ending = child.run_in_child(function, arguments, limits, on_progress=on_progress, wanted=wanted)
+    match ending:
+        case child.Returned(result):
+            return Done(result)
+        case child.Raised():
+            error = ending.error()
+            return Failed(type_of(error).document(str(error)))
+        case child.OutOfTime():
+            return Failed(ProblemType.JOB_TIME.document(f"it may take {limits.seconds:g} seconds"))
+        case child.OutOfMemory():
+            return Failed(ProblemType.JOB_MEMORY.document(f"it may use {(limits.bytes or 0) >> 20} MiB"))
+        case child.OutOfDisk():
+            return Died(ProblemType.DISK_FULL.document("the worker has no more disk"))
+        case child.Killed(signal):
+            return Died(ProblemType.JOB_CRASHED.document(f"the process was ended by {signal}"))
+        case child.Broken():
+            return Failed(ProblemType.JOB_INTERNAL.document("the process failed; its log says more"))
+        case child.Stopped():
+            return Stopped()

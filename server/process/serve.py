@@ -1,0 +1,187 @@
+"""The whole service on one machine: an HTTP server and worker processes, which end together."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.server.http.app import create_app
+from superopt.server.http.protocol import BoundedHttp
+from superopt.server.http.security import is_loopback
+from superopt.server.http.state import shared_state
+from superopt.server.process import logs
+from superopt.server.process.tracing import traces_of_environment
+from superopt.server.settings import Settings
+from superopt.server.worker.device import this_device
+from superopt.substitution_db import open_database
+from superopt.substitution_db.rules.currency import current
+
+_RESTART_SECONDS = 1.0
+_BACKLOG = 2048
+_SWITCH_SECONDS = 0.001
+"""How long a thread that takes in an upload may keep the one that answers from going on."""
+
+_log = logging.getLogger(__name__)
+
+
+def serve(
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    workers: int = 1,
+    database_url: str | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """Serves HTTP and does jobs until SIGTERM or SIGINT; then ends requests and workers in an orderly way.
+
+    ``port`` 0 takes a free one. With 0 workers it only serves (``superopt worker`` does jobs elsewhere).
+    Raises InvalidOptionError (also when the address cannot be used) and MissingServiceError.
+    """
+    settings = settings or Settings.from_environment()
+    with open_database(database_url) as database, traces_of_environment("superopt-server") as traces:
+        database.rules.refresh(current())
+        app = create_app(settings, database, traces)
+        configuration = http_configuration(app, int(settings.shutdown_seconds))
+        server = _Server(configuration, shared_state(app).stopping)
+        listening = _listening(host, port)
+        logs.configure(settings.log_format, settings.log_level, "server")
+        _say_where(host, listening)
+        if not is_loopback(host) and not database.keys.any_made():
+            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
+        threading.Thread(target=_look_around, daemon=True).start()
+        with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
+            gc.freeze()  # what was imported stays: no collection need look at it again
+            sys.setswitchinterval(_SWITCH_SECONDS)
+            server.run(sockets=[listening])
+
+
+def _look_around() -> None:
+    """What the first upload would have to wait for."""
+    try:
+        this_device()
+    except MissingServiceError as error:
+        _log.error("%s", error)
+
+
+def http_configuration(app: FastAPI, shutdown_seconds: int) -> uvicorn.Config:
+    """How the application is served on a socket."""
+    return uvicorn.Config(
+        app,
+        http=BoundedHttp,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=shutdown_seconds,
+        limit_concurrency=1000,
+    )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise InvalidOptionError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+
+
+def _say_where(host: str, listening: socket.socket) -> None:
+    shown = f"[{host}]" if listening.family is socket.AF_INET6 else host
+    _log.info("superopt running on http://%s:%d (Ctrl-C ends it)", shown, listening.getsockname()[1])
+
+
+@contextmanager
+def _stop_signals_kept() -> Generator[None]:
+    """The HTTP server raises the signal that stopped it once more when it has ended, which must end
+    nothing else.
+    """
+    before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+class _Server(uvicorn.Server):
+    """Tells open event streams to end when it is told to stop."""
+
+    def __init__(self, configuration: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(configuration)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._stopping.set()
+        super().handle_exit(sig, frame)
+
+
+class _Workers:
+    """Worker processes; one that dies is replaced, and none outlives this process.
+
+    Each holds the reading end of a pipe whose writing end is only here: it ends when the pipe closes, however
+    this process ends.
+    """
+
+    def __init__(self, count: int, database_url: str, settings: Settings) -> None:
+        self._count = count
+        self._environment = {
+            **os.environ,
+            **settings.to_environment(),
+            "SUPEROPT_DATABASE_URL": database_url,
+        }
+        self._grace = settings.shutdown_seconds + settings.cancel_seconds
+        self._stopping = threading.Event()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        self._processes = [self._start() for _ in range(self._count)]
+        self._watcher.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._watcher.join()
+        os.close(self._writing)
+        os.close(self._reading)
+        deadline = time.monotonic() + self._grace
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_RESTART_SECONDS):
+            for index, process in enumerate(self._processes):
+                if process.poll() is not None:
+                    _log.error("a worker ended with %s; starting another", process.returncode)
+                    self._processes[index] = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "superopt.server.worker.loop", "--until-closed", str(self._reading)],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[self._reading],
+            start_new_session=True,  # Ctrl-C in a terminal is for this process, which ends them in order
+        )

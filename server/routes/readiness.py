@@ -1,0 +1,65 @@
+"""Whether the service can do its work: what ``/readyz`` looks at."""
+
+from __future__ import annotations
+
+from superopt.errors import SuperoptError
+from superopt.server.http.documents import Check
+from superopt.server.http.state import State
+from superopt.substitution_db import Database
+from superopt.substitution_db.rules.currency import current
+
+_MEBIBYTE = 1 << 20
+
+
+def readiness(state: State) -> dict[str, Check]:
+    """Every check by name; those that need the database are left out when it does not answer."""
+    checks = {"database": _database(state.database)}
+    if checks["database"].ok:
+        checks |= {"migrations": _migrations(state.database), "library": _library(state)}
+    return {**checks, "disk": _disk(state), "running": _running(state)}
+
+
+def _database(database: Database) -> Check:
+    try:
+        database.ping()
+    except SuperoptError as error:
+        return Check(ok=False, detail=f"the database does not answer ({type(error).__name__})")
+    return Check(ok=True, detail="it answers")
+
+
+def _migrations(database: Database) -> Check:
+    try:
+        revision, usable = database.ping(), database.is_migrated()
+    except SuperoptError as error:
+        return Check(ok=False, detail=f"the schema cannot be read ({type(error).__name__})")
+    if usable:
+        return Check(ok=True, detail=f"revision {revision}")
+    return Check(ok=False, detail=f"revision {revision} is not what is needed: superopt db upgrade")
+
+
+def _library(state: State) -> Check:
+    """Whether the library in force has rules whose proofs stand under this code. A version never changes, so
+    that it is looked through once.
+    """
+    try:
+        version = state.database.library.in_force()
+        number = None if version is None else version.number
+        if number not in state.proved:
+            state.proved[number] = len(state.database.library.read(current()).equations)
+    except SuperoptError as error:
+        return Check(ok=False, detail=f"the library cannot be read ({type(error).__name__})")
+    count = state.proved[number]
+    if count:
+        return Check(ok=True, detail=f"version {number}: {count} verified rules")
+    return Check(ok=False, detail=f"version {number} has no verified rules: superopt library verify")
+
+
+def _disk(state: State) -> Check:
+    free, needed = state.database.blobs.free_bytes(), state.settings.min_free_bytes
+    detail = f"{free // _MEBIBYTE} MiB free, {needed // _MEBIBYTE} MiB needed"
+    return Check(ok=free >= needed, detail=detail)
+
+
+def _running(state: State) -> Check:
+    stopping = state.stopping.is_set()
+    return Check(ok=not stopping, detail="the service is stopping" if stopping else "requests are served")

@@ -1,0 +1,188 @@
+"""Accepting a model: the upload, what it is checked for, and keys with which it may be sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+
+from superopt.server.http.problems import Problem
+from superopt.server.http.state import State, state_of
+from superopt.server.http.upload import Upload
+from superopt.server.options import parse_options, refuse_for_cluster, refuse_for_one_device
+from superopt.server.problem_types import ProblemType
+from superopt.server.process.tracing import current_parent
+from superopt.server.worker.results import with_known_result
+from superopt.substitution_db.jobs.repository import NewJob, QueueFullError
+from superopt.substitution_db.jobs.submissions import KeyTakenError, Submission
+from superopt.substitution_db.store.records import SCARCE, Job, JsonObject
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_SIGN_OF_LIFE_SECONDS = 15.0
+_BEATS_MISSED = 3
+_FIRST_LOOK_SECONDS = 0.05
+_LAST_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The job of a request; ``expires_at`` is when its idempotency key forgets it, if it has one."""
+
+    job: Job
+    expires_at: datetime | None
+    replayed: bool
+
+
+async def accept(request: Request, owner: str) -> Accepted:
+    """Accepts a request, or gives the job that the first request with the same idempotency key made.
+
+    A request that is refused leaves its key unused. Ends the request with a problem.
+    """
+    state = state_of(request)
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return await _accept(request, state, owner, None)
+    if not _KEY.fullmatch(key):
+        raise Problem(ProblemType.PARAMETERS, "Idempotency-Key: expected 1 to 255 visible ASCII characters")
+    known = await state.take_in(state.database.submissions.reserve, owner, key)
+    if known is not None:
+        return await _replay(request, state, known)
+    async with _reserved(state, owner, key):
+        return await _accept(request, state, owner, key)
+
+
+async def wait_for_end(request: Request, job: Job, seconds: float) -> Job:
+    """The job when it has ended, or after so many seconds; earlier when nobody waits any more."""
+    state = state_of(request)
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_LOOK_SECONDS
+    while not job.state.final and time.monotonic() < deadline and not state.stopping.is_set():
+        await anyio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
+        job = await state.look(state.database.jobs.get, job.id) or job
+        if await request.is_disconnected():
+            break
+    return job
+
+
+async def _replay(request: Request, state: State, known: Submission) -> Accepted:
+    if known.job_id is None:
+        raise _in_flight()
+    with Upload(state.database.blobs, state.settings) as upload:
+        await upload.read(request)
+        if upload.fingerprint != known.fingerprint:
+            raise Problem(ProblemType.KEY_REUSED, "use a new key for a new request")
+    job = await state.look(state.database.jobs.get, known.job_id)
+    if job is None:
+        raise Problem(
+            ProblemType.NOT_FOUND, f"the optimization {known.job_id} of this key is no longer stored"
+        )
+    return Accepted(job, known.expires_at, replayed=True)
+
+
+def _in_flight() -> Problem:
+    return Problem(
+        ProblemType.KEY_IN_FLIGHT, "wait for the first request to end", headers={"Retry-After": "1"}
+    )
+
+
+@asynccontextmanager
+async def _reserved(state: State, owner: str, key: str) -> AsyncGenerator[None]:
+    """Keeps a reserved key while the request is read; frees it when the request fails.
+
+    Signs of life do not wait behind the uploads that they are for.
+    """
+    submissions = state.database.submissions
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(_SIGN_OF_LIFE_SECONDS)
+            await run_in_threadpool(submissions.keep, owner, key)
+
+    signs = asyncio.create_task(keep())
+    try:
+        yield
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_in_threadpool(submissions.release, owner, key)
+        raise
+    finally:
+        signs.cancel()
+
+
+async def _accept(request: Request, state: State, owner: str, key: str | None) -> Accepted:
+    await state.take_in(_refuse_when_full, state)
+    with Upload(state.database.blobs, state.settings) as upload:
+        await upload.read(request)
+        options = parse_options(bytes(upload.options), state.settings.max_job_seconds)
+        if not upload.has_cluster:
+            refuse_for_one_device(options)
+        elif state.settings.plans_clusters:
+            refuse_for_cluster(options)
+        else:
+            detail = "cluster: no plans for several devices are made here; leave it out"
+            raise Problem(ProblemType.CLUSTER, detail)
+        await state.take_in(_refuse_without_device, state, upload, options)
+        await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
+        submit = partial(_submit, state, upload, options, owner, key, current_parent())
+        return await state.take_in(submit)
+
+
+def _refuse_when_full(state: State) -> None:
+    """Before a large upload; whether there is room is decided when it has come."""
+    if state.database.jobs.waiting() >= state.settings.max_queued_jobs:
+        raise _full("as many optimizations are waiting as are allowed")
+
+
+def _refuse_without_device(state: State, upload: Upload, options: JsonObject) -> None:
+    """No job shall wait for a device that no worker has; one whose result is known waits for none."""
+    target = options.get("target")
+    if target not in SCARCE:
+        return
+    recent = _BEATS_MISSED * state.settings.heartbeat_seconds
+    workers = state.database.activity.workers()
+    if any(target in sign.targets and sign.seconds < recent for sign in workers):
+        return
+    new = NewJob(upload.model_name, upload.files, options)
+    if with_known_result(state.database, state.settings, new).known is None:
+        detail = f"target {target}: no worker that gives signs of life has such a device"
+        raise Problem(ProblemType.JOB_SERVICE, detail, headers={"Retry-After": "30"})
+
+
+def _submit(
+    state: State, upload: Upload, options: JsonObject, owner: str, key: str | None, parent: str | None
+) -> Accepted:
+    """Makes the files durable, and then the job."""
+    limit = state.settings.max_queued_jobs
+    new = NewJob(
+        model_name=upload.model_name,
+        files=upload.keep(),
+        options=options,
+        owner=owner,
+        max_attempts=state.settings.max_job_attempts,
+        traceparent=parent,
+    )
+    new = with_known_result(state.database, state.settings, new)
+    try:
+        if key is None:
+            return Accepted(state.database.jobs.submit(new, queue_limit=limit), None, replayed=False)
+        made = state.database.submissions.submit(owner, key, upload.fingerprint, new, queue_limit=limit)
+        return Accepted(made.job, made.expires_at, replayed=False)
+    except QueueFullError as error:
+        raise _full(str(error)) from error
+    except KeyTakenError as error:
+        raise _in_flight() from error
+
+
+def _full(detail: str) -> Problem:
+    return Problem(ProblemType.QUEUE_FULL, detail, headers={"Retry-After": "30"})

@@ -1,0 +1,80 @@
+"""Checks of an upload before it is accepted; run in ``server.process.sandbox``: it may contain anything."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from superopt.errors import InvalidFileError, InvalidModelError
+from superopt.onnx_io import SourceModel, load_model
+from superopt.onnx_io.protos import subgraphs
+from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.runnable import loads
+from superopt.server.problem_types import InvalidClusterError, ModelTooLargeError
+
+if TYPE_CHECKING:
+    from superopt.substitution_db.store.records import JsonObject
+
+_VALUES_PER_NODE = 4
+"""How many values a model of as many nodes as are allowed may declare."""
+
+
+def inspect(arguments: JsonObject) -> JsonObject:
+    """Reads an upload as a job would: the model at the path ``model`` beside its external data, and the file
+    ``cluster`` if that is not null. ``name`` is what people call the model.
+
+    Returns ``{"nodes": how many}``. Raises InvalidModelError, ModelTooLargeError, InvalidClusterError.
+    """
+    if arguments["cluster"] is not None:
+        _check_cluster(Path(str(arguments["cluster"])))
+    nodes, values = _sizes(_model(Path(str(arguments["model"])), str(arguments["name"])))
+    limit = int(str(arguments["max_model_nodes"]))
+    if values > _VALUES_PER_NODE * limit:
+        raise ModelTooLargeError(
+            f"the model has {values} inputs, outputs, initialisers and value infos, "
+            f"{_VALUES_PER_NODE * limit} are allowed"
+        )
+    if nodes > limit:
+        raise ModelTooLargeError(
+            f"the model has {nodes} nodes (subgraphs and functions included), {limit} are allowed"
+        )
+    return {"nodes": nodes}
+
+
+def _check_cluster(path: Path) -> None:
+    """Raises InvalidClusterError for what is no cluster description, aliases and deep nesting among it."""
+    try:
+        parse_cluster(path.read_text(encoding="utf-8"), "cluster")
+    except (InvalidFileError, UnicodeDecodeError) as error:
+        raise InvalidClusterError(str(error)) from None
+
+
+def _model(path: Path, name: str) -> SourceModel:
+    try:
+        return load_model(path, loads)
+    except InvalidModelError as error:
+        raise InvalidModelError(str(error).replace(str(path), name)) from None
+
+
+def _sizes(model: SourceModel) -> tuple[int, int]:
+    """How many nodes and how many declared values there are, in subgraphs too, with functions as often as
+    they are called: few functions that call each other twice are very many nodes.
+    """
+    functions = {(function.domain, function.name): function for function in model.proto.functions}
+
+    @cache
+    def called(domain: str, name: str) -> int:
+        function = functions.get((domain, name))
+        inner = () if function is None else function.node
+        return sum(1 + called(node.domain, node.op_type) for node in inner)
+
+    graphs, nodes, values = [model.proto.graph], 0, 0
+    while graphs:
+        graph = graphs.pop()
+        values += len(graph.input) + len(graph.output) + len(graph.initializer) + len(graph.value_info)
+        values += len(graph.sparse_initializer) + len(graph.quantization_annotation)
+        for node in graph.node:
+            nodes += 1 + called(node.domain, node.op_type)
+            graphs.extend(subgraphs(node))
+    return nodes, values

@@ -1,0 +1,83 @@
+"""The work of a job, in its child process: from the files of the job to a result and a report."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from superopt.child_main import resolve
+from superopt.onnx_io import load_model
+from superopt.optimizer.runnable import loads
+from superopt.server.problem_types import ModelTooLargeError
+from superopt.server.worker.reports import named_report, report_text
+
+if TYPE_CHECKING:
+    from superopt.substitution_db.store.records import JsonObject
+
+REPORT = "report.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class OptimizeFile(Protocol):
+    """The function that does a job; ``superopt.supervision:optimize_file``."""
+
+    def __call__(
+        self,
+        model_path: Path,
+        output_path: Path,
+        options: JsonObject,
+        database_url: str,
+        progress: Callable[[JsonObject], None],
+    ) -> JsonObject:
+        """Optimises the model at ``model_path`` and writes the result to ``output_path``, external data
+        beside it.
+
+        ``options`` are those of ``server.options`` that were given, ``cluster``, the path of a file, and
+        ``library_version``, the number of the library that the job began with.
+        Reports ``progress`` as JSON objects and lets exceptions from it pass (it is cancelled that way).
+        Returns the report of CONTRACTS. Raises SuperoptError.
+        """
+        ...
+
+
+def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
+    """Does the job whose files are in ``directory/input``; writes ``directory/result`` and the report.
+
+    Returns ``{"result": file name}``.
+    """
+    directory = Path(str(arguments["directory"]))
+    options = cast("JsonObject", arguments["options"])
+    model = directory / "input" / "model.onnx"
+    _refuse_large(model, int(str(arguments["max_model_nodes"])))
+    output = directory / "output"
+    output.mkdir()
+    optimize_file = cast("OptimizeFile", resolve(str(arguments["optimize_file"])))
+    report = optimize_file(model, output / "model.onnx", options, str(arguments["database_url"]), progress)
+    named = named_report(report, str(arguments["model_name"]))
+    (directory / REPORT).write_text(report_text(named), encoding="utf-8")
+    return {"result": str(_packed(output).relative_to(directory))}
+
+
+def _packed(output: Path) -> Path:
+    """The one file of a result; an archive (stored, with a fixed time) when there is external data."""
+    files = sorted(path for path in output.rglob("*") if path.is_file())
+    if len(files) == 1:
+        return files[0]
+    archive = output.parent / "model.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED, allowZip64=True) as packed:
+        for path in files:
+            entry = zipfile.ZipInfo(path.relative_to(output).as_posix(), _EPOCH)
+            entry.external_attr = 0o644 << 16
+            entry.file_size = path.stat().st_size
+            with path.open("rb") as source, packed.open(entry, "w", force_zip64=True) as target:
+                while chunk := source.read(1 << 20):
+                    target.write(chunk)
+    return archive
+
+
+def _refuse_large(model: Path, limit: int) -> None:
+    nodes = len(load_model(model, loads).proto.graph.node)
+    if nodes > limit:
+        raise ModelTooLargeError(f"the model has {nodes} nodes, {limit} are allowed")

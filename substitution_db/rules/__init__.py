@@ -1,0 +1,1 @@
+"""Rules, proofs, library versions and quarantine."""

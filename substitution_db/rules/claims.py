@@ -1,0 +1,179 @@
+"""Rules that say that they are verified, as a file or a database has them; nothing of it is believed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from superopt.axioms import AxiomSet
+from superopt.equations import format_equation, parse_equation, rule_id, spelled, text_id
+from superopt.errors import InvalidEquationError, SuperoptError
+from superopt.ir.terms import Direction, Equation
+from superopt.substitution_db.rules.certificates import read_stored, why_not_replayed
+from superopt.substitution_db.rules.currency import Currency
+from superopt.substitution_db.rules.exchange import RawLine, read_raw_lines
+from superopt.substitution_db.store.records import Outcome, Proof, RuleStatus
+from superopt.substitution_db.store.rows import operators_of
+from superopt.verifier.certificate import Grade
+from superopt.verifier.refute import BRIEF, refute
+
+UNCLAIMED = (RuleStatus.CANDIDATE, RuleStatus.REFUTED, RuleStatus.UNPROVED)
+"""The states of rules that nothing uses."""
+
+_FORMERLY = (RuleStatus.STALE, RuleStatus.SUSPECT)
+"""The states of rules whose proof says that they are verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A rule that says of itself that it is verified; ``operators`` are those that it names, source and
+    target. ``fault``: what is wrong with it where it was found, which need not be looked for."""
+
+    id: str
+    equation: str
+    operators: tuple[tuple[str, ...], tuple[str, ...]]
+    status: str
+    proof: Proof | None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """All claims of a source, and how many rules it has that claim nothing."""
+
+    claims: tuple[Claim, ...]
+    unclaimed: Mapping[RuleStatus, int]
+
+    def and_also(self, other: Claims) -> Claims:
+        """Both; what both claim in the same words counts once."""
+        counts = Counter(self.unclaimed) + Counter(other.unclaimed)
+        return Claims(tuple(dict.fromkeys((*self.claims, *other.claims))), counts)
+
+
+def claims_of_file(path: Path) -> Claims:
+    """The claims of a file of JSON lines; raises InvalidFileError for a line that is none of the format."""
+    lines = read_raw_lines(path)
+    often = {rule: count for rule, count in Counter(line.id for line in lines).items() if count > 1}
+    unclaimed = Counter(RuleStatus(line.status) for line in lines if _is_unclaimed(line, often))
+    claiming = (line for line in lines if not _is_unclaimed(line, often))
+    return Claims(tuple(_of_line(line, often.get(line.id, 1)) for line in claiming), unclaimed)
+
+
+def _is_unclaimed(line: RawLine, often: Container[str]) -> bool:
+    agrees = line.proof is None or line.proof.verdict == line.status
+    return line.status in UNCLAIMED and agrees and line.id not in often
+
+
+def _of_line(line: RawLine, times: int) -> Claim:
+    fault = f"its id is that of {times} lines of the file" if times > 1 else ""
+    if line.proof is not None and line.proof.verdict != line.status and line.status not in _FORMERLY:
+        fault = fault or f"status is {line.status}, the verdict of its proof is {line.proof.verdict}"
+    return Claim(line.id, line.equation, line.operators, line.status, line.proof, fault)
+
+
+def claim_of_proof(equation: Equation, proof: Proof) -> Claim:
+    """What a proof made now claims; a rule that it does not verify is at fault."""
+    rule = replace(equation, direction=_direction(equation), name="")
+    fault = "" if proof.verdict is Outcome.VERIFIED else _unverified(proof)
+    operators = operators_of(rule.left), operators_of(rule.right)
+    return Claim(rule_id(rule), format_equation(rule), operators, str(proof.verdict), proof, fault)
+
+
+def _direction(equation: Equation) -> Direction:
+    return Direction.BOTH if equation.direction is Direction.EQUAL else equation.direction
+
+
+def _unverified(proof: Proof) -> str:
+    return f"proved anew it is {proof.verdict}: {proof.counterexample or proof.reason}"
+
+
+def why_not_current(claim: Claim, currency: Currency) -> str:
+    """Why the hashes of a claim are not those of today, empty if they are: of its text, which is its id, and
+    of what its proof rests on. No proof is looked at."""
+    if claim.fault:
+        return claim.fault
+    if text_id(claim.equation) != claim.id:
+        try:
+            actual = rule_id(parse_equation(claim.equation))
+        except (InvalidEquationError, RecursionError) as error:
+            return _no_equation(error)
+        if actual != claim.id:
+            return f"the id of the equation is {actual}"
+    is_stale = claim.status == RuleStatus.STALE
+    status, operators = RuleStatus.VERIFIED if is_stale else claim.status, chain(*claim.operators)
+    reason = currency.reason(status, frozenset(operators), claim.proof)
+    return reason or ("status is stale, and its proof is not" if is_stale else "")
+
+
+def why_not_proved(claim: Claim, axioms: AxiomSet) -> str:
+    """Why a claim is not proved by its certificate, empty if it is: its text is read anew, compared with what
+    the certificate is about, evaluated at random, and the proof is replayed."""
+    return next(_reasons(claim, axioms), "")
+
+
+def _reasons(claim: Claim, axioms: AxiomSet) -> Iterator[str]:
+    try:
+        equation = parse_equation(claim.equation)
+    except (InvalidEquationError, RecursionError) as error:
+        yield _no_equation(error)
+        return
+    text = format_equation(equation)
+    if text != claim.equation or equation.direction is Direction.EQUAL:
+        yield f"its text is not as equations are written: expected {text}"
+    actual = operators_of(equation.left), operators_of(equation.right)
+    if actual != claim.operators:
+        yield f"it names the operators {_named(claim.operators)}, its equation has {_named(actual)}"
+    if claim.proof is None:
+        yield "it has no proof"
+        return
+    yield from _certified(equation, claim.proof)
+    found = counterexample_of(equation)
+    if found:
+        yield f"evaluated at random it is refuted: {found}"
+    reason = why_not_replayed(rule_id(equation), claim.proof, axioms)
+    if reason:
+        yield reason
+
+
+def counterexample_of(equation: Equation) -> str:
+    """An instance on which an equation is false, of some that are drawn anew each time; empty without."""
+    return refute(equation, BRIEF, None).counterexample or ""
+
+
+def _certified(equation: Equation, proof: Proof) -> Iterator[str]:
+    """Why the certificate is not about the equation, compared as text in their one spelling."""
+    if proof.grade != Grade.REPLAYED:
+        yield f"its grade is {proof.grade or 'not known'}, not {Grade.REPLAYED}"
+    if proof.certificate is None:
+        yield "it has no certificate"
+        return
+    try:
+        proved, _ = read_stored(proof.certificate)
+        if format_equation(spelled(proved)) != format_equation(spelled(equation)):
+            yield f"its certificate is about {format_equation(proved)}"
+    except (SuperoptError, RecursionError) as error:
+        yield str(error)
+
+
+def _no_equation(error: Exception) -> str:
+    what = "nested too deep" if isinstance(error, RecursionError) else str(error)
+    return f"its text is no equation: {what}"
+
+
+def _named(operators: Sequence[Sequence[str]]) -> str:
+    return " => ".join(", ".join(names) or "none" for names in operators)
+
+
+__all__ = [
+    "UNCLAIMED",
+    "Claim",
+    "Claims",
+    "claim_of_proof",
+    "claims_of_file",
+    "counterexample_of",
+    "why_not_current",
+    "why_not_proved",
+]

@@ -1,0 +1,57 @@
+"""Which verdicts still count: those that rest on the present axioms, operators and verifier."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from superopt.axioms import load_axioms
+from superopt.ops import OPERATORS
+from superopt.substitution_db.store.records import Hashes, Outcome, Proof
+from superopt.verifier import Status, Verdict
+from superopt.verifier.gate import CurrentState, StoredVerdict, current_state, judge
+
+
+class Currency:
+    """The present axioms, operators and verifier, to compare verdicts with."""
+
+    def __init__(self, state: CurrentState) -> None:
+        self.state = state
+        self.hashes = Hashes(state.axioms.hash, state.operators_hash(OPERATORS), state.verifier_hash)
+        self._reason = functools.cache(self._judged)
+
+    def stands(
+        self, verdict: Outcome, operators: frozenset[str], axioms_used: tuple[str, ...], hashes: Hashes
+    ) -> bool:
+        """Whether the verdict would be the same today: a proof while what it used is unchanged, a
+        refutation or a vain attempt while everything is. ``operators`` are those of the rule.
+        """
+        if verdict is Outcome.VERIFIED:
+            return not self._reason(operators, axioms_used, hashes)
+        return hashes == self.hashes
+
+    def hashes_of(self, verdict: Verdict) -> Hashes:
+        """What a verdict given now rests on."""
+        if verdict.status is Status.VERIFIED:
+            return Hashes(verdict.axioms_hash, verdict.operators_hash, verdict.verifier_hash)
+        return self.hashes
+
+    def reason(self, verdict: str, operators: Iterable[str], proof: Proof | None) -> str:
+        """Why a rule with that status and proof may not be used; empty when it may."""
+        if verdict != Outcome.VERIFIED:
+            return f"status is {verdict}, not verified"
+        if proof is None:
+            return "it has no proof"
+        return self._reason(frozenset(operators), proof.axioms_used, proof.hashes)
+
+    def _judged(self, operators: frozenset[str], axioms_used: tuple[str, ...], hashes: Hashes) -> str:
+        stored = StoredVerdict(
+            "", "verified", operators, axioms_used, hashes.axioms, hashes.operators, hashes.verifier
+        )
+        return judge(stored, self.state).reason
+
+
+@functools.cache
+def current() -> Currency:
+    """What holds in this installation."""
+    return Currency(current_state(load_axioms()))

@@ -1,0 +1,346 @@
+"""The repository of rules: candidates go in, verdicts are recorded, verified rules come out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, delete, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from superopt.errors import InvalidOptionError
+from superopt.ir.terms import Equation
+from superopt.substitution_db.rules.quarantine import is_suspect, suspects
+from superopt.substitution_db.rules.statistics import Facts, RuleStatistics, statistics_of
+from superopt.substitution_db.store.engine import Transactions, now
+from superopt.substitution_db.store.models import LibraryRow, ProofRow, RuleOperatorRow, RuleRow
+from superopt.substitution_db.store.records import (
+    Added,
+    Hashes,
+    LibraryVersion,
+    Outcome,
+    Proof,
+    Rule,
+    RuleStatus,
+    Selection,
+)
+from superopt.substitution_db.store.rows import (
+    NewRule,
+    insert_rules,
+    new_rule,
+    proof_of,
+    proof_values,
+    record_selections,
+    rule_of,
+)
+
+if TYPE_CHECKING:
+    from superopt.substitution_db.rules.currency import Currency
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule to be stored, without any claim that it holds; ``provenance`` says where it came from.
+
+    ``generalizations`` are forms of it that are worth trying before it, the most general first.
+    """
+
+    equation: Equation
+    provenance: str
+    generalizations: tuple[Equation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFilter:
+    """Which rules to list: in a state, with an operator, with a text in the equation, of a preset."""
+
+    status: RuleStatus | None = None
+    operator: str | None = None
+    text: str | None = None
+    preset: str | None = None
+
+
+class RuleRepository:
+    """Rules by id. Nothing enters as verified but by a recorded verdict and with the shipped library."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def add_candidates(self, candidates: Iterable[Candidate]) -> Added:
+        """Stores rules as candidates; a rule that is known keeps its state and provenance. All or nothing.
+
+        Raises InvalidEquationError for an equation that cannot be a rule.
+        """
+        return self.add_rules(new_rule(c.equation, c.provenance, c.generalizations) for c in candidates)
+
+    def add_rules(self, new_rules: Iterable[NewRule]) -> Added:
+        """``add_candidates`` for rules that are made already."""
+        rules = {rule.id: rule for rule in new_rules}
+        with self._transactions.write() as session:
+            new = insert_rules(session, rules.values(), now(session))
+        return Added(new=len(new), known=len(rules) - len(new), ids=new)
+
+    def record_verdicts(self, proofs: Mapping[str, Proof]) -> None:
+        """Adds to each rule (by id) a proof under the current hashes; its status becomes the verdict.
+
+        Raises InvalidOptionError if a rule is unknown. All or nothing.
+        """
+        with self._transactions.write() as session:
+            time = now(session)
+            for rule, proof in proofs.items():
+                if session.get(RuleRow, rule) is None:
+                    raise InvalidOptionError(f"there is no rule {rule}")
+                add_proof(session, rule, proof_values(rule, proof, time))
+
+    def record_verdict(self, rule: str, proof: Proof) -> None:
+        """``record_verdicts`` for one rule."""
+        self.record_verdicts({rule: proof})
+
+    def record_general_form(self, rule: str, general: Candidate, proof: Proof) -> str:
+        """Stores a more general form of a candidate with its proof, in place of the candidate; returns its
+        id.
+
+        A rule that ever had a proof of its own stays beside it.
+        """
+        form = new_rule(general.equation, general.provenance, general.generalizations)
+        with self._transactions.write() as session:
+            time = now(session)
+            insert_rules(session, [form], time)
+            add_proof(session, form.id, proof_values(form.id, proof, time))
+            _drop_candidate(session, rule)
+        return form.id
+
+    def restate(self, rule: str, stated: Candidate) -> None:
+        """Writes a rule as the candidate has it, which is the same rule with other names of variables, and
+        says that it came from there."""
+        form = new_rule(stated.equation, stated.provenance)
+        values = {"equation": form.equation, "conditions": form.conditions, "provenance": form.provenance}
+        with self._transactions.write() as session:
+            session.execute(update(RuleRow).where(RuleRow.id == rule).values(**values))
+
+    def record_selections(self, choices: Mapping[str, Selection]) -> None:
+        """Says of these rules (by id) whether they ship, and why; of all others that it is not known."""
+        with self._transactions.write() as session:
+            session.execute(update(RuleRow).values(ships=None, why=None))
+            record_selections(session, choices)
+
+    def drop_candidate(self, rule: str) -> None:
+        """Removes a candidate that follows from another rule; one that ever had a proof stays."""
+        with self._transactions.write() as session:
+            _drop_candidate(session, rule)
+
+    def refresh(self, currency: Currency) -> int:
+        """Compares all proofs with what holds now: verified rules become stale, and come back with their
+        hashes.
+
+        Returns how many rules changed their state; costs one read when nothing changed since last time.
+        """
+        with self._transactions.read() as session:
+            if _compared_with(session) == currency.hashes:
+                return 0
+        with self._transactions.write() as session:
+            before = dict(session.execute(select(RuleRow.id, RuleRow.status)).all())
+            after = states(session, currency)
+            for rule, status in before.items():
+                if status != after.get(rule, RuleStatus.CANDIDATE):
+                    new = str(after.get(rule, RuleStatus.CANDIDATE))
+                    session.execute(update(RuleRow).where(RuleRow.id == rule).values(status=new))
+            hashes = currency.hashes
+            session.execute(
+                update(LibraryRow).values(
+                    axioms_hash=hashes.axioms, operators_hash=hashes.operators, verifier_hash=hashes.verifier
+                )
+            )
+        return sum(status != after.get(rule, RuleStatus.CANDIDATE) for rule, status in before.items())
+
+    def verified_rules(self, currency: Currency) -> tuple[Rule, ...]:
+        """The rules whose latest verdict that still counts is verified, smallest first; their state is not
+        asked.
+        """
+        with self._transactions.read() as session:
+            chosen = verified_proofs(session, currency)
+            statement = select(RuleRow, ProofRow).join(ProofRow, ProofRow.rule_id == RuleRow.id)
+            rows = session.execute(statement.where(_current(currency)).order_by(RuleRow.size, RuleRow.id))
+            return tuple(rule_of(row, proof) for row, proof in rows if chosen.get(row.id) == proof.id)
+
+    def verified_equations(
+        self, currency: Currency, version: LibraryVersion | None = None
+    ) -> Mapping[str, str]:
+        """The equations of ``verified_rules`` by id, in that order, for who asks no more of them; those of a
+        version of the library, if one is given.
+        """
+        through = None if version is None else version.through_proof
+        with self._transactions.read() as session:
+            chosen = verified_proofs(session, currency, through)
+            rows = session.execute(select(RuleRow.id, RuleRow.equation).order_by(RuleRow.size, RuleRow.id))
+            return {rule: equation for rule, equation in rows if rule in chosen}
+
+    def undecided(self, currency: Currency) -> tuple[Rule, ...]:
+        """The rules without a verdict that still counts, smallest first."""
+        with self._transactions.read() as session:
+            decided = {v.rule for v in _verdicts(session, currency) if v.stands}
+        return tuple(rule for rule in self.list() if rule.id not in decided)
+
+    def get(self, rule: str) -> Rule | None:
+        """The rule with that id."""
+        return next(iter(self._rules(_with_latest_proof().where(RuleRow.id == rule))), None)
+
+    def list(
+        self, chosen: RuleFilter | None = None, *, after: str | None = None, limit: int | None = None
+    ) -> tuple[Rule, ...]:
+        """Rules with their latest proof by size and id, behind the rule ``after``.
+
+        Raises InvalidOptionError if that rule is unknown.
+        """
+        statement = _filtered(chosen or RuleFilter())
+        if after is not None:
+            last = self.get(after)
+            if last is None:
+                raise InvalidOptionError(f"there is no rule {after} to continue behind")
+            size = len(last.operators_source) + len(last.operators_target)
+            statement = statement.where(
+                (RuleRow.size > size) | and_(RuleRow.size == size, RuleRow.id > after)
+            )
+        return self._rules(statement.limit(limit))
+
+    def proofs(self, rule: str) -> tuple[Proof, ...]:
+        """All proofs of a rule, oldest first."""
+        with self._transactions.read() as session:
+            rows = session.scalars(select(ProofRow).where(ProofRow.rule_id == rule).order_by(ProofRow.id))
+            return tuple(proof_of(row) for row in rows)
+
+    def statistics(self) -> RuleStatistics:
+        """Counts of all rules."""
+        sides = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator, RuleOperatorRow.occurrences)
+        state = case((is_suspect(), str(RuleStatus.SUSPECT)), else_=RuleRow.status)
+        rules = select(RuleRow.id, state, RuleRow.conditions, RuleRow.provenance)
+        proofs = rules.add_columns(ProofRow.milliseconds, ProofRow.grade, ProofRow.confirmed_by)
+        operators: dict[str, tuple[str, ...]] = {}
+        with self._transactions.read() as session:
+            for rule, operator, count in session.execute(sides.where(RuleOperatorRow.side == "source")):
+                operators[rule] = operators.get(rule, ()) + (operator,) * count
+            rows = session.execute(proofs.outerjoin(ProofRow, ProofRow.id == _latest_proof())).all()
+        return statistics_of(
+            Facts(
+                status=RuleStatus(status),
+                conditional=conditions != "",
+                provenance=provenance,
+                operators_source=operators.get(rule, ()),
+                milliseconds=milliseconds or None,
+                grade=grade or "",
+                confirmed_by=confirmed_by or "",
+            )
+            for rule, status, conditions, provenance, milliseconds, grade, confirmed_by in rows
+        )
+
+    def _rules(self, statement: Select[RuleRow, ProofRow]) -> tuple[Rule, ...]:
+        ordered = statement.order_by(RuleRow.size, RuleRow.id)
+        with self._transactions.read() as session:
+            return tuple(rule_of(row, proof) for row, proof in session.execute(ordered))
+
+
+def add_proof(session: Session, rule: str, values: Mapping[str, object]) -> None:
+    """Adds a proof to a rule that exists, whose status becomes the verdict."""
+    session.execute(insert(ProofRow), [dict(values)])
+    session.execute(update(RuleRow).where(RuleRow.id == rule).values(status=values["verdict"]))
+
+
+def _latest_proof() -> ScalarSelect[int]:
+    """The id of the latest proof of the rule in the outer query."""
+    statement = select(func.max(ProofRow.id)).where(ProofRow.rule_id == RuleRow.id)
+    return statement.correlate(RuleRow).scalar_subquery()
+
+
+def _with_latest_proof() -> Select[RuleRow, ProofRow]:
+    return select(RuleRow, ProofRow).outerjoin(ProofRow, ProofRow.id == _latest_proof())
+
+
+def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
+    statement = _with_latest_proof()
+    if chosen.status is RuleStatus.SUSPECT:
+        statement = statement.where(is_suspect())
+    elif chosen.status is not None:
+        statement = statement.where(RuleRow.status == chosen.status, ~is_suspect())
+    if chosen.operator is not None:
+        having = select(RuleOperatorRow.rule_id).where(RuleOperatorRow.operator == chosen.operator)
+        statement = statement.where(RuleRow.id.in_(having))
+    if chosen.text is not None:
+        statement = statement.where(RuleRow.equation.contains(chosen.text, autoescape=True))
+    if chosen.preset is not None:
+        statement = statement.where(RuleRow.provenance.startswith(f"{chosen.preset}, ", autoescape=True))
+    return statement
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenVerdict:
+    """A verdict on a rule, the number of the proof that gave it, and whether it stands."""
+
+    rule: str
+    proof: int
+    verdict: Outcome
+    stands: bool
+
+
+def _verdicts(session: Session, currency: Currency, through: int | None = None) -> Iterator[_GivenVerdict]:
+    """All verdicts, oldest first, without what else the proofs hold."""
+    hashes = (ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
+    statement = select(ProofRow.rule_id, ProofRow.id, ProofRow.verdict, ProofRow.axioms_used, *hashes)
+    if through is not None:
+        statement = statement.where(ProofRow.id <= through)
+    operators = _operators(session)
+    for rule, proof, verdict, axioms, *given in session.execute(statement.order_by(ProofRow.id)):
+        stands = currency.stands(Outcome(verdict), operators[rule], tuple(axioms), Hashes(*given))
+        yield _GivenVerdict(rule, proof, Outcome(verdict), stands)
+
+
+def _operators(session: Session) -> Mapping[str, frozenset[str]]:
+    """The operators of each rule; a rule without any, ``x => x``, has none."""
+    found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    statement = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator).order_by(RuleOperatorRow.rule_id)
+    for rule, rows in groupby(session.execute(statement), key=lambda row: row[0]):
+        found[rule] = frozenset(operator for _, operator in rows)
+    return found
+
+
+def verified_proofs(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
+    """The proof of each rule whose latest verdict that stands, of those up to ``through``, is verified, but
+    for rules that are suspect."""
+    proofs, suspect = proofs_in_force(session, currency, through), suspects(session)
+    return {rule: proof for rule, proof in proofs.items() if rule not in suspect}
+
+
+def proofs_in_force(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
+    """``verified_proofs``, those of suspect rules among them."""
+    latest = {v.rule: v for v in _verdicts(session, currency, through) if v.stands}
+    return {v.rule: v.proof for v in latest.values() if v.verdict is Outcome.VERIFIED}
+
+
+def _current(currency: Currency) -> ColumnElement[bool]:
+    return ProofRow.verifier_hash == currency.hashes.verifier
+
+
+def states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
+    """What the proofs of each rule say: the latest that counts, else the latest of all, then not verified."""
+    states: dict[str, RuleStatus] = {}
+    decided: set[str] = set()
+    for given in _verdicts(session, currency):
+        if given.stands:
+            states[given.rule] = RuleStatus(given.verdict)
+            decided.add(given.rule)
+        elif given.rule not in decided:
+            verified = given.verdict is Outcome.VERIFIED
+            states[given.rule] = RuleStatus.STALE if verified else RuleStatus(given.verdict)
+    return states
+
+
+def _drop_candidate(session: Session, rule: str) -> None:
+    proved = select(ProofRow.id).where(ProofRow.rule_id == rule).exists()
+    session.execute(delete(RuleRow).where(RuleRow.id == rule, ~proved))
+
+
+def _compared_with(session: Session) -> Hashes | None:
+    row = session.get(LibraryRow, 1)
+    return None if row is None else Hashes(row.axioms_hash, row.operators_hash, row.verifier_hash)

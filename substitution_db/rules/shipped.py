@@ -1,0 +1,81 @@
+"""The shipped library: rules with proofs that come with the package, loaded at first use of a database."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.exchange import read_shipped
+from superopt.substitution_db.rules.versions import publish
+from superopt.substitution_db.store.engine import Transactions, now
+from superopt.substitution_db.store.models import LibraryRow, ProofRow
+from superopt.substitution_db.store.records import Hashes, Proof
+from superopt.substitution_db.store.rows import NewRule, insert_proofs, insert_rules, record_selections
+
+SHIPPED_LIBRARY = Path(__file__).parents[1] / "library.jsonl"
+LIBRARY = "SUPEROPT_LIBRARY"
+
+
+def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
+    """The file that fills a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in
+    the package.
+    """
+    text = environment.get(LIBRARY)
+    return Path(text).expanduser().absolute() if text else SHIPPED_LIBRARY
+
+
+def load_shipped(transactions: Transactions, path: Path) -> int:
+    """Loads and publishes the rules of the file with their proofs, unless just this file was loaded before.
+
+    A proof says which axioms, operators and verifier it is about: under others it counts for nothing. Returns
+    how many rules were new. Raises InvalidFileError for a damaged file. Safe when several processes do it.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    sha256 = hashlib.sha256(content).hexdigest()
+    with transactions.read() as session:
+        row = session.get(LibraryRow, 1)
+        if row is not None and row.shipped_sha256 == sha256:
+            return 0
+    rules = dict(read_shipped(path)) if path.exists() else {}
+    with transactions.exclusive() as connection, Session(connection) as session, session.begin():
+        return _store(session, rules, sha256)
+
+
+def _store(session: Session, rules: Mapping[NewRule, Proof | None], sha256: str) -> int:
+    row = session.get(LibraryRow, 1)
+    if row is not None and row.shipped_sha256 == sha256:
+        return 0
+    if row is None:
+        row = LibraryRow(id=1)
+        session.add(row)
+    # no hashes: the next comparison looks at every proof
+    row.shipped_sha256, row.axioms_hash, row.operators_hash, row.verifier_hash = sha256, "", "", ""
+    time = now(session)
+    new = insert_rules(session, rules, time)
+    record_selections(session, {rule.id: rule.selection for rule in rules if rule.selection is not None})
+    proved = _proved(session)
+    insert_proofs(
+        session,
+        {
+            rule.id: proof
+            for rule, proof in rules.items()
+            if proof is not None and (rule.id in new or (rule.id, proof.hashes) not in proved)
+        },
+        time,
+    )
+    publish(session, current(), "the shipped library")
+    return len(new)
+
+
+def _proved(session: Session) -> frozenset[tuple[str, Hashes]]:
+    """Which rules have a proof under which hashes."""
+    rows = session.execute(
+        select(ProofRow.rule_id, ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
+    )
+    return frozenset((rule, Hashes(*hashes)) for rule, *hashes in rows)

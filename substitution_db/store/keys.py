@@ -1,0 +1,151 @@
+"""API keys: made, listed, revoked, recognised. Only a hash is stored; the secret is shown once.
+
+What the database said is believed for ``REMEMBERED_SECONDS``, so that not every request asks it; what this
+process itself changes counts at once, but for requests under way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from superopt.errors import InvalidOptionError
+from superopt.substitution_db.store.engine import Transactions, now
+from superopt.substitution_db.store.models import ApiKeyRow
+from superopt.substitution_db.store.records import ApiKey
+
+SCOPES = ("submit", "read", "admin")
+REMEMBERED_SECONDS = 1.0
+"""How long a key that another process revoked is still known, and no key when it made the first."""
+
+_PREFIX = "superopt"
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made and its token, which cannot be shown again."""
+
+    key: ApiKey
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key that was recognised, the hash of its token, and when the database said so."""
+
+    key: ApiKey
+    sha256: str
+    seen: float
+
+
+class KeyRepository:
+    """API keys by id."""
+
+    def __init__(self, transactions: Transactions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._transactions = transactions
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._made = False
+        self._none_made_at = float("-inf")
+
+    def create(self, name: str, scopes: Sequence[str] = ("submit", "read")) -> NewKey:
+        """Makes a key. Raises InvalidOptionError for an empty name or an unknown scope."""
+        if not name.strip():
+            raise InvalidOptionError("an API key needs a name")
+        unknown = [scope for scope in scopes if scope not in SCOPES]
+        if unknown or not scopes:
+            raise InvalidOptionError(
+                f"scopes: expected some of {', '.join(SCOPES)}, got {', '.join(unknown) or 'none'}"
+            )
+        identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        token = f"{_PREFIX}_{identity}_{secret}"
+        with self._transactions.write() as session:
+            row = ApiKeyRow(
+                id=identity,
+                name=name.strip(),
+                sha256=_digest(token),
+                scopes=sorted(set(scopes), key=SCOPES.index),
+                created_at=now(session),
+                revoked_at=None,
+            )
+            session.add(row)
+        self._made = True
+        return NewKey(_key(row), token)
+
+    def list(self) -> tuple[ApiKey, ...]:
+        """All keys, revoked ones too, oldest first."""
+        with self._transactions.read() as session:
+            rows = session.scalars(select(ApiKeyRow).order_by(ApiKeyRow.created_at, ApiKeyRow.id))
+            return tuple(_key(row) for row in rows)
+
+    def revoke(self, identity: str) -> ApiKey:
+        """Ends a key; doing it again changes nothing. Raises InvalidOptionError if there is no such key."""
+        with self._transactions.write() as session:
+            row = session.get(ApiKeyRow, identity)
+            if row is None:
+                raise InvalidOptionError(f"there is no API key {identity}")
+            row.revoked_at = row.revoked_at or now(session)
+        self._known.pop(identity, None)
+        return _key(row)
+
+    def any_made(self) -> bool:
+        """Whether a key was ever made, be it revoked: revoking the last one must not open the service."""
+        if not self.remembers_any_made():
+            asked = self._clock()
+            with self._transactions.statement() as connection:
+                found = connection.execute(_ANY).first() is not None
+            self._made, self._none_made_at = self._made or found, asked
+        return self._made
+
+    def recognise(self, token: str) -> ApiKey | None:
+        """The key that a token belongs to, unless it is revoked; compares in constant time."""
+        known = self._remembered(token)
+        if known is not None:
+            return known
+        identity, digest, asked = _identity(token), _digest(token), self._clock()
+        with self._transactions.read() as session:
+            row = session.get(ApiKeyRow, identity)
+            stored = row.sha256 if row is not None else _digest("")
+            if not hmac.compare_digest(stored, digest) or row is None or row.revoked_at is not None:
+                return None
+            self._known[identity] = _Known(_key(row), digest, asked)
+            return _key(row)
+
+    def remembers_any_made(self) -> bool:
+        """Whether ``any_made`` can be answered now without asking the database."""
+        return self._made or self._is_recent(self._none_made_at)
+
+    def remembers(self, token: str) -> bool:
+        """Whether both questions above can be answered now without asking the database."""
+        return self._remembered(token) is not None if self._made else self.remembers_any_made()
+
+    def _remembered(self, token: str) -> ApiKey | None:
+        known = self._known.get(_identity(token))
+        if known is None or not self._is_recent(known.seen):
+            return None
+        return known.key if hmac.compare_digest(known.sha256, _digest(token)) else None
+
+    def _is_recent(self, seen: float) -> bool:
+        return self._clock() - seen < REMEMBERED_SECONDS
+
+
+_ANY = select(ApiKeyRow.id).limit(1)
+
+
+def _identity(token: str) -> str:
+    parts = token.split("_", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == _PREFIX else ""
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _key(row: ApiKeyRow) -> ApiKey:
+    return ApiKey(row.id, row.name, tuple(row.scopes), row.created_at, row.revoked_at)

@@ -1,0 +1,11 @@
+"""Runs migrations on the connection handed in by ``substitution_db.store.migrate``, in its transaction."""
+
+from alembic import context
+
+from superopt.substitution_db.store.models import Base
+
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=Base.metadata, render_as_batch=True
+)
+with context.begin_transaction():
+    context.run_migrations()

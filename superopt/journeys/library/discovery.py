@@ -1,0 +1,199 @@
+"""The offline journey: generate candidates, judge them, keep the verdicts; every step can be interrupted
+and resumed.
+
+A candidate is judged in its most general form that holds; that form then takes its place. What has a verdict
+that still counts is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from superopt import generator
+from superopt.axioms import load_axioms
+from superopt.equations import parse_equation, rule_id, spelled
+from superopt.errors import InvalidEquationError
+from superopt.generator import Checkpoint, Generation, Preset, Workers
+from superopt.ir.terms import Equation
+from superopt.rewriting import substitutions_of
+from superopt.substitution_db.database import Database
+from superopt.substitution_db.rules.certificates import stored_certificate
+from superopt.substitution_db.rules.currency import Currency, current
+from superopt.substitution_db.rules.recording import Recording
+from superopt.substitution_db.rules.repository import Candidate
+from superopt.substitution_db.store.records import Added, Outcome, Proof, Rule
+from superopt.substitution_db.store.rows import equation_of
+from superopt.verifier import Verdict
+from superopt.verifier.condition_inference import verify_or_condition_many
+from superopt.verifier.generality import with_matrix_axes
+
+VerifyProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How many rules were judged, with which verdicts, and how many followed from verified ones already.
+
+    ``conditional`` counts the refuted ones that were stored anew with the condition under which they hold.
+    """
+
+    judged: int
+    verified: int
+    refuted: int
+    unproved: int
+    superseded: int
+    conditional: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a whole run did."""
+
+    generation: Generation
+    added: Added
+    verification: Verification
+
+
+def discover(
+    database: Database,
+    preset: Preset,
+    *,
+    max_ops: int | None = None,
+    operators: Sequence[str] | None = None,
+    jobs: int = 1,
+    generate_progress: Callable[[generator.Progress], None] | None = None,
+    verify_progress: VerifyProgress | None = None,
+) -> Discovery:
+    """``generate`` and then ``verify_pending``."""
+    generation, added = generate(
+        database, preset, max_ops=max_ops, operators=operators, progress=generate_progress
+    )
+    return Discovery(generation, added, verify_pending(database, jobs=jobs, progress=verify_progress))
+
+
+def generate(
+    database: Database,
+    preset: Preset,
+    *,
+    max_ops: int | None = None,
+    operators: Sequence[str] | None = None,
+    workers: Workers | None = None,
+    checkpoints: Callable[[str], Checkpoint] | None = None,
+    progress: Callable[[generator.Progress], None] | None = None,
+) -> tuple[Generation, Added]:
+    """Generates candidates and stores those that no verified rule is a general form of.
+
+    Takes and raises what ``generator.generate`` does.
+    """
+    generation = generator.generate(
+        preset,
+        max_ops=max_ops,
+        operators=operators,
+        workers=workers,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
+    verified = _verified_ids(database, current())
+    candidates = [
+        Candidate(spelled(found.equation), found.provenance, tuple(map(spelled, found.generalizations)))
+        for found in generation.candidates
+        if verified.isdisjoint(map(rule_id, found.generalizations))
+    ]
+    return generation, database.rules.add_candidates(candidates)
+
+
+def verify_pending(
+    database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None
+) -> Verification:
+    """Judges every rule without a verdict that still counts, in ``jobs`` processes.
+
+    Every verdict is stored as soon as it is there: a run that is killed loses what it was at.
+    """
+    database.rules.refresh(current())
+    return _verify(database, database.rules.undecided(current()), jobs, progress)
+
+
+def verify_all(database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None) -> Verification:
+    """Judges every rule anew."""
+    database.rules.refresh(current())
+    return _verify(database, database.rules.list(), jobs, progress)
+
+
+def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -> Proof:
+    """The verdict on an equation as it is stored; one without a proof depends on everything."""
+    return Proof(
+        verdict=Outcome(verdict.status),
+        prover=verdict.prover,
+        version=verdict.version,
+        axioms_used=verdict.axioms_used,
+        hashes=currency.hashes_of(verdict),
+        milliseconds=verdict.milliseconds,
+        validated_shapes=verdict.validated_shapes,
+        counterexample=verdict.counterexample,
+        reason=verdict.reason,
+        grade=str(verdict.grade or ""),
+        confirmed_by=verdict.confirmed_by,
+        certificate=None
+        if verdict.certificate is None
+        else stored_certificate(equation, verdict.certificate),
+    )
+
+
+def _verify(
+    database: Database, rules: Sequence[Rule], jobs: int, progress: VerifyProgress | None
+) -> Verification:
+    currency = current()
+    verified = _verified_ids(database, currency)
+    pending: list[tuple[Rule, tuple[Equation, ...]]] = []
+    superseded = 0
+    for rule in rules:
+        forms = _forms(rule)
+        if rule.proof is None and any(rule_id(form) in verified for form in forms[:-1]):
+            database.rules.drop_candidate(rule.id)
+            superseded += 1
+        else:
+            pending.append((rule, forms))
+    counts = dict.fromkeys(Outcome, 0)
+    conditional = 0
+    recording = Recording(database.rules, database.rules.list())
+    judgements = verify_or_condition_many(
+        [forms for _, forms in pending], load_axioms(), jobs=jobs, progress=progress
+    )
+    for number, (equation, verdict, under) in judgements:
+        rule, _ = pending[number]
+        proof = proof_of_verdict(equation, verdict, currency)
+        counts[proof.verdict] += 1
+        recording.store(number, rule, equation, proof)
+        if under is not None and under.proved and any(_usable((under.equation,))):
+            of_condition = proof_of_verdict(under.equation, under.verdict, currency)
+            recording.store(number, rule, under.equation, of_condition)
+            conditional += 1
+    return Verification(
+        judged=len(pending),
+        verified=counts[Outcome.VERIFIED],
+        refuted=counts[Outcome.REFUTED],
+        unproved=counts[Outcome.UNPROVED],
+        superseded=superseded,
+        conditional=conditional,
+    )
+
+
+def _forms(rule: Rule) -> tuple[Equation, ...]:
+    """The general forms of a rule that can be used as rules, then the rule itself."""
+    own = equation_of(rule.id, rule.equation)
+    general = dict.fromkeys((*map(parse_equation, rule.generalizations), with_matrix_axes(own)))
+    return (*_usable(form for form in general if form is not None), own)
+
+
+def _usable(equations: Iterable[Equation]) -> Iterator[Equation]:
+    for equation in equations:
+        try:
+            substitutions_of(equation, rule_id(equation))
+        except InvalidEquationError:
+            continue
+        yield equation
+
+
+def _verified_ids(database: Database, currency: Currency) -> frozenset[str]:
+    return frozenset(rule.id for rule in database.rules.verified_rules(currency))

@@ -1,0 +1,205 @@
+"""What our axioms and our library say of each rule of a peer's file."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from superopt.axioms import load_axioms
+from superopt.equations import format_condition, format_equation, parse_equation, rule_id
+from superopt.ir.terms import Direction, Equation
+from superopt.journeys.library.peers.derivation import Bounds, Library, derive
+from superopt.journeys.library.peers.reading import Claim, Malformed, PeerRule, Reading
+from superopt.verifier import Status, verify
+from superopt.verifier.condition_inference import Conditional, infer_condition
+from superopt.verifier.malformed import MALFORMED
+from superopt.verifier.pool import Allowance, judge_all
+
+PATIENCE = Allowance(seconds=60.0)
+"""What looking for one condition may cost."""
+
+
+class Answer(enum.StrEnum):
+    """What can be said of a peer's rule."""
+
+    PROVED = "proved"
+    CONDITIONAL = "conditional"
+    REFUTED = "refuted"
+    MALFORMED = "malformed"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The answer about one rule.
+
+    ``equation`` is the form that it is about, with its condition; empty when the rule has none. ``known``: it
+    is in the library, or an instance of one rule there. ``derivable_steps``: how many rewrites by the library
+    lead from one side to the other; None when none do within the bounds. ``reason``: the axioms used, the
+    condition, the counterexample, what is malformed, or why nothing is known.
+    """
+
+    index: int
+    name: str
+    equation: str
+    verdict: Answer
+    known: bool = False
+    derivable_steps: int | None = None
+    reason: str = ""
+
+
+def coverage(
+    rules: Sequence[PeerRule],
+    library: Iterable[str],
+    *,
+    bounds: Bounds | None = None,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Covered, ...]:
+    """The answers in the order of the rules; ``library`` are the equations of verified rules.
+
+    First the general forms are judged, then those as written of rules that do not hold in general, then
+    conditions are looked for under which the false ones hold; forms that say the same are judged once. A form
+    whose judgement fails or takes too long is undecided; one whose condition does so stays refuted. With
+    ``jobs`` 0 all is done in this process.
+    """
+    own, limits = tuple(library), bounds or Bounds()
+    claims = {index: rule.reading for index, rule in enumerate(rules) if isinstance(rule.reading, Claim)}
+    judged: dict[str, Covered] = {}
+
+    def judge(forms: Iterable[Equation]) -> None:
+        new = {rule_id(form): form for form in forms}
+        waiting = {identity: form for identity, form in new.items() if identity not in judged}
+        function = partial(_judged, own, limits)
+        answers = judge_all(function, [*waiting.values()], lost=_lost, jobs=jobs, progress=progress)
+        judged.update(zip(waiting, answers, strict=True))
+
+    judge(claim.general for claim in claims.values())
+    false = [claim for claim in claims.values() if not _is_proved(judged[rule_id(claim.general)])]
+    judge(claim.written for claim in false)
+    answers = {index: _judgement(claim, judged) for index, claim in claims.items()}
+    refuted = {
+        _identity(claims[index]): (claims[index], answer)
+        for index, answer in answers.items()
+        if answer.verdict is Answer.REFUTED
+    }
+    condition = partial(_conditioned, own, limits)
+    found = judge_all(
+        condition, [*refuted.values()], lost=_kept, jobs=jobs, progress=progress, allowance=PATIENCE
+    )
+    conditional = dict(zip(refuted, found, strict=True))
+    answers = {index: conditional.get(_identity(claims[index]), answer) for index, answer in answers.items()}
+    every = (answers.get(position) or _unreadable(rule.reading) for position, rule in enumerate(rules))
+    return tuple(
+        replace(answer, index=rule.index, name=rule.name) for rule, answer in zip(rules, every, strict=True)
+    )
+
+
+def counts(answers: Iterable[Covered]) -> dict[str, int]:
+    """How many rules there are, with each verdict, known and derivable."""
+    everything = tuple(answers)
+    by_verdict = Counter(answer.verdict for answer in everything)
+    return {
+        "rules": len(everything),
+        **{str(verdict): by_verdict[verdict] for verdict in Answer},
+        "known": sum(answer.known for answer in everything),
+        "derivable": sum(answer.derivable_steps is not None for answer in everything),
+    }
+
+
+def _unreadable(reading: Reading) -> Covered:
+    """The answer about what is no equation."""
+    assert not isinstance(reading, Claim)
+    verdict = Answer.MALFORMED if isinstance(reading, Malformed) else Answer.UNDECIDED
+    return Covered(-1, "", "", verdict, reason=reading.reason)
+
+
+def _identity(claim: Claim) -> tuple[str, str]:
+    return rule_id(claim.general), rule_id(claim.written)
+
+
+def _is_proved(answer: Covered) -> bool:
+    return answer.verdict is Answer.PROVED
+
+
+def _judgement(claim: Claim, judged: Mapping[str, Covered]) -> Covered:
+    """That of the general form if it holds, else that of the one as written."""
+    general, written = _identity(claim)
+    return judged[general] if _is_proved(judged[general]) else judged[written]
+
+
+def _judged(library: tuple[str, ...], bounds: Bounds, form: Equation) -> Covered:
+    verdict = verify(form, load_axioms())
+    answer = partial(Covered, -1, "", format_equation(_rule(form)))
+    match verdict.status:
+        case Status.VERIFIED:
+            used = ", ".join(verdict.axioms_used) or "nothing: the sides are alike"
+            return _compared(answer(Answer.PROVED, reason=f"from {used}"), form, library, bounds)
+        case Status.REFUTED:
+            return answer(Answer.REFUTED, reason=verdict.counterexample or verdict.reason)
+        case Status.UNPROVED if verdict.reason.startswith(MALFORMED):
+            return answer(Answer.MALFORMED, reason=verdict.reason.removeprefix(MALFORMED))
+        case Status.UNPROVED:
+            return _compared(answer(Answer.UNDECIDED, reason=verdict.reason), form, library, bounds)
+
+
+def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[Claim, Covered]) -> Covered:
+    """A refuted rule with a condition under which it holds; as it was where none is found."""
+    claim, refuted = item
+    for form in _forms(claim):
+        found = infer_condition(form, load_axioms())
+        if found is not None and found.proved:
+            text, reason = format_equation(_rule(found.equation)), _condition(found)
+            covered = replace(refuted, equation=text, verdict=Answer.CONDITIONAL, reason=reason)
+            return _compared(covered, found.equation, library, bounds)
+        if found is not None:
+            suggestion = f"it may hold {_where(found.equation)}, which is not proved"
+            return replace(refuted, reason=f"{refuted.reason}; {suggestion}")
+    return refuted
+
+
+def _forms(claim: Claim) -> Sequence[Equation]:
+    """The general form, then the one as written where it says more."""
+    return tuple({rule_id(form): form for form in (claim.general, claim.written)}.values())
+
+
+def _compared(covered: Covered, form: Equation, library: tuple[str, ...], bounds: Bounds) -> Covered:
+    """The answer with what the library knows of the form that holds."""
+    known = _library(library)
+    found = derive(form, known, bounds)
+    if known.has(form):
+        return replace(covered, known=True, derivable_steps=1)
+    if found is None:
+        return covered
+    return replace(covered, known=found.instance, derivable_steps=found.steps)
+
+
+def _condition(found: Conditional) -> str:
+    exactness = "and nowhere else" if found.exact else "and sometimes elsewhere"
+    return f"{_where(found.equation)}, {exactness} ({found.checked} instances)"
+
+
+def _where(equation: Equation) -> str:
+    return f"where {', '.join(format_condition(condition) for condition in equation.conditions)}"
+
+
+def _rule(equation: Equation) -> Equation:
+    """The equation as a rule: ``=`` is read as ``<=>``."""
+    return replace(equation, direction=Direction.BOTH) if equation.direction is Direction.EQUAL else equation
+
+
+def _lost(form: Equation, reason: str) -> Covered:
+    return Covered(-1, "", format_equation(_rule(form)), Answer.UNDECIDED, reason=reason)
+
+
+def _kept(item: tuple[Claim, Covered], reason: str) -> Covered:
+    _, refuted = item
+    return replace(refuted, reason=f"{refuted.reason}; looking for a condition failed: {reason}")
+
+
+@cache
+def _library(equations: tuple[str, ...]) -> Library:
+    return Library(map(parse_equation, equations))
