@@ -31,7 +31,7 @@ from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.cost import GraphCost, Sizes
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.runnable import runnable_original
-from superopt.optimizer.search import Backtracking, Limits, RuleSet, Watch
+from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
@@ -133,7 +133,7 @@ def _rewritten(lifted: LiftedModel, rules: Sequence[Substitution], seed: int) ->
     graph = canonicalise(lifted, frozenset[NodeId]()).graph
     start = GraphCost.of(graph, Whim(seed), Sizes(graph, {}))
     usable = RuleSet(tuple(usable_rules(rules, Options(), lifted.source.opset)))
-    limits = Limits(
+    limits = SearchLimits(
         deadline=time.monotonic() + _SEARCH_SECONDS, alpha=1.2, max_candidates=_CANDIDATES, seed=seed
     )
     found = Backtracking().run(start, usable, Watch(limits))

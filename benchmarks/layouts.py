@@ -29,7 +29,7 @@ from superopt.optimizer.check import compare_latency, plan_inputs
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Origin, Price, Sizes
 from superopt.optimizer.cost.runtime import Array, LoadedModel, device_name, runtime_version
 from superopt.optimizer.decision import plan_of
-from superopt.optimizer.search import Backtracking, Limits, RuleSet, Watch
+from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 
@@ -215,7 +215,7 @@ def _ratio(
     seconds: float,
 ) -> str:
     start = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
-    limits = Limits(deadline=time.monotonic() + seconds)
+    limits = SearchLimits(deadline=time.monotonic() + seconds)
     best = Backtracking().run(start, RuleSet(rules), Watch(limits)).best.graph
     if best is lifted.graph:
         return "1 (nothing found)"

@@ -12,7 +12,7 @@ import time
 from superopt import api, zoo
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.cost import GraphCost, Nominal, Sizes
-from superopt.optimizer.search import Limits, RuleSet, Watch, searches
+from superopt.optimizer.search import RuleSet, SearchLimits, Watch, searches
 from superopt.substitution_db import open_database
 
 NETWORKS = ("bert-base", "light-densenet121", "light-inception_v1", "nasrnn", "resnext50", "squeezenet")
@@ -28,7 +28,7 @@ def main() -> None:
         for name, search in searches().items():
             start = GraphCost.of(graph, Nominal(), Sizes(graph, {}))
             began = time.process_time()
-            watch = Watch(Limits(deadline=time.monotonic() + SECONDS))
+            watch = Watch(SearchLimits(deadline=time.monotonic() + SECONDS))
             result = search.run(start, rules, watch)
             seconds = time.process_time() - began
             near = next(at for at, cost in result.curve if cost <= 1.01 * result.best.total)

@@ -53,11 +53,11 @@ from superopt.optimizer.runnable import runnable_original, weight_bytes
 from superopt.optimizer.schedule import Schedule
 from superopt.optimizer.search import (
     CancelToken,
-    Limits,
     Phase,
     Progress,
     ProgressCallback,
     RuleSet,
+    SearchLimits,
     SearchResult,
     TraceStep,
     Watch,
@@ -249,7 +249,7 @@ class Journey:
     def _search(self, start: GraphCost, rules: RuleSet, deadline: float) -> SearchResult:
         options = self._options
         self._search_ends = deadline
-        limits = Limits(
+        limits = SearchLimits(
             deadline=deadline,
             alpha=options.alpha,
             max_candidates=options.max_candidates,

@@ -3,11 +3,11 @@ it.
 """
 
 from superopt.substitution_db.database import Database, open_database, upgrade_database
-from superopt.substitution_db.rules.repository import Candidate, RuleFilter, RuleRepository
+from superopt.substitution_db.rules.repository import CandidateRule, RuleFilter, RuleRepository
 from superopt.substitution_db.store.records import Hashes, Outcome, Proof, Rule, RuleStatus
 
 __all__ = [
-    "Candidate",
+    "CandidateRule",
     "Database",
     "Hashes",
     "Outcome",

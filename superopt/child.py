@@ -45,7 +45,7 @@ _LINE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """What a child may use; ``grace_seconds`` is how long it may take to end after being told, ``niceness``
     how far its priority is lowered. Without ``bytes`` its memory is not limited.
     """
@@ -122,7 +122,7 @@ Ending: TypeAlias = "Returned | Raised | Broken | Killed | OutOfTime | OutOfMemo
 def run_in_child(
     function: str,
     arguments: Mapping[str, object],
-    limits: Limits,
+    limits: ResourceLimits,
     *,
     on_progress: Callable[[JsonObject], None] = lambda _: None,
     wanted: Callable[[], bool] = lambda: True,
@@ -142,7 +142,10 @@ def run_in_child(
 
 
 def _watch(
-    child: Child, limits: Limits, on_progress: Callable[[JsonObject], None], wanted: Callable[[], bool]
+    child: Child,
+    limits: ResourceLimits,
+    on_progress: Callable[[JsonObject], None],
+    wanted: Callable[[], bool],
 ) -> Ending:
     ends = child.started + limits.seconds
     told: float | None = None
@@ -184,7 +187,7 @@ class Child:
         self,
         function: str,
         arguments: Mapping[str, object],
-        limits: Limits,
+        limits: ResourceLimits,
         stdout: int | None,
         descriptors: Sequence[int],
         environment: Mapping[str, str],

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt import child
-from superopt.child import JsonObject, Limits, run_in_child
+from superopt.child import JsonObject, ResourceLimits, run_in_child
 from superopt.choices import require_budget
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
 from superopt.files import atomic_path, can_be_read_once, write_atomically
@@ -234,7 +234,7 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
     ending = run_in_child(
         job.function,
         job.arguments,
-        Limits(max(job.seconds, 0.0)),
+        ResourceLimits(max(job.seconds, 0.0)),
         on_progress=hear,
         stdout=job.stdout,
         descriptors=_descriptors(job),
@@ -316,7 +316,7 @@ def _write_original(job: Job, output: Path) -> None:
         ending = run_in_child(
             _COPY,
             {"model": str(model), "output": str(output)},
-            Limits(_COPY_SECONDS),
+            ResourceLimits(_COPY_SECONDS),
             stdout=job.stdout,
             descriptors=_descriptors(job),
         )
@@ -339,7 +339,7 @@ def _write_report(report: JsonObject, path: Path) -> str:
         except SuperoptError as error:
             return str(error)
         return ""
-    ending = run_in_child(_PAGE, {"report": report, "path": str(path)}, Limits(_PAGE_SECONDS))
+    ending = run_in_child(_PAGE, {"report": report, "path": str(path)}, ResourceLimits(_PAGE_SECONDS))
     match ending:
         case child.Returned():
             return ""

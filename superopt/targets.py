@@ -27,7 +27,7 @@ from superopt.optimizer.cost import (
     read_profile,
 )
 from superopt.optimizer.runnable import loads
-from superopt.optimizer.search import Backtracking, CancelToken, Limits, RuleSet, Watch
+from superopt.optimizer.search import Backtracking, CancelToken, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db.database import Database
 
@@ -89,7 +89,7 @@ def measure_profile(
         cost = GraphCost.of(lifted.graph, objective, sizes)
         objective.measure_again()
         if profiling.explore > 0:
-            limits = Limits(deadline=time.monotonic() + profiling.explore)
+            limits = SearchLimits(deadline=time.monotonic() + profiling.explore)
             watch = Watch(limits, CancelToken(), None)
             Backtracking().run(cost.refreshed(), RuleSet(rules), watch)
     if not objective.recorded:

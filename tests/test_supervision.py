@@ -24,7 +24,7 @@ import superopt
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidModelError, InvalidOptionError
-from superopt.substitution_db import Candidate, open_database
+from superopt.substitution_db import CandidateRule, open_database
 from superopt.supervision import Job, Outcome, run_job
 
 HERE = "tests.supervised_functions"
@@ -132,7 +132,7 @@ def test_a_rule_is_suspect_although_the_process_that_said_so_died(model: Path) -
     database = str(model.with_name("rules.db"))
     equation = parse_equation("relu(relu(x)) => relu(x)")
     with open_database(database) as opened:
-        opened.rules.add_candidates([Candidate(equation, "test")])
+        opened.rules.add_candidates([CandidateRule(equation, "test")])
     extras = {"rule": rule_id(equation)}
     outcome = run_job(_job(model, "accuse_and_crash", database=database, extras=extras, budget=20.0))
     suspects = [

@@ -36,18 +36,18 @@ from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
 from superopt.verifier.attribute_cases import represented_variables
 from superopt.verifier.congruence import Congruence
+from superopt.verifier.declared_conditions import is_stated
 from superopt.verifier.instance import Instance, assumed
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.solver import Step
-from superopt.verifier.stated import is_stated
+from superopt.verifier.solver import AxiomInstance
 
 
 @dataclass(frozen=True)
 class CheckedSteps:
     """Which steps are sound under one instance, and whether they suffice."""
 
-    sound: tuple[Step, ...]
-    unsound: tuple[Step, ...]
+    sound: tuple[AxiomInstance, ...]
+    unsound: tuple[AxiomInstance, ...]
     complete: bool
 
 
@@ -58,7 +58,7 @@ class ChainChecker:
         self._goal = goal
         self._axioms = axioms
         self._instance = instance
-        self._typings: dict[Step, tuple[Equation, Typing] | None] = {}
+        self._typings: dict[AxiomInstance, tuple[Equation, Typing] | None] = {}
         self._concrete: dict[Term, Term] = {}
         self._symbols = instance.symbols
         self._sizes = frozenset(
@@ -74,24 +74,26 @@ class ChainChecker:
             if isinstance(term, Application)
         }
 
-    def check(self, steps: Sequence[Step]) -> CheckedSteps:
+    def check(self, steps: Sequence[AxiomInstance]) -> CheckedSteps:
         """Types all steps, then closes the sound ones under congruence."""
         sound = [step for step in steps if self.typed(step) is not None]
         unsound = tuple(step for step in steps if self.typed(step) is None)
         return CheckedSteps(tuple(sound), unsound, self._connected(sound))
 
-    def typed(self, step: Step) -> tuple[Equation, Typing] | None:
+    def typed(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
         """The axiom's instance and its typing; None when it is ill-typed or breaks the axiom's condition."""
         if step not in self._typings:
             self._typings[step] = self._type(step)
         return self._typings[step]
 
-    def _type(self, step: Step) -> tuple[Equation, Typing] | None:
+    def _type(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
         axiom = self._axioms[step.axiom]
         attributes = {name: self._value(value) for name, value in step.attributes}
         try:
             terms = {name: self._with_values(term) for name, term in step.terms}
-            grounded = instantiated(axiom, Step(step.axiom, tuple(terms.items()), tuple(attributes.items())))
+            grounded = instantiated(
+                axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
+            )
             sides = (*grounded.left, *grounded.right)
             pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
             typing = infer_terms(
@@ -128,7 +130,7 @@ class ChainChecker:
         pairs = zip(values[:half], values[half:], strict=True)
         return all(np.array_equal(left.residue, right.residue) for left, right in pairs)
 
-    def _is_stated(self, axiom: Equation, step: Step) -> bool:
+    def _is_stated(self, axiom: Equation, step: AxiomInstance) -> bool:
         """Whether the rule itself says of the numbers that it leaves open what the step needs."""
         values, numeric = {**dict(step.attributes), **dict(step.terms)}, represented_variables(axiom)
         own = self._goal.conditions
@@ -144,7 +146,7 @@ class ChainChecker:
         sizes = (size for type_ in typing.types.values() for size in type_.shape)
         return all(size in self._sizes or is_positive(size) for size in sizes)
 
-    def _connected(self, steps: Sequence[Step]) -> bool:
+    def _connected(self, steps: Sequence[AxiomInstance]) -> bool:
         closure = Congruence()
         for step in steps:
             typed = self.typed(step)
@@ -177,17 +179,19 @@ class ChainChecker:
         return self._instance.attributes[value.name] if isinstance(value, AttributeVariable) else value  # pyright: ignore[reportReturnType]
 
 
-def instances_of(steps: Iterable[Step], axioms: Mapping[str, Equation]) -> dict[Step, Equation]:
+def instances_of(
+    steps: Iterable[AxiomInstance], axioms: Mapping[str, Equation]
+) -> dict[AxiomInstance, Equation]:
     """Which instance of its axiom each step is; a step that gives an attribute a value that it cannot have,
     such as a degree of -1, is none and is left out: to provers all numbers are of one sort."""
-    found: dict[Step, Equation] = {}
+    found: dict[AxiomInstance, Equation] = {}
     for step in steps:
         with suppress(IllTypedError):
             found[step] = instantiated(axioms[step.axiom], step)
     return found
 
 
-def instantiated(axiom: Equation, step: Step) -> Equation:
+def instantiated(axiom: Equation, step: AxiomInstance) -> Equation:
     """The axiom with the step's terms and attributes for its variables; the goal's own variables stay.
 
     Raises IllTypedError for a value that an attribute cannot have.

@@ -21,8 +21,8 @@ from superopt.ir.terms import (
 from superopt.ops.terms import application
 from superopt.verifier.attribute_cases import represented_variables
 from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.declared_conditions import is_stated
 from superopt.verifier.definedness import why_undefined
-from superopt.verifier.stated import is_stated
 
 
 def require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:

@@ -22,7 +22,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.verifier.smtlib import Vocabulary, axiom_command, goal_command, quantified_names
-from superopt.verifier.solver import Answer, Limits, Step
+from superopt.verifier.solver import Answer, AxiomInstance, SolverLimits
 
 Expression = Any  # cvc5 has no types
 
@@ -31,7 +31,7 @@ _NAME = "problem"
 _PER_UNIT = 20
 """Limits are in Z3's resource units; so many of them are worth one of cvc5's, each about 0.01 ms."""
 
-_LONGEST_SEARCH = Limits(resources=4_000_000)
+_LONGEST_SEARCH = SolverLimits(resources=4_000_000)
 
 
 class Search(enum.StrEnum):
@@ -58,12 +58,12 @@ def prover_version() -> str:
     return str(cvc5.__version__)
 
 
-def confirms(goal: Equation, axioms: Sequence[Equation], limits: Limits = _LONGEST_SEARCH) -> bool:
+def confirms(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits = _LONGEST_SEARCH) -> bool:
     """Whether cvc5 too derives the goal from these axioms, as shapeless terms; few axioms make it quick."""
     return any(_Problem(goal, axioms, search, limits).solve() == "" for search in Search)
 
 
-def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: Limits) -> Answer:
+def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: SolverLimits) -> Answer:
     """Whether the goal follows from the axioms as shapeless terms; anything but ``unsat`` is no proof.
 
     The steps are those that cvc5's proof rests on. Of the limits, milliseconds and resources hold; cvc5 knows
@@ -82,7 +82,7 @@ class _Problem:
         goal: Equation,
         axioms: Sequence[Equation],
         search: Search,
-        limits: Limits,
+        limits: SolverLimits,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._axioms = axioms
@@ -108,13 +108,15 @@ class _Problem:
             return "sat"
         return f"unknown: {result.getUnknownExplanation().name.lower().replace('_', ' ')}"
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[AxiomInstance, ...]:
         """What its proof rests on, and all axioms without variables."""
-        ground = (Step(axiom.name, (), ()) for axiom in self._axioms if not any(quantified_names(axiom)))
+        ground = (
+            AxiomInstance(axiom.name, (), ()) for axiom in self._axioms if not any(quantified_names(axiom))
+        )
         return (*ground, *_Reader(self._axioms, self._vocabulary).steps(self._solver.getProof()))
 
 
-def _limiting(limits: Limits) -> Mapping[str, str]:
+def _limiting(limits: SolverLimits) -> Mapping[str, str]:
     return {"tlimit-per": str(limits.milliseconds), "rlimit": str(max(1, limits.resources // _PER_UNIT))}
 
 
@@ -134,12 +136,12 @@ class _Reader:
         self._vocabulary = vocabulary
         self._terms: dict[Expression, Term | None] = {}
 
-    def steps(self, proofs: Sequence[Expression]) -> tuple[Step, ...]:
+    def steps(self, proofs: Sequence[Expression]) -> tuple[AxiomInstance, ...]:
         """All distinct instances."""
         read = (self._step(proof) for proof in _instantiations(proofs))
         return tuple(dict.fromkeys(step for step in read if step is not None))
 
-    def _step(self, proof: Expression) -> Step | None:
+    def _step(self, proof: Expression) -> AxiomInstance | None:
         formula = proof.getChildren()[0].getResult()
         axiom = self._axioms.get(_quantifier_name(formula))
         if axiom is None:
@@ -151,7 +153,7 @@ class _Reader:
         terms = [self._term(values.get(f"{name}?")) for name in tensors]
         if any(value is None for value in (*named, *terms)):
             return None
-        return Step(
+        return AxiomInstance(
             axiom.name,
             tuple(zip(tensors, cast("list[Term]", terms), strict=True)),
             tuple(zip(attributes, cast("list[AttributeTerm]", named), strict=True)),

@@ -29,7 +29,7 @@ from superopt.ir.terms import (
 from superopt.ops.terms import application
 from superopt.verifier.certificate import Certificate, Link
 from superopt.verifier.definedness import why_undefined
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 MOST_TERMS = 400
 """More distinct terms than this are not explained: the effort grows with their third power."""
@@ -42,12 +42,14 @@ _FAR = np.int64(1) << 40
 class _Edge:
     """An instance of an axiom as a way to go from one term to another."""
 
-    step: Step
+    step: AxiomInstance
     output: int
     backwards: bool
 
 
-def explain(goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[Step]) -> Certificate | None:
+def explain(
+    goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[AxiomInstance]
+) -> Certificate | None:
     """Chains of the steps from left to right for each output; None when the steps do not connect a pair.
 
     Every subterm that is replaced is replaced alone: equal subterms take a link each.
@@ -75,7 +77,7 @@ class _TermGraph:
         self._one_way = goal.direction is Direction.FORWARD
         self._register(*goal.left, *goal.right)
 
-    def add(self, step: Step, axiom: Equation) -> None:
+    def add(self, step: AxiomInstance, axiom: Equation) -> None:
         """An edge for each pair of terms of the axiom's instance."""
         terms, attributes = dict(step.terms), dict(step.attributes)
         for output, sides in enumerate(zip(axiom.left, axiom.right, strict=True)):
@@ -89,7 +91,7 @@ class _TermGraph:
             if self._keeps(step, axiom, backwards=True):
                 self._edges.setdefault((b, a), _Edge(step, output, backwards=True))
 
-    def _keeps(self, step: Step, axiom: Equation, *, backwards: bool) -> bool:
+    def _keeps(self, step: AxiomInstance, axiom: Equation, *, backwards: bool) -> bool:
         """Whether a link that way keeps definedness, and its inverse too where the goal claims both ways."""
         ways = (backwards,) if self._one_way else (backwards, not backwards)
         terms, attributes = dict(step.terms), dict(step.attributes)

@@ -25,37 +25,37 @@ from superopt.verifier.definedness import why_undefined
 from superopt.verifier.explanation import explain
 from superopt.verifier.instance import Instance
 from superopt.verifier.smtlib import relevant
-from superopt.verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, least
+from superopt.verifier.solver import Answer, AxiomInstance, GroundSteps, SolverLimits, Strategy, least
 from superopt.verifier.specialisation import specialised
 
 PROVER = "z3"
 ILL_TYPED = "no well-typed chain"
 ONE_WAY = "no chain keeps definedness"
-Question = Callable[[Equation, Sequence[Equation], Limits], Answer]
+Question = Callable[[Equation, Sequence[Equation], SolverLimits], Answer]
 
 
-def _patterns(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> Answer:
+def _patterns(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits) -> Answer:
     return solver.ask(goal, axioms, Strategy.PATTERNS, limits)
 
 
-def _models(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> Answer:
+def _models(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits) -> Answer:
     return solver.ask(goal, axioms, Strategy.MODELS, limits)
 
 
-def _enumeration(goal: Equation, axioms: Sequence[Equation], limits: Limits) -> Answer:
+def _enumeration(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits) -> Answer:
     return cvc5_prover.ask(goal, axioms, cvc5_prover.Search.ENUMERATION, limits)
 
 
-QUICK = Limits(resources=400_000, instances=600)
+QUICK = SolverLimits(resources=400_000, instances=600)
 """Enough for nearly all proofs that there are, and a fraction of what it costs to find none."""
 
-PATIENT = Limits(resources=400_000)
+PATIENT = SolverLimits(resources=400_000)
 """Enough for all but one in some hundred."""
 
-_LONGER = Limits(resources=350_000)
-_LONGEST = Limits(resources=4_000_000, instances=QUICK.instances)
+_LONGER = SolverLimits(resources=350_000)
+_LONGEST = SolverLimits(resources=4_000_000, instances=QUICK.instances)
 
-_ATTEMPTS: Sequence[tuple[int, Question, str, Limits]] = (
+_ATTEMPTS: Sequence[tuple[int, Question, str, SolverLimits]] = (
     (0, _patterns, PROVER, QUICK),
     (1, _patterns, PROVER, QUICK),
     (2, _patterns, PROVER, QUICK),
@@ -71,7 +71,7 @@ A search that diverges would take any time. Of 683 proofs by patterns one in a h
 instances of axioms and none more than 3,000; of nine by enumeration two took more than the quick limit.
 """
 
-CONFIRMATION = Limits(resources=1_000_000)
+CONFIRMATION = SolverLimits(resources=1_000_000)
 _RESTARTS = 4
 _TOGETHER = 2
 """Of so few axioms whose steps were struck out each is left aside alone first: the others may be needed."""
@@ -86,7 +86,7 @@ class Proof:
     """
 
     proved: bool
-    steps: tuple[Step, ...]
+    steps: tuple[AxiomInstance, ...]
     reason: str
     milliseconds: float
     prover: str = PROVER
@@ -118,7 +118,7 @@ def prove(
     instances: Sequence[Instance],
     further: Sequence[Instance] = (),
     *,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: SolverLimits = SolverLimits(),  # noqa: B008
 ) -> Proof:
     """A proof whose every step is well-typed under each of the instances; a solver's failure is no proof.
 
@@ -129,7 +129,7 @@ def prove(
     if goal.left == goal.right:
         return Proof(proved=True, steps=(), reason="", milliseconds=0.0)
     reason = "no instance to check a proof under"
-    asked: set[tuple[Question, tuple[Equation, ...], Limits]] = set()
+    asked: set[tuple[Question, tuple[Equation, ...], SolverLimits]] = set()
     for rounds, question, prover, most in _ATTEMPTS if instances else ():
         usable = relevant(axioms, goal, rounds)
         own = least(limits, most)
@@ -152,8 +152,8 @@ def _search(
     axioms: Sequence[Equation],
     instances: tuple[Sequence[Instance], Sequence[Instance]],
     question: Question,
-    limits: Limits,
-) -> tuple[tuple[Step, ...] | None, str]:
+    limits: SolverLimits,
+) -> tuple[tuple[AxiomInstance, ...] | None, str]:
     waiting: list[frozenset[str]] = [frozenset()]
     reason = ""
     for left_aside in itertools.islice(waiting, _RESTARTS):
@@ -184,22 +184,22 @@ def _search(
 def _checked(
     goal: Equation,
     axioms: Mapping[str, Equation],
-    steps: Sequence[Step],
+    steps: Sequence[AxiomInstance],
     instances: tuple[Sequence[Instance], Sequence[Instance]],
-    limits: Limits,
-) -> tuple[tuple[Step, ...] | None, set[str]]:
+    limits: SolverLimits,
+) -> tuple[tuple[AxiomInstance, ...] | None, set[str]]:
     """Steps that connect the sides under every instance; else the axioms whose steps had to be struck out."""
     known = instances_of(steps, axioms)
     misfits = {step.axiom for step in steps if step not in known}
     grounded = GroundSteps(goal, known, limits)
-    needed: dict[Step, None] = {}
-    chosen: tuple[Step, ...] | None = None
+    needed: dict[AxiomInstance, None] = {}
+    chosen: tuple[AxiomInstance, ...] | None = None
     essential, further = instances
     for number, instance in enumerate((*essential, *further)):
         if number >= len(essential) and not any(axioms[step.axiom].conditions for step in needed):
             break
         checker = ChainChecker(goal, axioms, instance)
-        struck: dict[Step, None] = {}
+        struck: dict[AxiomInstance, None] = {}
         for _ in range(_REPAIRS):
             if chosen is None:
                 chosen = grounded.core(struck)
@@ -218,7 +218,7 @@ def _checked(
     return tuple(needed), set()
 
 
-def _against(goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[Step]) -> set[str]:
+def _against(goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[AxiomInstance]) -> set[str]:
     """The axioms of steps that lead one way only, where no chain of the steps keeps definedness."""
     one_way = {
         step.axiom

@@ -28,9 +28,9 @@ from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.prove import Proof, prove
 from superopt.verifier.replay import replay
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 
-LIMITS = Limits(milliseconds=10_000, resources=1_000_000)
+LIMITS = SolverLimits(milliseconds=10_000, resources=1_000_000)
 _CONCRETE, _FURTHER, _SYMBOLIC = 6, 12, 8
 
 
@@ -69,7 +69,7 @@ def check_redundancy(
     jobs: int = 1,
     seconds: float | None = None,
     cache: ContentCache = ContentCache(None),  # noqa: B008
-    limits: Limits = LIMITS,
+    limits: SolverLimits = LIMITS,
     progress: Progress | None = None,
 ) -> Iterator[AxiomRedundancy]:
     """Each axiom, or those named, in order; ``seconds`` is for all of them together.
@@ -91,7 +91,9 @@ def check_redundancy(
         yield _marked(known, lemma=axiom.name in axioms.lemmas)
 
 
-def redundancy_of(axiom: Equation, base: Sequence[Equation], limits: Limits = LIMITS) -> AxiomRedundancy:
+def redundancy_of(
+    axiom: Equation, base: Sequence[Equation], limits: SolverLimits = LIMITS
+) -> AxiomRedundancy:
     """Whether the axiom follows from those of ``base`` that have another name.
 
     Raises IllTypedError for an axiom that cannot be typed.

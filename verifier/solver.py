@@ -27,7 +27,7 @@ class Strategy(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SolverLimits:
     """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second; the
     time is for when the machine is far too slow. Matching can go on for minutes without asking for either,
     so the instances of axioms are limited as well.
@@ -39,9 +39,9 @@ class Limits:
     instances: int = 3_000
 
 
-def least(one: Limits, other: Limits) -> Limits:
+def least(one: SolverLimits, other: SolverLimits) -> SolverLimits:
     """What both allow."""
-    return Limits(
+    return SolverLimits(
         min(one.milliseconds, other.milliseconds),
         min(one.resources, other.resources),
         min(one.megabytes, other.megabytes),
@@ -50,7 +50,7 @@ def least(one: Limits, other: Limits) -> Limits:
 
 
 @dataclass(frozen=True)
-class Step:
+class AxiomInstance:
     """One instance of an axiom: the terms and attributes that its variables stand for."""
 
     axiom: str
@@ -63,11 +63,11 @@ class Answer:
     """The steps that suffice when ``proved``; otherwise why there is no proof."""
 
     proved: bool
-    steps: tuple[Step, ...]
+    steps: tuple[AxiomInstance, ...]
     reason: str
 
 
-def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: Limits) -> Answer:
+def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: SolverLimits) -> Answer:
     """Whether the goal follows from the axioms as shapeless terms; anything but ``unsat`` is no proof."""
     vocabulary = Vocabulary()
     commands = [axiom_command(axiom, vocabulary) for axiom in axioms]
@@ -81,11 +81,11 @@ def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: 
                 return Answer(proved=False, steps=(), reason=reason)
     except z3.Z3Exception as error:
         return Answer(proved=False, steps=(), reason=f"the solver failed: {error}")
-    ground = tuple(Step(axiom.name, (), ()) for axiom in axioms if not any(quantified_names(axiom)))
+    ground = tuple(AxiomInstance(axiom.name, (), ()) for axiom in axioms if not any(quantified_names(axiom)))
     return Answer(proved=True, steps=(*ground, *reader.steps()), reason="")
 
 
-def _failure(text: str, strategy: Strategy, limits: Limits, listener: _Reader | None) -> str:
+def _failure(text: str, strategy: Strategy, limits: SolverLimits, listener: _Reader | None) -> str:
     """Why the problem is not known to be contradictory, empty when it is.
 
     To be heard takes a search ten times as long, so that only those that succeed are listened to.
@@ -109,7 +109,7 @@ def _failure(text: str, strategy: Strategy, limits: Limits, listener: _Reader | 
 class GroundSteps:
     """Steps with the instances of axioms that they are, asked again and again which imply a goal."""
 
-    def __init__(self, goal: Equation, steps: Mapping[Step, Equation], limits: Limits) -> None:
+    def __init__(self, goal: Equation, steps: Mapping[AxiomInstance, Equation], limits: SolverLimits) -> None:
         self._goal = goal
         self._steps = steps
         self._limits = limits
@@ -124,7 +124,7 @@ class GroundSteps:
         self._solver.set(unsat_core=True)
         self._solver.from_string("\n".join((*vocabulary.declarations(), *commands)))
 
-    def core(self, struck: Container[Step] = ()) -> tuple[Step, ...] | None:
+    def core(self, struck: Container[AxiomInstance] = ()) -> tuple[AxiomInstance, ...] | None:
         """Steps, few of them and none struck out, that imply the goal by congruence alone; None without."""
         enough = self._enough(struck)
         if enough is None or len(enough) < 2:
@@ -133,7 +133,7 @@ class GroundSteps:
         few._solver.set(**{"core.minimize": True})
         return few._enough(()) or enough
 
-    def _enough(self, struck: Container[Step]) -> tuple[Step, ...] | None:
+    def _enough(self, struck: Container[AxiomInstance]) -> tuple[AxiomInstance, ...] | None:
         chosen = [z3.Bool(name, self._context) for step, name in self._names.items() if step not in struck]
         if self._solver.check(*chosen) != z3.unsat:
             return None
@@ -155,12 +155,12 @@ class _Reader:
         if proof is not None and proof.decl().name() == "inst":
             self._proofs.append(proof)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[AxiomInstance, ...]:
         """All distinct instances in the order of their making."""
         read = (self._step(proof) for proof in self._proofs)
         return tuple(dict.fromkeys(step for step in read if step is not None))
 
-    def _step(self, proof: Expression) -> Step | None:
+    def _step(self, proof: Expression) -> AxiomInstance | None:
         quantifier = proof.arg(0)
         axiom = self._axioms.get(quantifier.qid()) if z3.is_quantifier(quantifier) else None
         bound = next((c for c in proof.children() if z3.is_app(c) and c.decl().name() == "bind"), None)
@@ -172,7 +172,7 @@ class _Reader:
         terms = [self._term(value) for value in values[len(attributes) :]]
         if any(value is None for value in (*named, *terms)):
             return None
-        return Step(
+        return AxiomInstance(
             axiom.name,
             tuple(zip(tensors, cast("list[Term]", terms), strict=True)),
             tuple(zip(attributes, cast("list[AttributeTerm]", named), strict=True)),
@@ -208,4 +208,4 @@ def _symbol(expression: Expression) -> str:
     return f"|{expression.decl().name()}|"
 
 
-__all__ = ["Answer", "GroundSteps", "Limits", "Step", "Strategy", "ask", "least"]
+__all__ = ["Answer", "AxiomInstance", "GroundSteps", "SolverLimits", "Strategy", "ask", "least"]

@@ -27,7 +27,7 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed, is_computation
 from superopt.verifier.certificate import Certificate
 from superopt.verifier.instance import Instance
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 _MOST_VALUES = 24
 """All permutations of four axes; more values of one attribute are not combined."""
@@ -42,12 +42,12 @@ class Specialised:
     axioms: tuple[Equation, ...]
     origins: Mapping[str, tuple[str, _Values]]
 
-    def original(self, step: Step) -> Step:
+    def original(self, step: AxiomInstance) -> AxiomInstance:
         """The step as one of the axiom as it is written."""
         if step.axiom not in self.origins:
             return step
         name, values = self.origins[step.axiom]
-        return Step(name, step.terms, tuple(sorted((*values, *step.attributes))))
+        return AxiomInstance(name, step.terms, tuple(sorted((*values, *step.attributes))))
 
 
 def specialised(axioms: Sequence[Equation], goal: Equation, instances: Iterable[Instance]) -> Specialised:

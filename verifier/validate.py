@@ -24,7 +24,7 @@ from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.instance import Instance
 from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 
 SMALL_ELEMENTS = 40
 FEWEST_ELEMENTS = 8
@@ -32,7 +32,7 @@ LARGER_ELEMENTS = 200
 LARGEST_ELEMENTS = 1200
 _SMALL_SIZE = 4
 SCHEMES = 24
-LIMITS = Limits(resources=3_000_000)
+LIMITS = SolverLimits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
 UNDECIDED = "undecided"
 _TRIES = 3
@@ -170,7 +170,7 @@ def small_instances(
     yield from spare[: count - len(seen)]
 
 
-def check_symbolically(equation: Equation, instance: Instance, limits: Limits = LIMITS) -> str:
+def check_symbolically(equation: Equation, instance: Instance, limits: SolverLimits = LIMITS) -> str:
     """``equal``, ``different types``, or what the solver said instead.
 
     Values are compared where no divisor of the left side is 0, or none of either side if it claims both ways.
@@ -211,7 +211,9 @@ def check_symbolically(equation: Equation, instance: Instance, limits: Limits = 
     return _ask(different, [*facts, *domain.definitions], context, limits)
 
 
-def _ask(differences: list[Expression], facts: list[Expression], context: Expression, limits: Limits) -> str:
+def _ask(
+    differences: list[Expression], facts: list[Expression], context: Expression, limits: SolverLimits
+) -> str:
     solver = z3.Solver(ctx=context)
     solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*facts)

@@ -30,7 +30,7 @@ from superopt.verifier.rank_bound import largest_rank
 from superopt.verifier.refute import BRIEF, Effort, Refutation, refute, refute_on
 from superopt.verifier.replay import Failure, first_failure
 from superopt.verifier.seeds import chosen_seed, seed_of
-from superopt.verifier.solver import Limits, Step, least
+from superopt.verifier.solver import AxiomInstance, SolverLimits, least
 from superopt.verifier.specialisation import as_used
 from superopt.verifier.validate import validate_on
 
@@ -52,7 +52,7 @@ class Options:
     """
 
     effort: Effort = field(default_factory=Effort)
-    limits: Limits = field(default_factory=Limits)
+    limits: SolverLimits = field(default_factory=SolverLimits)
     least_instances: int = 3
     concrete_instances: int = 6
     symbolic_instances: int = 6
@@ -249,7 +249,7 @@ def _proved(
 
 
 def _certificate(
-    equation: Equation, axioms: AxiomSet, steps: Sequence[Step], instances: Sequence[Instance]
+    equation: Equation, axioms: AxiomSet, steps: Sequence[AxiomInstance], instances: Sequence[Instance]
 ) -> Certificate | Failure:
     """A certificate that replays in all cases; if need be, of steps that are sound under all instances."""
     certificate = explain(equation, axioms.by_name, steps)

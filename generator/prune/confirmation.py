@@ -14,7 +14,7 @@ from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.prune.questions import Question
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.rewriting import Typing, substitutions_of
-from superopt.rewriting.egraph import Limits, Rules, Saturation
+from superopt.rewriting.egraph import Rules, Saturation, SaturationLimits
 
 _AT_ONCE = 1500
 """Questions in one e-graph, which bounds its memory."""
@@ -40,10 +40,10 @@ class Confirmation:
 class Saturations:
     """Equations that are kept, as rules, to which more are added between questions."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: SaturationLimits | None = None) -> None:
         self._rules = Rules()
         self._count = 0
-        self._limits = limits or Limits()
+        self._limits = limits or SaturationLimits()
 
     def add(self, equation: Equation) -> None:
         """One more equation, in every direction in which it is a rule."""
@@ -74,7 +74,7 @@ class Saturations:
 
 
 def confirmed(
-    kept: Iterable[Equation], questions: Sequence[Question], limits: Limits | None = None
+    kept: Iterable[Equation], questions: Sequence[Question], limits: SaturationLimits | None = None
 ) -> Confirmation:
     """Which equations follow from the kept ones.
 

@@ -26,9 +26,9 @@ from superopt.ir.terms import (
     Variable,
     applications,
 )
-from superopt.rewriting.egraph import Limits
+from superopt.rewriting.egraph import SaturationLimits
 
-LIMITS = Limits(steps=1, nodes=2_000_000)
+LIMITS = SaturationLimits(steps=1, nodes=2_000_000)
 """Every rule everywhere once, on both sides: what follows does so in two steps and reorderings."""
 
 _SETTINGS = 3
@@ -44,7 +44,7 @@ class Minimal:
     unfinished: int
 
 
-def minimal(candidates: Sequence[Candidate], limits: Limits = LIMITS) -> Minimal:
+def minimal(candidates: Sequence[Candidate], limits: SaturationLimits = LIMITS) -> Minimal:
     """The candidates without those that follow from smaller ones, at every setting of their open attributes.
 
     Small equations, equations under conditions and merges stay: a search should not have to pass through

@@ -18,7 +18,7 @@ from superopt.domains import FloatDomain
 from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir.graph import Input, NodeId, Weight
 from superopt.onnx_io import lift, load_model
-from superopt.onnx_io.nodewise import Nodewise, Step, as_real
+from superopt.onnx_io.nodewise import NodeUse, Nodewise, as_real
 from superopt.onnx_io.source import SourceModel
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.rewriting.evaluation import evaluate_graph
@@ -101,7 +101,7 @@ class PreciseModel:
             raise UnsupportedError(f"nothing is known of {name}")
         return as_real(array, np.float64)
 
-    def _run(self, step: Step, operands: Mapping[str, Array]) -> tuple[tuple[Array, ...], bool]:
+    def _run(self, step: NodeUse, operands: Mapping[str, Array]) -> tuple[tuple[Array, ...], bool]:
         """The results, and whether they are of double precision."""
         kind = (step.domain, step.op_type)
         if kind not in self._without_kernel:
@@ -122,7 +122,7 @@ class PreciseModel:
         return single, False
 
     def _by_kernel(
-        self, step: Step, operands: Mapping[str, Array], real: type[np.floating]
+        self, step: NodeUse, operands: Mapping[str, Array], real: type[np.floating]
     ) -> tuple[Array, ...]:
         loaded = LoadedModel(self._model.alone(step, operands, real), self._threads)
         given = {port.name for port in loaded.inputs}
@@ -131,7 +131,7 @@ class PreciseModel:
         return _arrays(loaded.run(feeds))
 
     def _by_algebra(
-        self, step: Step, operands: Mapping[str, Array], single: tuple[Array, ...]
+        self, step: NodeUse, operands: Mapping[str, Array], single: tuple[Array, ...]
     ) -> tuple[Array, ...]:
         results = dict(zip(step.results, single, strict=True))
         lifted = lift(load_model(self._model.alone(step, operands, np.float32, results)))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.plan import FusionGroup
 from superopt.optimizer.cost.conversions import counted_twice, sources_of
+from superopt.optimizer.cost.deltas import Overlay, in_order, local_order
 from superopt.optimizer.cost.kernel import Kernel, is_read_outside, kernel_of
 from superopt.optimizer.cost.memory import Memory, MemoryLimit, memory_of
 from superopt.optimizer.cost.objective import Objective, Price, WeighsMemory
-from superopt.optimizer.cost.overlay import Overlay, in_order, local_order
 from superopt.optimizer.cost.sizes import Sizes
 from superopt.optimizer.fusion import TRANSPARENT, group_of, is_free, partition
 from superopt.rewriting import Rewrite

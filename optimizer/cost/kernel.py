@@ -54,7 +54,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class KernelStep:
     """One operator of a kernel; operands ``i >= 0`` are (step, port), ``i < 0`` is source ``-i - 1``."""
 
     operator: Operator
@@ -73,7 +73,7 @@ class Kernel:
     """
 
     sources: tuple[Source, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[KernelStep, ...]
     outputs: tuple[tuple[int, int], ...]
     opaque: bool = False
     residence: Residence = Residence.CORE
@@ -125,7 +125,7 @@ class Kernel:
         """Bytes of the weights that it reads."""
         return sum(bytes_of(source.type) for source in self.sources if source.is_weight)
 
-    def _operand_types(self, step: Step) -> tuple[TensorType, ...]:
+    def _operand_types(self, step: KernelStep) -> tuple[TensorType, ...]:
         return tuple(
             self.steps[index].types[port] if index >= 0 else self.sources[-index - 1].type
             for index, port in step.operands
@@ -151,7 +151,7 @@ class Kernel:
         return editor.build()
 
 
-def _without_index(step: Step) -> Step:
+def _without_index(step: KernelStep) -> KernelStep:
     operator = step.operator
     if not isinstance(operator, Opaque):
         return step
@@ -210,7 +210,7 @@ class _Extraction:
         self._sizes = sizes
         self._sources: list[Source] = []
         self._nodes: list[NodeId] = []
-        self._steps: list[Step] = []
+        self._steps: list[KernelStep] = []
         self._places: dict[Value, tuple[int, int]] = {}
         self._opaque = False
         self._body_bytes: int | None = None
@@ -277,7 +277,7 @@ class _Extraction:
         operands = tuple(self._place(value) for value in node.inputs)
         types = tuple(map(self._type, node.values))
         index = len(self._steps)
-        self._steps.append(Step(self._spelled(operator, operands), operands, types))
+        self._steps.append(KernelStep(self._spelled(operator, operands), operands, types))
         for port, value in enumerate(node.values):
             self._places[value] = (index, port)
 

@@ -18,7 +18,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType
 from superopt.onnx_io.copies import BLOCKED, TICK, copy_name, side_by_side, with_blocked_inputs
 from superopt.ops.shape import Reshape
-from superopt.optimizer.cost.kernel import Kernel, Source, Step, can_be_blocked
+from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source, can_be_blocked
 from superopt.optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
 from superopt.optimizer.cost.machine import Residence, bytes_of
 from superopt.optimizer.cost.runtime import (
@@ -203,7 +203,7 @@ class Measurer:
         """Microseconds that it takes to bring an image out of the runtime's layout."""
         if type_ not in self._restoring:
             flat = type_.with_shape((type_.elements,))
-            step = Step(Reshape(flat.shape), ((-1, 0),), (flat,))
+            step = KernelStep(Reshape(flat.shape), ((-1, 0),), (flat,))
             kernel = Kernel((Source(type_, blocked=True),), (step,), ((0, 0),))
             model = kernel_model(kernel)
             one = side_by_side(model, 1, blocked=("x0",))

@@ -28,7 +28,7 @@ SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KernelCost:
     """A kernel: its fingerprint, microseconds, whether its result is in the runtime's layout for images, how
     many of the microseconds bring what it reads out of that layout, its operators, and the microseconds that
     the peaks of the device alone would ask for.
@@ -54,7 +54,7 @@ class CostProfile:
     method: str
     date: str
     peaks: Mapping[str, float]
-    entries: tuple[Entry, ...]
+    entries: tuple[KernelCost, ...]
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class CostProfile:
 def profile_of(objective: Latency, provider: Provider, date: str) -> CostProfile:
     """Everything that an objective has measured in this process."""
     entries = (
-        Entry(
+        KernelCost(
             kernel.fingerprint,
             round(measurement.microseconds, 3),
             measurement.blocked,
@@ -145,7 +145,7 @@ def read_profile(path: Path) -> CostProfile:
     )
 
 
-def _entries(path: Path, lines: Iterable[str]) -> Iterable[Entry]:
+def _entries(path: Path, lines: Iterable[str]) -> Iterable[KernelCost]:
     for number, line in enumerate(lines, 2):
         if not line.strip():
             continue
@@ -155,7 +155,7 @@ def _entries(path: Path, lines: Iterable[str]) -> Iterable[Entry]:
             raise InvalidFileError(f"{path}, line {number}: expected a key and operators, as text")
         us, analytic = (_number(path, number, found, name) for name in ("us", "analytic_us"))
         restoring = _number(path, number, found, "restoring_us") if found.get("restoring_us") else 0.0
-        yield Entry(key, us, found.get("blocked") is True, restoring, operators, analytic)
+        yield KernelCost(key, us, found.get("blocked") is True, restoring, operators, analytic)
 
 
 def _object(path: Path, number: int, line: str) -> Mapping[str, object]:
@@ -191,4 +191,4 @@ def _number(path: Path, number: int, found: Mapping[str, object], name: str) -> 
     return float(value)
 
 
-__all__ = ["CostProfile", "Entry", "profile_of", "read_profile"]
+__all__ = ["CostProfile", "KernelCost", "profile_of", "read_profile"]

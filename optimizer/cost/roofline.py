@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.cost.kernel import Kernel, Source, Step
+from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
 from superopt.optimizer.cost.store import CostStore
@@ -90,7 +90,7 @@ def _probes() -> tuple[Kernel, Kernel, Kernel]:
     matrix = TensorType(ElementType.FLOAT, (_SIDE, _SIDE))
     product = Kernel(
         (Source(matrix), Source(matrix, is_weight=True)),
-        (Step(Matmul(), ((-1, 0), (-2, 0)), (matrix,)),),
+        (KernelStep(Matmul(), ((-1, 0), (-2, 0)), (matrix,)),),
         ((0, 0),),
     )
     return product, _sum_of(_CACHED), _sum_of(_STREAMED)
@@ -99,7 +99,7 @@ def _probes() -> tuple[Kernel, Kernel, Kernel]:
 def _sum_of(elements: int) -> Kernel:
     vector = TensorType(ElementType.FLOAT, (elements,))
     source = Source(vector)
-    return Kernel((source, source), (Step(Add(), ((-1, 0), (-2, 0)), (vector,)),), ((0, 0),))
+    return Kernel((source, source), (KernelStep(Add(), ((-1, 0), (-2, 0)), (vector,)),), ((0, 0),))
 
 
 def _moved(kernel: Kernel) -> int:

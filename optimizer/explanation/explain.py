@@ -13,7 +13,7 @@ from superopt.optimizer.cost import GraphCost, Latency
 from superopt.optimizer.decision import Ablation, Variant
 from superopt.optimizer.explanation.gains import RuleGain, rule_gains
 from superopt.optimizer.explanation.kernels import KernelTable, slowest_kernels
-from superopt.optimizer.explanation.regions import Region, rewritten_regions
+from superopt.optimizer.explanation.rewritten_regions import Region, rewritten_regions
 from superopt.optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
 from superopt.optimizer.search import TraceStep
 from superopt.rewriting import Substitution

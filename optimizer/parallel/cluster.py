@@ -16,7 +16,7 @@ from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS
 from superopt.optimizer.cost.profile import CostProfile, read_profile
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.store import MemoryCostStore
-from superopt.optimizer.parallel.document import Entry, read_document
+from superopt.optimizer.parallel.document import Field, read_document
 from superopt.optimizer.parallel.quantities import Quantity
 from superopt.optimizer.parallel.topology import (
     Channel,
@@ -124,7 +124,7 @@ def _read(text: str, where: str, profiles: Profiles | None) -> tuple[str, list[_
     return name, kinds
 
 
-def _node_kind(entry: Entry, network: Connection | None, profiles: Profiles | None) -> _NodeKind:
+def _node_kind(entry: Field, network: Connection | None, profiles: Profiles | None) -> _NodeKind:
     fields = entry.fields(
         "a kind of node with the field device",
         ("device",),
@@ -153,12 +153,12 @@ def _node_kind(entry: Entry, network: Connection | None, profiles: Profiles | No
     )
 
 
-def _memory(entry: Entry) -> int:
+def _memory(entry: Field) -> int:
     limits = "from 1 MiB to 1 PB"
     return int(entry.quantity(Quantity.SIZE, Fraction(2**20), _PETA, limits))
 
 
-def _connection(entry: Entry) -> Connection:
+def _connection(entry: Field) -> Connection:
     fields = entry.fields("a connection with the field bandwidth", ("bandwidth",), ("latency",))
     bandwidth = fields["bandwidth"]
     if bandwidth.is_fields:
@@ -169,20 +169,20 @@ def _connection(entry: Entry) -> Connection:
     return Connection(up, down, _time(fields["latency"]) if "latency" in fields else 0.0)
 
 
-def _bandwidth(entry: Entry) -> float:
+def _bandwidth(entry: Field) -> float:
     return float(entry.quantity(Quantity.BANDWIDTH, _KILO, _PETA, "from 1 kB/s to 1 PB/s"))
 
 
-def _time(entry: Entry) -> float:
+def _time(entry: Field) -> float:
     return float(entry.quantity(Quantity.TIME, Fraction(0), Fraction(10**7), "of at most 10 s"))
 
 
-def _operations(entry: Entry) -> float:
+def _operations(entry: Field) -> float:
     limits = "from 1 MFLOP/s to 1000 PFLOP/s"
     return float(entry.quantity(Quantity.OPERATIONS, Fraction(10**6), 1000 * _PETA, limits))
 
 
-def _device(entry: Entry, profiles: Profiles | None) -> tuple[DeviceKind, int | None]:
+def _device(entry: Field, profiles: Profiles | None) -> tuple[DeviceKind, int | None]:
     """The device, and its memory where that is known."""
     if entry.is_fields:
         fields = entry.fields("a device", ("flops", "memory_bandwidth"), ("name", *_OPTIONAL))
@@ -207,7 +207,7 @@ def _device(entry: Entry, profiles: Profiles | None) -> tuple[DeviceKind, int | 
     return DeviceKind(profile.name, flops, flops, moved, LAUNCH_MICROSECONDS, profile), None
 
 
-def _device_kind(fields: Mapping[str, Entry]) -> DeviceKind:
+def _device_kind(fields: Mapping[str, Field]) -> DeviceKind:
     flops = _operations(fields["flops"])
     return DeviceKind(
         fields["name"].text("a name") if "name" in fields else "device",

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from superopt.optimizer.parallel.communication import CollectiveKind, Step
+from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.topology import Cluster
 
 _MICRO = 1e6
@@ -67,13 +67,13 @@ class Collectives:
         self._speeds = tuple(channel.bandwidth / _MICRO for channel in cluster.channels)
         self._ways: dict[tuple[CollectiveKind, tuple[int, ...]], tuple[_Way, ...]] = {}
 
-    def cost(self, step: Step) -> CollectiveCost:
+    def cost(self, step: CollectiveStep) -> CollectiveCost:
         """The cheapest way to do the step."""
         size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
         ways = self.ways(step.kind, step.group)
         return min(ways, key=lambda way: way.microseconds(size)).cost(size)
 
-    def costs(self, step: Step) -> tuple[CollectiveCost, ...]:
+    def costs(self, step: CollectiveStep) -> tuple[CollectiveCost, ...]:
         """Every way to do the step."""
         size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
         return tuple(way.cost(size) for way in self.ways(step.kind, step.group))

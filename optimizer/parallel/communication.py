@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from superopt.optimizer.parallel.placement import Placement, regions_of
-from superopt.optimizer.parallel.regions import (
+from superopt.optimizer.parallel.boxes import (
     Region,
     bounds,
     cut,
@@ -24,6 +23,7 @@ from superopt.optimizer.parallel.regions import (
     regions_of_parts,
     volume,
 )
+from superopt.optimizer.parallel.placement import Placement, regions_of
 
 
 class CollectiveKind(enum.StrEnum):
@@ -42,7 +42,7 @@ REDUCTIONS = frozenset((CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CollectiveStep:
     """One collective by one group of devices, or one send.
 
     ``group`` are the devices, the source first in a broadcast and a send. ``before`` and ``after`` are the
@@ -71,7 +71,7 @@ class Step:
 @lru_cache(maxsize=1 << 15)
 def communication(
     have: Placement, want: Placement, shape: tuple[int, ...], element_bytes: int
-) -> tuple[Step, ...]:
+) -> tuple[CollectiveStep, ...]:
     """The steps after which every device of ``want`` has its part; none where all have what they need.
 
     A step uses what its members hold in ``have`` or got from reductions before it. Raises ValueError for a
@@ -85,7 +85,7 @@ def communication(
     return _Exchange(have, want, shape, element_bytes).steps()
 
 
-def moved_bytes(steps: tuple[Step, ...]) -> int:
+def moved_bytes(steps: tuple[CollectiveStep, ...]) -> int:
     """Bytes that all devices together send."""
     return sum(step.moved for step in steps)
 
@@ -124,9 +124,9 @@ class _Exchange:
         self._wanted = regions_of(want, shape)
         self._held = regions_of(have, shape)
         self._satisfied: set[tuple[int, tuple[int, ...]]] = set()
-        self._steps: list[Step] = []
+        self._steps: list[CollectiveStep] = []
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[CollectiveStep, ...]:
         sources: dict[tuple[int, ...], tuple[_Source, ...]] = {}
         parts = regions_of_parts(self._have.degrees, self._shape)
         for part, (index, terms) in zip(parts, self._have.holders(), strict=True):
@@ -191,7 +191,7 @@ class _Exchange:
         size = volume(whole) * self._element_bytes
         every = all(region == whole for region in after)
         self._steps.append(
-            Step(
+            CollectiveStep(
                 CollectiveKind.ALL_REDUCE if every else CollectiveKind.REDUCE_SCATTER,
                 row,
                 size,
@@ -263,7 +263,7 @@ class _Exchange:
         size = volume(region) * self._element_bytes
         for row in zip(*holders, strict=True):
             self._steps.append(
-                Step(
+                CollectiveStep(
                     CollectiveKind.ALL_GATHER,
                     row,
                     size,
@@ -314,7 +314,7 @@ class _Exchange:
         ):
             return False
         self._steps.append(
-            Step(
+            CollectiveStep(
                 CollectiveKind.ALL_TO_ALL,
                 tuple(members),
                 total * self._element_bytes,
@@ -328,7 +328,7 @@ class _Exchange:
     def _spread(self, source: int, region: Region, targets: list[int]) -> None:
         size = volume(region) * self._element_bytes
         self._steps.append(
-            Step(
+            CollectiveStep(
                 CollectiveKind.SEND if len(targets) == 1 else CollectiveKind.BROADCAST,
                 (source, *targets),
                 size,

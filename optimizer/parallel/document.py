@@ -21,7 +21,7 @@ _MAX_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Field:
     """A value of a document: where it is, what it is called, what it holds."""
 
     where: str
@@ -62,32 +62,32 @@ class Entry:
     def _tag(self) -> str:
         return self.node.tag.rpartition(":")[2]
 
-    def fields(self, expected: str, required: Iterable[str], optional: Iterable[str]) -> Mapping[str, Entry]:
+    def fields(self, expected: str, required: Iterable[str], optional: Iterable[str]) -> Mapping[str, Field]:
         """Its fields by name; all required ones are there, and no unknown ones."""
         if not isinstance(self.node, MappingNode):
             self.fail(f"expected {expected}")
         required = tuple(required)
         known = (*required, *optional)
-        found: dict[str, Entry] = {}
+        found: dict[str, Field] = {}
         for key, value in self.node.value:
             name = key.value if isinstance(key, ScalarNode) else None
-            here = Entry(self.where, self.path, key)
+            here = Field(self.where, self.path, key)
             if name not in known:
                 here.fail(f"expected one of the fields {', '.join(known)}")
             if name in found:
                 here.fail("expected every field once")
-            found[name] = Entry(self.where, f"{self.path}.{name}".lstrip("."), value)
+            found[name] = Field(self.where, f"{self.path}.{name}".lstrip("."), value)
         for name in required:
             if name not in found:
                 self.fail_with(f"expected the field {name}, got {', '.join(found) or 'no fields'}")
         return found
 
-    def items(self, expected: str) -> tuple[Entry, ...]:
+    def items(self, expected: str) -> tuple[Field, ...]:
         """The entries of a list of at least one."""
         if not isinstance(self.node, SequenceNode) or not self.node.value:
             self.fail(f"expected {expected}")
         return tuple(
-            Entry(self.where, f"{self.path}[{number}]", value) for number, value in enumerate(self.node.value)
+            Field(self.where, f"{self.path}[{number}]", value) for number, value in enumerate(self.node.value)
         )
 
     def text(self, expected: str, longest: int = 100) -> str:
@@ -144,7 +144,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def read_document(text: str, where: str) -> Entry:
+def read_document(text: str, where: str) -> Field:
     """The root of a document of YAML or JSON; raises InvalidFileError with line and column."""
     if len(text) > MAX_CHARACTERS:
         raise InvalidFileError(
@@ -167,4 +167,4 @@ def read_document(text: str, where: str) -> Entry:
         ) from None
     if node is None:
         raise InvalidFileError(f"{where}, line 1, column 1: expected fields, got an empty document")
-    return Entry(where, "", node)
+    return Field(where, "", node)

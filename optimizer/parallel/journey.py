@@ -24,17 +24,17 @@ from superopt.optimizer.canonical import CanonicalStep, canonicalise
 from superopt.optimizer.check import Equivalence, check_dims
 from superopt.optimizer.options import Options
 from superopt.optimizer.parallel.checking import CHECKED_BYTES, Check
+from superopt.optimizer.parallel.cluster_advice import what_would_do
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.licences import Licences, declared, divisions_of, licensed
 from superopt.optimizer.parallel.plan_text import plan_from_json
 from superopt.optimizer.parallel.quantities import size_text
-from superopt.optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
+from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Rewritten, Substitutions
 from superopt.optimizer.parallel.section import limited_by, section
 from superopt.optimizer.parallel.simulator import ParallelObjective
-from superopt.optimizer.parallel.sufficiency import what_would_do
 from superopt.optimizer.parallel.topology import Cluster, limited
 from superopt.optimizer.report import (
     CostSummary,
@@ -257,7 +257,7 @@ class ClusterJourney:
         self,
         found: Rewritten,
         subject: Subject,
-        chosen: Candidate,
+        chosen: SimulatedPlan,
         baselines: Mapping[str, float],
         plain: Planned | None = None,
     ) -> ClusterResult:
@@ -364,7 +364,7 @@ class ClusterJourney:
             return "budget"
         return "max_candidates" if self._is_full else "exhausted"
 
-    def _fitting(self, experts: Sequence[Candidate]) -> dict[str, float]:
+    def _fitting(self, experts: Sequence[SimulatedPlan]) -> dict[str, float]:
         """What the plans of experts take that fit; keeps what one device takes, whether it fits or not: what
         speed-ups are relative to."""
         for candidate in experts:
@@ -390,7 +390,7 @@ class ClusterJourney:
             self.progress(Progress(phase, self._seconds, self._tried, before, best))
 
 
-def _of(planned: Planned) -> tuple[Subject, Candidate]:
+def _of(planned: Planned) -> tuple[Subject, SimulatedPlan]:
     return planned.subject, planned.best
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from superopt.ir.plan import Parallelism
 from superopt.ops.splits import SplitKind, Splits
-from superopt.optimizer.parallel.regions import Region, regions_of_parts
+from superopt.optimizer.parallel.boxes import Region, regions_of_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism
 from superopt.optimizer.parallel.licences import Licences
-from superopt.optimizer.parallel.search.candidates import Candidate
+from superopt.optimizer.parallel.search.candidates import SimulatedPlan
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.topology import Cluster
@@ -18,7 +18,7 @@ _MOST_EVENTS = 2000
 
 def section(
     subject: Subject,
-    chosen: Candidate,
+    chosen: SimulatedPlan,
     baselines: Mapping[str, float],
     cluster: Cluster,
     licences: Licences,

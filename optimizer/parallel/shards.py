@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
-from superopt.optimizer.parallel.communication import Step, communication, summed
+from superopt.optimizer.parallel.boxes import Region
+from superopt.optimizer.parallel.communication import CollectiveStep, communication, summed
 from superopt.optimizer.parallel.placement import Placement, regions_of
-from superopt.optimizer.parallel.regions import Region
 from superopt.optimizer.parallel.tasks import divided, part_type, shape_of, tensor_of
 
 
@@ -52,7 +52,7 @@ class Delivery:
     type: TensorType
     have: Placement
     want: Placement
-    steps: tuple[Step, ...]
+    steps: tuple[CollectiveStep, ...]
 
 
 @dataclass(frozen=True, slots=True)

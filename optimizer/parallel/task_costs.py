@@ -8,7 +8,7 @@ from superopt.ir.graph import GraphOperator
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
-from superopt.optimizer.cost.kernel import Kernel, Source, Step
+from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.latency import Recorded
 from superopt.optimizer.cost.machine import bytes_of, number_of
 from superopt.optimizer.cost.objective import rounded
@@ -104,6 +104,6 @@ def _kernel(operator: Operator, inputs: Types, outputs: Types, weights: tuple[in
     operands = tuple((-1 - slot, 0) for slot in range(len(inputs)))
     return Kernel(
         tuple(Source(type_, slot in weights) for slot, type_ in enumerate(inputs)),
-        (Step(task, operands, outputs),),
+        (KernelStep(task, operands, outputs),),
         tuple((0, port) for port in range(len(outputs))),
     )

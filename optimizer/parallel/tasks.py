@@ -10,8 +10,8 @@ from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
 from superopt.ops.splits import Splits
+from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.placement import Placement, needed, produced, regions_of
-from superopt.optimizer.parallel.regions import Region
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.minimise import Shortened, minimised
 from superopt.optimizer.search.protocol import (
     CancelToken,
-    Limits,
     Phase,
     Progress,
     ProgressCallback,
     Search,
+    SearchLimits,
     SearchResult,
     StoppedBy,
     Watch,
@@ -20,13 +20,13 @@ from superopt.optimizer.search.trace import ReplayStep, TraceStep, replay, retra
 __all__ = [
     "Backtracking",
     "CancelToken",
-    "Limits",
     "Phase",
     "Progress",
     "ProgressCallback",
     "ReplayStep",
     "RuleSet",
     "Search",
+    "SearchLimits",
     "SearchResult",
     "Shortened",
     "StoppedBy",

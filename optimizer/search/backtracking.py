@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from superopt.ir.graph import NodeId
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.account import Account, matches_by_rule
 from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
-from superopt.optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
+from superopt.optimizer.search.state import FINGERPRINT_MASK, Expansion, Opportunity, State
+from superopt.optimizer.search.statistics import Account, matches_by_rule
 from superopt.optimizer.search.trace import trace_of
 from superopt.rewriting import Match, Substitution
 
@@ -133,7 +133,7 @@ class _Run:
             return False
         return (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK in self._seen
 
-    def _consider(self, candidate: Candidate) -> None:
+    def _consider(self, candidate: Expansion) -> None:
         """Keeps a graph that is new and not too costly."""
         cost = candidate.cost.total
         self._seen[candidate.digest.fingerprint] = cost

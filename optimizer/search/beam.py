@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass
 
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.account import Account, matches_by_rule
 from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
-from superopt.optimizer.search.state import FINGERPRINT_MASK, Candidate, Opportunity, State
+from superopt.optimizer.search.state import FINGERPRINT_MASK, Expansion, Opportunity, State
+from superopt.optimizer.search.statistics import Account, matches_by_rule
 from superopt.optimizer.search.trace import trace_of
 
 
@@ -44,7 +44,7 @@ class _Run:
     def _search(self) -> StoppedBy:
         beam = [self._start]
         while beam:
-            found: list[tuple[float, float, Candidate]] = []
+            found: list[tuple[float, float, Expansion]] = []
             for state in beam:
                 state.find(self._rules, self._account.may_go_on)
                 stopped_by = None if self._account.may_go_on() else self._account.interruption()
@@ -62,10 +62,10 @@ class _Run:
             beam = [candidate.build() for _, _, candidate in self._cheapest(found)]
         return "exhausted"
 
-    def _cheapest(self, found: list[tuple[float, float, Candidate]]) -> list[tuple[float, float, Candidate]]:
+    def _cheapest(self, found: list[tuple[float, float, Expansion]]) -> list[tuple[float, float, Expansion]]:
         return sorted(found, key=lambda entry: entry[:2])[: self._width]
 
-    def _candidate(self, state: State, opportunity: Opportunity) -> Candidate | None:
+    def _candidate(self, state: State, opportunity: Opportunity) -> Expansion | None:
         self._account.count()
         if opportunity.shift is not None:
             fingerprint = (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK

@@ -55,7 +55,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How far a search goes.
 
     Graphs up to ``alpha`` times as costly as the best one are explored further. ``deadline`` is a time of the
@@ -91,7 +91,7 @@ class SearchResult:
 class Watch:
     """Looks after time, cancellation and reports while a search runs."""
 
-    limits: Limits
+    limits: SearchLimits
     cancel: CancelToken = field(default_factory=CancelToken)
     report: ProgressCallback | None = None
     report_interval: float = 0.2

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.account import Account
 from superopt.optimizer.search.minimise import Shortened
 from superopt.optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.statistics import Account
 from superopt.optimizer.search.trace import TraceStep
 
 

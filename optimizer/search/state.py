@@ -63,12 +63,12 @@ class State:
         rewrite: Rewrite,
         limit: float = math.inf,
         digest: DigestUpdate | None = None,
-    ) -> Candidate | None:
+    ) -> Expansion | None:
         """What a rewrite leads to; None when that is certainly not below the limit."""
         update = self.cost.after(rewrite, limit)
         if update is None:
             return None
-        return Candidate(self, match, rewrite, update, digest or self.digest.after(self.graph, rewrite))
+        return Expansion(self, match, rewrite, update, digest or self.digest.after(self.graph, rewrite))
 
     def rebase(self, base: State) -> None:
         """Derives the matches from those of an ancestor, over all changes since."""
@@ -119,7 +119,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Expansion:
     """A state that may be worth building."""
 
     parent: State

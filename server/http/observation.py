@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from superopt.server.http.problems import internal
 from superopt.server.process.logs import about_request
 from superopt.server.process.metrics import Metrics
-from superopt.server.process.tracing import Entry, Traces
+from superopt.server.process.tracing import RequestSpan, Traces
 
 REQUEST_ID = "X-Request-Id"
 _SANE = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
@@ -50,7 +50,7 @@ class Observation:
                 await self._observed(scope, receive, send, identity, entry)
 
     async def _observed(
-        self, scope: Scope, receive: Receive, send: Send, identity: str, entry: Entry
+        self, scope: Scope, receive: Receive, send: Send, identity: str, entry: RequestSpan
     ) -> None:
         started = time.monotonic()
         status, answered, location = _SERVER_ERROR, started, ""
@@ -85,11 +85,11 @@ class Observation:
             _log.log(level, "%s %s %d", scope["method"], path, status, extra={"fields": fields})
 
 
-def _identity(given: str, entry: Entry) -> str:
+def _identity(given: str, entry: RequestSpan) -> str:
     return given if _SANE.fullmatch(given) else entry.trace_id or secrets.token_hex(16)
 
 
-def _describe(entry: Entry, scope: Scope, route: str, status: int) -> None:
+def _describe(entry: RequestSpan, scope: Scope, route: str, status: int) -> None:
     entry.rename(f"{scope['method']} {route}")
     entry.set(
         {

@@ -21,7 +21,7 @@ from superopt.server.http.security import local_or_keys, require
 from superopt.server.http.state import State, state_of
 from superopt.server.options import OBJECTIVES, SEARCHES
 from superopt.server.problem_types import ProblemType
-from superopt.server.process.child import Limits, run_in_child
+from superopt.server.process.child import ResourceLimits, run_in_child
 from superopt.server.process.endings import Done, Stopped
 from superopt.substitution_db.store.records import JobRole, JsonObject
 
@@ -127,7 +127,7 @@ def _file(state: State, identity: str, role: JobRole) -> Path:
 def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:
     if not _at_once.acquire(blocking=False):
         raise Problem(ProblemType.BUSY, "others are being made", headers={"Retry-After": "2"})
-    limits = Limits(_SECONDS, state.settings.max_job_bytes, 0.0, state.settings.job_niceness)
+    limits = ResourceLimits(_SECONDS, state.settings.max_job_bytes, 0.0, state.settings.job_niceness)
     try:
         ending = run_in_child(function, arguments, limits, wanted=lambda: not state.stopping.is_set())
     finally:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from superopt import child
-from superopt.child import Limits
+from superopt.child import ResourceLimits
 from superopt.server.problem_types import ProblemType, type_of
 from superopt.server.process.endings import Died, Done, Ending, Failed, Stopped
 from superopt.substitution_db.store.records import JsonObject
 
-__all__ = ["Limits", "run_in_child"]
+__all__ = ["ResourceLimits", "run_in_child"]
 
 
 def run_in_child(
     function: str,
     arguments: JsonObject,
-    limits: Limits,
+    limits: ResourceLimits,
     *,
     on_progress: Callable[[JsonObject], None] = lambda _: None,
     wanted: Callable[[], bool] = lambda: True,

@@ -28,22 +28,22 @@ class Traces:
         self._tracer = tracer
 
     @contextmanager
-    def request(self, method: str, headers: Mapping[str, str]) -> Generator[Entry]:
+    def request(self, method: str, headers: Mapping[str, str]) -> Generator[RequestSpan]:
         """A span of a request, in the trace that its headers name."""
         with self._span(method, headers, "SERVER") as entry:
             yield entry
 
     @contextmanager
-    def job(self, identity: str, parent: str | None) -> Generator[Entry]:
+    def job(self, identity: str, parent: str | None) -> Generator[RequestSpan]:
         """A span of an attempt at a job, in the trace of the request that submitted it."""
         with self._span("job", {} if parent is None else {_PARENT: parent}, "CONSUMER") as entry:
             entry.set({"superopt.job.id": identity})
             yield entry
 
     @contextmanager
-    def _span(self, name: str, carrier: Mapping[str, str], kind: str) -> Generator[Entry]:
+    def _span(self, name: str, carrier: Mapping[str, str], kind: str) -> Generator[RequestSpan]:
         if self._tracer is None:
-            yield Entry(None)
+            yield RequestSpan(None)
             return
         from opentelemetry.trace import SpanKind
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -51,10 +51,10 @@ class Traces:
         context = TraceContextTextMapPropagator().extract(carrier)
         chosen: SpanKind = SpanKind[kind]
         with self._tracer.start_as_current_span(name, context=context, kind=chosen) as span:
-            yield Entry(span)
+            yield RequestSpan(span)
 
 
-class Entry:
+class RequestSpan:
     """A span, or nothing when there are no traces."""
 
     def __init__(self, span: Span | None) -> None:

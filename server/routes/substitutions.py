@@ -20,7 +20,7 @@ from superopt.server.http.problems import Problem
 from superopt.server.http.security import require
 from superopt.server.http.state import State, state_of
 from superopt.server.problem_types import ProblemType
-from superopt.server.process.child import Limits, run_in_child
+from superopt.server.process.child import ResourceLimits, run_in_child
 from superopt.server.process.endings import Died, Done, Failed, Stopped
 from superopt.substitution_db import Outcome, RuleFilter, RuleStatus
 from superopt.substitution_db.store.records import JsonObject
@@ -115,7 +115,7 @@ def _verdict(state: State, equation: str) -> JsonObject:
     nothing is unproved.
     """
     settings = state.settings
-    limits = Limits(settings.max_prove_seconds, settings.max_job_bytes, 0.0, settings.job_niceness)
+    limits = ResourceLimits(settings.max_prove_seconds, settings.max_job_bytes, 0.0, settings.job_niceness)
     told: list[JsonObject] = []
     if not state.proofs.acquire(blocking=False):
         raise Problem(ProblemType.BUSY, "other equations are being proved", headers={"Retry-After": "5"})

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from superopt.errors import MissingServiceError
-from superopt.server.process.child import Limits, run_in_child
+from superopt.server.process.child import ResourceLimits, run_in_child
 from superopt.server.process.endings import Done, Stopped
 
-_LIMITS = Limits(seconds=60.0, bytes=64 << 30, grace_seconds=0.0)
+_LIMITS = ResourceLimits(seconds=60.0, bytes=64 << 30, grace_seconds=0.0)
 _FAILURE_SECONDS = 60.0
 """For how long a failure is the answer to all who ask."""
 

@@ -21,7 +21,7 @@ from superopt.server.problem_types import ProblemType
 from superopt.server.process import logs
 from superopt.server.process.background import beside
 from superopt.server.process.logs import about_job
-from superopt.server.process.tracing import Entry, Traces, traces_of_environment
+from superopt.server.process.tracing import RequestSpan, Traces, traces_of_environment
 from superopt.server.settings import Settings
 from superopt.server.worker.cleaning import clean, remove_abandoned_work
 from superopt.server.worker.device import this_device
@@ -87,7 +87,7 @@ class Worker:
                 self._database.blobs.remove_work([lease.token])
         return True
 
-    def _do(self, lease: Lease, entry: Entry) -> None:
+    def _do(self, lease: Lease, entry: RequestSpan) -> None:
         task = Task(self._database, self._queue, self._settings, self._stop, lease)
         try:
             job = task.run()

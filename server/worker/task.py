@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from superopt.errors import MissingServiceError
 from superopt.server.process.background import beside
-from superopt.server.process.child import Limits, run_in_child
+from superopt.server.process.child import ResourceLimits, run_in_child
 from superopt.server.process.endings import Died, Done, Ending, Failed, Stopped
 from superopt.server.settings import Settings
 from superopt.server.worker.results import known_result, result_key, result_names
@@ -72,7 +72,7 @@ class Task:
             "optimize_file": self._settings.optimize_file,
         }
         settings = self._settings
-        limits = Limits(
+        limits = ResourceLimits(
             settings.max_job_seconds, settings.max_job_bytes, settings.cancel_seconds, settings.job_niceness
         )
         ending = run_in_child(WORK, arguments, limits, on_progress=self._on_progress, wanted=self._wanted)

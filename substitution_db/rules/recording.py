@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from superopt.equations import parse_equation, rule_id
 from superopt.ir.terms import Equation
-from superopt.substitution_db.rules.repository import Candidate, RuleRepository
+from superopt.substitution_db.rules.repository import CandidateRule, RuleRepository
 from superopt.substitution_db.store.records import Proof, Rule
 
 
@@ -40,7 +40,7 @@ class Recording:
         if form == rule.id:
             self._rules.record_verdict(form, proof)
         else:
-            stated = self._stated(form, Candidate(equation, rule.provenance))
+            stated = self._stated(form, CandidateRule(equation, rule.provenance))
             self._rules.record_general_form(rule.id, stated, proof)
             if form not in self._known and before and number < min(stored.number for stored in before):
                 self._rules.restate(form, stated)
@@ -49,13 +49,13 @@ class Recording:
                 self._rules.record_verdict(form, stored.proof)
         before.append(_Stored(number, proof))
 
-    def _stated(self, form: str, general: Candidate) -> Candidate:
+    def _stated(self, form: str, general: CandidateRule) -> CandidateRule:
         """A general form, stated as it is where it is a rule already."""
         known = self._known.get(form)
         if known is None:
             return general
         forms = tuple(map(parse_equation, known.generalizations))
-        return Candidate(parse_equation(known.equation), known.provenance, forms)
+        return CandidateRule(parse_equation(known.equation), known.provenance, forms)
 
 
 __all__ = ["Recording"]

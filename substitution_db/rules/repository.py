@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateRule:
     """A rule to be stored, without any claim that it holds; ``provenance`` says where it came from.
 
     ``generalizations`` are forms of it that are worth trying before it, the most general first.
@@ -69,7 +69,7 @@ class RuleRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    def add_candidates(self, candidates: Iterable[Candidate]) -> Added:
+    def add_candidates(self, candidates: Iterable[CandidateRule]) -> Added:
         """Stores rules as candidates; a rule that is known keeps its state and provenance. All or nothing.
 
         Raises InvalidEquationError for an equation that cannot be a rule.
@@ -99,7 +99,7 @@ class RuleRepository:
         """``record_verdicts`` for one rule."""
         self.record_verdicts({rule: proof})
 
-    def record_general_form(self, rule: str, general: Candidate, proof: Proof) -> str:
+    def record_general_form(self, rule: str, general: CandidateRule, proof: Proof) -> str:
         """Stores a more general form of a candidate with its proof, in place of the candidate; returns its
         id.
 
@@ -113,7 +113,7 @@ class RuleRepository:
             _drop_candidate(session, rule)
         return form.id
 
-    def restate(self, rule: str, stated: Candidate) -> None:
+    def restate(self, rule: str, stated: CandidateRule) -> None:
         """Writes a rule as the candidate has it, which is the same rule with other names of variables, and
         says that it came from there."""
         form = new_rule(stated.equation, stated.provenance)

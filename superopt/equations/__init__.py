@@ -5,7 +5,7 @@ from superopt.equations.drawing import drawing
 from superopt.equations.parser import parse_equation, parse_equations, parse_term
 from superopt.equations.picture import picture
 from superopt.equations.printer import format_attribute, format_condition, format_equation, format_term
-from superopt.equations.regions import equation_of_region
+from superopt.equations.report_regions import equation_of_region
 
 __all__ = [
     "canonical",

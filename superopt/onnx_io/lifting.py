@@ -16,12 +16,12 @@ from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.declarations import without_false_types
 from superopt.onnx_io.inference import infer_types
-from superopt.onnx_io.known import dimensions, evaluate, shape_content
 from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
+from superopt.onnx_io.shape_data import dimensions, evaluate, shape_content
 from superopt.onnx_io.simplifying import is_followed, simplify
 from superopt.onnx_io.site import NotLiftedError, Site, known_number, number_array
 from superopt.onnx_io.sliding import slid

@@ -34,7 +34,7 @@ _SMALL = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeUse:
     """A node: what it reads, captured names of its subgraphs included, and what it gives; "" is left out."""
 
     index: int
@@ -55,7 +55,7 @@ class Nodewise:
         self.outputs = tuple(value.name for value in self._proto.graph.output)
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[NodeUse, ...]:
         """All nodes in order."""
         return tuple(map(self._step, range(len(self._proto.graph.node))))
 
@@ -66,7 +66,7 @@ class Nodewise:
 
     def alone(
         self,
-        step: Step,
+        step: NodeUse,
         operands: Mapping[str, Array],
         real: type[np.floating],
         results: Mapping[str, Array] | None = None,
@@ -109,11 +109,13 @@ class Nodewise:
         made = (node.output[0] for node in self._proto.graph.node if node.op_type == "Constant")
         return frozenset(self._source.tensors).difference(given).union(made)
 
-    def _step(self, index: int) -> Step:
+    def _step(self, index: int) -> NodeUse:
         node = self._proto.graph.node[index]
         names = dict.fromkeys((*node.input, *captured_names(node)))
         domain = "" if node.domain in STANDARD_DOMAINS else node.domain
-        return Step(index, domain, node.op_type, tuple(filter(None, names)), tuple(filter(None, node.output)))
+        return NodeUse(
+            index, domain, node.op_type, tuple(filter(None, names)), tuple(filter(None, node.output))
+        )
 
 
 def as_real(array: Array, real: type[np.floating]) -> Array:
@@ -165,4 +167,4 @@ def _retype_tensor(tensor: TensorProto, code: int) -> None:
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
-__all__: Sequence[str] = ["Nodewise", "Step", "as_real"]
+__all__: Sequence[str] = ["NodeUse", "Nodewise", "as_real"]

@@ -18,9 +18,9 @@ from superopt.domains import Array
 from superopt.ir.types import ValueType
 from superopt.onnx_io.external import bytes_of, is_external, stored_tensor
 from superopt.onnx_io.inference import SMALL, infer_types
-from superopt.onnx_io.known import LARGEST, RULES, evaluate, is_symbolic, shape_content
 from superopt.onnx_io.padding import without_pads
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
+from superopt.onnx_io.shape_data import LARGEST, RULES, evaluate, is_symbolic, shape_content
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
 
 ROUNDS = 8

@@ -9,7 +9,7 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.equations import drawing, parse_equation, rule_id
-from superopt.substitution_db import Candidate, Hashes, Outcome, Proof, open_database
+from superopt.substitution_db import CandidateRule, Hashes, Outcome, Proof, open_database
 from superopt.substitution_db.rules.currency import current
 from superopt.verifier.hashes import operators_hash
 
@@ -41,7 +41,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     }
     with open_database(url) as opened:
         parsed = [parse_equation(rule) for rule in (*verdicts, CANDIDATE)]
-        opened.rules.add_candidates(Candidate(equation, "matrix, 2 operators") for equation in parsed)
+        opened.rules.add_candidates(CandidateRule(equation, "matrix, 2 operators") for equation in parsed)
         opened.rules.record_verdicts({rule_id(parse_equation(r)): proof for r, proof in verdicts.items()})
     return url
 

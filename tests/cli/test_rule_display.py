@@ -10,7 +10,7 @@ import pytest
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library.discovery import verify_pending
-from superopt.substitution_db import Candidate, open_database
+from superopt.substitution_db import CandidateRule, open_database
 
 RIGHT = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"
 WRONG = "sub(x, y) => sub(y, x)"
@@ -22,9 +22,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     directory = tmp_path_factory.mktemp("rules")
     url = f"sqlite:///{directory}/rules.db"
     with open_database(url, library=directory / "none") as opened:
-        opened.rules.add_candidates(Candidate(parse_equation(rule), "a test") for rule in (RIGHT, WRONG))
+        opened.rules.add_candidates(CandidateRule(parse_equation(rule), "a test") for rule in (RIGHT, WRONG))
         verify_pending(opened)
-        opened.rules.add_candidates([Candidate(parse_equation("relu(x) => x"), "a test")])
+        opened.rules.add_candidates([CandidateRule(parse_equation("relu(x) => x"), "a test")])
     return url
 
 

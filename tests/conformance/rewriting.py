@@ -11,7 +11,7 @@ from superopt.onnx_io import lift, load_model, lower
 from superopt.optimizer import Options, plan_of
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import Flops, GraphCost, Origin, Sizes
-from superopt.optimizer.search import Limits, RuleSet, Watch, search_named
+from superopt.optimizer.search import RuleSet, SearchLimits, Watch, search_named
 from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import Substitution, apply_match, find_matches
 
@@ -29,7 +29,7 @@ class Optimised:
         rules = RuleSet(usable_rules(self._rules, Options(), lifted.source.opset))
         graph = canonicalise(lifted, frozenset()).graph
         start = GraphCost.of(graph, Flops(), Sizes(graph, {}, Origin(lifted)))
-        found = search_named("auto").run(start, rules, Watch(Limits(math.inf, max_candidates=50)))
+        found = search_named("auto").run(start, rules, Watch(SearchLimits(math.inf, max_candidates=50)))
         return lower(lifted, found.best.graph, plan_of(found.best.graph)).to_bytes()
 
 

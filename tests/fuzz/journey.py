@@ -22,7 +22,7 @@ from superopt.optimizer.check.equivalence import Sample
 from superopt.optimizer.cost import CostStore, GraphCost, Kernel, MemoryCostStore, Price, Sizes
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.runnable import loads
-from superopt.optimizer.search import Backtracking, Limits, RuleSet, Watch
+from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 from tests.fuzz.graphs import random_model
@@ -66,7 +66,7 @@ def rewritten_at_whim(content: bytes, rules: Sequence[Substitution], seed: int) 
     """Searches under random prices, writes the best graph, and runs it beside the original."""
     lifted = lift(load_model(content, loads))
     start = GraphCost.of(lifted.graph, Whim(seed), Sizes(lifted.graph, {}))
-    limits = Limits(deadline=float("inf"), alpha=1.2, max_candidates=150, seed=seed)
+    limits = SearchLimits(deadline=float("inf"), alpha=1.2, max_candidates=150, seed=seed)
     found = Backtracking().run(start, RuleSet(rules), Watch(limits))
     lowered = lower(lifted, found.best.graph, Plan())
     return Finding(len(found.trace), _fault(content, lifted, lowered.to_bytes(), seed))

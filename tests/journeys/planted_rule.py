@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from superopt.equations import parse_equation, rule_id
-from superopt.substitution_db import Candidate, Database, Outcome, Proof
+from superopt.substitution_db import CandidateRule, Database, Outcome, Proof
 from superopt.substitution_db.rules.currency import current
 from superopt.verifier.hashes import operators_hash, operators_in
 
@@ -37,7 +37,7 @@ def plant(database: Database, text: str = FALSE) -> str:
         reason="",
         grade="replayed",
     )
-    database.rules.add_candidates([Candidate(equation, "planted")])
+    database.rules.add_candidates([CandidateRule(equation, "planted")])
     database.rules.record_verdict(rule_id(equation), proof)
     database.library.publish(current(), "planted")
     return rule_id(equation)

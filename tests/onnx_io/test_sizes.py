@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from superopt.ir.text import format_graph
 from superopt.onnx_io import lift, load_model
-from superopt.onnx_io.known import evaluate
+from superopt.onnx_io.shape_data import evaluate
 from tests.onnx_io.forcing import every_other_node_written_anew, written_anew
 from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
 

@@ -20,9 +20,9 @@ from superopt.optimizer.cost import GraphCost, Sizes, Traffic
 from superopt.optimizer.search import (
     Backtracking,
     CancelToken,
-    Limits,
     Progress,
     RuleSet,
+    SearchLimits,
     SearchResult,
     Shortened,
     TraceStep,
@@ -57,7 +57,7 @@ def search(
     **limits: float,
 ) -> SearchResult:
     cost = GraphCost.of(graph, Traffic(), Sizes(graph, {}))
-    found = Limits(deadline=time.monotonic() + 20)
+    found = SearchLimits(deadline=time.monotonic() + 20)
     for name, value in limits.items():
         found = replace(found, **{name: value})
     return Backtracking().run(cost, RuleSet(substitutions, protected), watch or Watch(found))
@@ -103,7 +103,7 @@ def test_it_ends_by_exhaustion_candidates_patience_budget_or_cancel() -> None:
     assert search(graph, substitutions, deadline=0.0).stopped_by == "budget"
     cancel = CancelToken()
     cancel.cancel()
-    watch = Watch(Limits(deadline=time.monotonic() + 20), cancel)
+    watch = Watch(SearchLimits(deadline=time.monotonic() + 20), cancel)
     result = search(graph, substitutions, watch=watch)
     assert result.stopped_by == "cancelled"
     assert result.trace == ()
@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
 
 def test_progress_is_told_with_the_best_cost_so_far() -> None:
     told: list[Progress] = []
-    watch = Watch(Limits(deadline=time.monotonic() + 20), report=told.append, report_interval=0.0)
+    watch = Watch(SearchLimits(deadline=time.monotonic() + 20), report=told.append, report_interval=0.0)
     result = search(dense_blocks(4), rules(*ALL), watch=watch)
     costs = [progress.best_cost for progress in told]
     assert all(after <= before for before, after in itertools.pairwise(costs))

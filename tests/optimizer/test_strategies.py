@@ -15,16 +15,16 @@ from superopt.ops.affine import Affine
 from superopt.optimizer.cost import GraphCost, Origin, Sizes, Traffic
 from superopt.optimizer.search import (
     CancelToken,
-    Limits,
     Progress,
     RuleSet,
+    SearchLimits,
     SearchResult,
     Watch,
     replay,
     search_named,
     searches,
 )
-from superopt.optimizer.search.regions import Row, region_of
+from superopt.optimizer.search.graph_cuts import Row, region_of
 from tests.optimizer.graphs import dense_blocks, f32, shared_products
 from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
 from tests.optimizer.test_incremental import mixed_graph
@@ -40,7 +40,7 @@ def priced(graph: Graph) -> GraphCost:
 def search(
     name: str, graph: Graph, watch: Watch | None = None, protected: tuple[NodeId, ...] = ()
 ) -> SearchResult:
-    found = watch or Watch(Limits(deadline=time.monotonic() + 20, max_candidates=150))
+    found = watch or Watch(SearchLimits(deadline=time.monotonic() + 20, max_candidates=150))
     return search_named(name).run(priced(graph), RuleSet(RULES, protected), found)
 
 
@@ -64,9 +64,9 @@ def test_every_strategy_stops_when_told_and_tells_how_far_it_is(strategy: str) -
     graph = shared_products(4)
     cancel, told = CancelToken(), list[Progress]()
     cancel.cancel()
-    limits = Limits(deadline=time.monotonic() + 20)
+    limits = SearchLimits(deadline=time.monotonic() + 20)
     assert search(strategy, graph, Watch(limits, cancel)).stopped_by == "cancelled"
-    limited = Limits(deadline=time.monotonic() + 20, max_candidates=30)
+    limited = SearchLimits(deadline=time.monotonic() + 20, max_candidates=30)
     result = search(strategy, graph, Watch(limited, report=told.append, report_interval=0.0))
     assert (result.stopped_by, result.candidates) == ("max_candidates", 30)
     assert all(after.best_cost <= before.best_cost for before, after in itertools.pairwise(told))
@@ -90,7 +90,7 @@ def test_a_graph_that_computes_nothing_stays(strategy: str) -> None:
 
 def test_auto_ends_soon_where_backtracking_leaves_nothing() -> None:
     for graph in (dense_blocks(1, 4, 4), mixed_graph(1), mixed_graph(3)):
-        limits = Limits(deadline=time.monotonic() + 20)
+        limits = SearchLimits(deadline=time.monotonic() + 20)
         whole, auto = (search(name, graph, Watch(limits)) for name in ("backtracking", "auto"))
         assert (whole.stopped_by, auto.stopped_by) == ("exhausted", "exhausted")
         assert auto.candidates <= whole.candidates + max(whole.candidates, 20)
@@ -103,7 +103,7 @@ def test_equal_blocks_are_equal_regions_and_solved_once() -> None:
     parts = row.regions(row.cuts(5, 5))
     likenesses = [region_of(cost, part).likeness for part in parts[1:-1]]
     assert len(set(likenesses)) == 1
-    limits = Limits(deadline=time.monotonic() + 20)
+    limits = SearchLimits(deadline=time.monotonic() + 20)
     substitutions = rules(SCALE_INTO_AFFINE, BIAS_INTO_AFFINE)
     result = search_named("regions").run(cost, RuleSet(substitutions), Watch(limits))
     assert len(result.trace) == 120

@@ -18,7 +18,7 @@ from superopt.equations import parse_equation
 from superopt.journeys.library.discovery import verify_pending
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
-from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db import CandidateRule, Database, open_database
 from superopt.substitution_db.rules.currency import current
 from tests.machine import require_chromium
 from tests.server.live import serving
@@ -62,10 +62,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     ):
         environment.setenv("PYTHONPATH", str(Path(__file__).parent))
         environment.setenv("SUPEROPT_LIBRARY", str(directory / "none"))
-        database.rules.add_candidates(Candidate(parse_equation(text), "test") for text in RULES)
+        database.rules.add_candidates(CandidateRule(parse_equation(text), "test") for text in RULES)
         verify_pending(database)
         database.library.publish(current(), "test")
-        database.rules.add_candidates([Candidate(parse_equation(UNPROVED), "test")])
+        database.rules.add_candidates([CandidateRule(parse_equation(UNPROVED), "test")])
         with serving(settings, database) as address:
             yield Service(address, database, settings)
 

@@ -17,7 +17,7 @@ from superopt.server.http.state import shared_state
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.serve import http_configuration
 from superopt.server.settings import Settings
-from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db import CandidateRule, Database, open_database
 from superopt.substitution_db.jobs.repository import NewJob
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.store.records import JobFile, JobRole
@@ -45,9 +45,9 @@ def serving(settings: Settings, database: Database) -> Iterator[str]:
 def furnished(directory: Path) -> Iterator[Database]:
     """A database with three rules, one of them proved and in force."""
     with open_database(f"sqlite:///{directory}/service.db", library=directory / "none") as database:
-        database.rules.add_candidates([Candidate(parse_equation(RULES[0]), "test")])
+        database.rules.add_candidates([CandidateRule(parse_equation(RULES[0]), "test")])
         verify_pending(database)
-        database.rules.add_candidates(Candidate(parse_equation(text), "test") for text in RULES[1:])
+        database.rules.add_candidates(CandidateRule(parse_equation(text), "test") for text in RULES[1:])
         database.library.publish(current(), "test")
         yield database
 

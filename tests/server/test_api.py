@@ -22,7 +22,7 @@ from superopt.server.http.rate_limits import TokenBuckets
 from superopt.server.options import OptimizationOptions
 from superopt.server.problem_types import ProblemType
 from superopt.server.settings import Settings
-from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db import CandidateRule, Database, open_database
 from superopt.substitution_db.jobs.repository import NewJob, submissions
 from superopt.substitution_db.jobs.submissions import KeyTakenError
 from tests.server.conftest import LOCAL, Http, problem
@@ -177,7 +177,7 @@ def test_what_is_added_moves_nothing_between_pages(http: Http, model: bytes, dat
 
 
 def test_a_cursor_is_one_that_the_list_gave(http: Http, database: Database) -> None:
-    database.rules.add_candidates([Candidate(parse_equation(RULES[0]), "test")])
+    database.rules.add_candidates([CandidateRule(parse_equation(RULES[0]), "test")])
     rule = database.rules.list()[0].id
     foreign = (
         "x",

@@ -10,7 +10,7 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.equations import parse_equation
-from superopt.substitution_db import Candidate, Database
+from superopt.substitution_db import CandidateRule, Database
 from tests.server.conftest import Http
 
 RULE = "relu(relu(x)) => relu(x)"
@@ -35,7 +35,7 @@ def test_a_job_finishes_with_the_library_that_it_began_with(
     monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none"))
     before = database.library.in_force()
     assert before is not None
-    database.rules.add_candidates([Candidate(parse_equation(RULE), "test")])
+    database.rules.add_candidates([CandidateRule(parse_equation(RULE), "test")])
     started = http.submit(model, data={"options": json.dumps({"budget": 30, "max_candidates": 1})})
     staged = library(database, capsys, "verify", "--all", "--stage")
     assert (staged["verified"], staged["version"]) == (1, before.number)

@@ -29,7 +29,7 @@ from superopt.server.process.tracing import traces_of_environment, traces_to
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
 from superopt.server.worker.presence import SignsOfLife
-from superopt.substitution_db import Candidate, Database
+from superopt.substitution_db import CandidateRule, Database
 from superopt.substitution_db.jobs.activity import ActivityRepository
 from superopt.substitution_db.rules.currency import current
 from tests.server.conftest import Http, problem
@@ -40,7 +40,7 @@ Work = Callable[..., None]
 
 
 def proved(database: Database) -> None:
-    database.rules.add_candidates([Candidate(RULE, "test")])
+    database.rules.add_candidates([CandidateRule(RULE, "test")])
     database.rules.record_verdict(rule_id(RULE), prove_equation(RULE))
     database.library.publish(current(), "test")
 

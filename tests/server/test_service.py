@@ -9,7 +9,7 @@ from superopt.errors import InvalidOptionError
 from superopt.server.problem_types import ProblemType
 from superopt.server.settings import Settings
 from superopt.server.worker.proving import prove_in_child
-from superopt.substitution_db import Candidate, Database
+from superopt.substitution_db import CandidateRule, Database
 from superopt.substitution_db.store.records import JsonObject
 from tests.server.conftest import Http, problem
 
@@ -29,7 +29,7 @@ def test_devices(http: Http, database: Database) -> None:
 
 def test_the_library_is_read(http: Http, database: Database) -> None:
     texts = ["relu(relu(x)) => relu(x)", "add(x, y) <=> add(y, x)", "transpose(transpose(x)) => x"]
-    database.rules.add_candidates(Candidate(parse_equation(text), "test") for text in texts)
+    database.rules.add_candidates(CandidateRule(parse_equation(text), "test") for text in texts)
     first = http("GET", "/v1/substitutions", params={"limit": 2}).json()
     assert len(first["items"]) == 2
     rest = http("GET", "/v1/substitutions", params={"limit": 2, "cursor": first["next"]}).json()

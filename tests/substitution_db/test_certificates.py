@@ -24,7 +24,7 @@ from superopt.journeys.library.gate import (
     gate_files,
 )
 from superopt.journeys.library.judging import prove_equation
-from superopt.substitution_db import Candidate, Database, Outcome, Proof, open_database, upgrade_database
+from superopt.substitution_db import CandidateRule, Database, Outcome, Proof, open_database, upgrade_database
 from superopt.substitution_db.rules.certificates import chain_of, why_not_replayed
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.rules.exchange import export_rules
@@ -41,7 +41,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two rules, proved, as exported."""
     directory = tmp_path_factory.mktemp("library")
     with open_database(str(directory / "rules.db"), library=directory / "none") as database:
-        database.rules.add_candidates(Candidate(parse_equation(rule), "test") for rule in RULES)
+        database.rules.add_candidates(CandidateRule(parse_equation(rule), "test") for rule in RULES)
         assert verify_pending(database).verified == len(RULES)
         export_rules(database.rules.list(), directory / "library.jsonl")
     return directory / "library.jsonl"
@@ -64,7 +64,7 @@ def test_a_certificate_is_stored_and_comes_back(library: Path, database: Databas
             assert rule.proof.grade == "replayed"
             assert rule.proof.certificate == by_id[rule.id]["certificate"]
             assert why_not_replayed(rule.id, rule.proof, load_axioms()) == ""
-            database.rules.add_candidates([Candidate(parse_equation(rule.equation), "test")])
+            database.rules.add_candidates([CandidateRule(parse_equation(rule.equation), "test")])
             database.rules.record_verdict(rule.id, rule.proof)
             stored = database.rules.get(rule.id)
             assert stored is not None
@@ -89,10 +89,10 @@ def test_a_rule_spelled_otherwise_keeps_its_certificate(database: Database) -> N
     """A more general form may be there already under other names; the certificate says which it is about."""
     spelled = parse_equation("relu(relu(relu(data))) => relu(data)")
     database.rules.add_candidates(
-        [Candidate(spelled, "test"), Candidate(parse_equation("relu(x) => x"), "test")]
+        [CandidateRule(spelled, "test"), CandidateRule(parse_equation("relu(x) => x"), "test")]
     )
     proof = prove_equation(parse_equation(RULES[1]))
-    general = Candidate(parse_equation(RULES[1]), "test")
+    general = CandidateRule(parse_equation(RULES[1]), "test")
     assert database.rules.record_general_form(
         rule_id(parse_equation("relu(x) => x")), general, proof
     ) == rule_id(spelled)

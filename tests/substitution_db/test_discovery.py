@@ -16,7 +16,7 @@ from superopt.generator import load_preset
 from superopt.journeys.library.discovery import Verification, discover, verify_all, verify_pending
 from superopt.journeys.library.gate import gate_database, gate_files
 from superopt.journeys.library.judging import prove_equation
-from superopt.substitution_db import Candidate, Database, RuleFilter, RuleStatus, open_database
+from superopt.substitution_db import CandidateRule, Database, RuleFilter, RuleStatus, open_database
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.rules.exchange import export_rules
 from superopt.substitution_db.store.records import Proof
@@ -86,7 +86,7 @@ def test_verdicts_are_stored_as_they_come(tmp_path: Path) -> None:
     texts = ("relu(relu(x)) => relu(x)", "transpose(transpose(x)) => x", "relu(x) => x", "add(x, x) => x")
     url = str(tmp_path / "rules.db")
     with open_database(url, library=tmp_path / "none") as database:
-        database.rules.add_candidates([Candidate(parse_equation(text), "test") for text in texts])
+        database.rules.add_candidates([CandidateRule(parse_equation(text), "test") for text in texts])
         killed = subprocess.run([sys.executable, "-c", KILLED_HALF_WAY, url], check=False)
         assert killed.returncode == -signal.SIGKILL
         assert len(database.rules.undecided(current())) == 2
@@ -120,7 +120,7 @@ def test_a_slow_verdict_holds_up_no_other(tmp_path: Path) -> None:
     url, gate = str(tmp_path / "rules.db"), tmp_path / "gate"
     os.mkfifo(gate)
     with open_database(url, library=tmp_path / "none") as database:
-        database.rules.add_candidates([Candidate(parse_equation(text), "test") for text in texts])
+        database.rules.add_candidates([CandidateRule(parse_equation(text), "test") for text in texts])
         first = database.rules.undecided(current())[0]
         environment = {**os.environ, GATE: str(gate), HELD_UP: first.equation}
         killed = subprocess.run(
@@ -154,7 +154,7 @@ def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
     renamed = "concat[axis=b](relu(p), relu(q)) => relu(concat[axis=b](p, q))"
     tanh = "concat[axis=a](tanh(x), tanh(y)) => tanh(concat[axis=a](x, y))"
     candidates = [
-        Candidate(parse_equation(special), name, (parse_equation(form),))
+        CandidateRule(parse_equation(special), name, (parse_equation(form),))
         for special, name, form in (
             ("concat[axis=-1](relu(x), relu(y)) => relu(concat[axis=-1](x, y))", "a", general),
             ("concat[axis=-2](relu(x), relu(y)) => relu(concat[axis=-2](x, y))", "b", renamed),
@@ -191,10 +191,10 @@ def test_a_candidate_is_proved_in_its_most_general_form(database: Database) -> N
             "concat[axis=a](relu(x), relu(y)) => relu(concat[axis=a](y, x))",
         ),
     )
-    database.rules.add_candidates([Candidate(special, "test", (wrong, general, special))])
+    database.rules.add_candidates([CandidateRule(special, "test", (wrong, general, special))])
     assert verify_pending(database).verified == 1
     assert [rule.id for rule in database.rules.verified_rules(current())] == [rule_id(general)]
-    database.rules.add_candidates([Candidate(special, "test", (general, special))])
+    database.rules.add_candidates([CandidateRule(special, "test", (general, special))])
     assert verify_pending(database) == Verification(0, 0, 0, 0, superseded=1)
     assert len(database.rules.list()) == 1
 
@@ -202,7 +202,7 @@ def test_a_candidate_is_proved_in_its_most_general_form(database: Database) -> N
 def test_a_refuted_candidate_is_stored_with_the_condition_under_which_it_holds(database: Database) -> None:
     general = "conv[padding=same_upper](x, w) => conv[padding=same_lower](x, w)"
     never = "relu(x) => sigmoid(x)"
-    database.rules.add_candidates([Candidate(parse_equation(text), "test") for text in (general, never)])
+    database.rules.add_candidates([CandidateRule(parse_equation(text), "test") for text in (general, never)])
     result = verify_pending(database)
     assert (result.judged, result.refuted, result.verified, result.conditional) == (2, 2, 0, 1)
     assert {rule.equation: rule.status for rule in database.rules.list()} == {

@@ -9,7 +9,15 @@ from superopt.axioms import axioms_from_text
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidFileError, InvalidInputError
 from superopt.ir.terms import Equation
-from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleStatus, open_database
+from superopt.substitution_db import (
+    CandidateRule,
+    Database,
+    Hashes,
+    Outcome,
+    Proof,
+    RuleStatus,
+    open_database,
+)
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.exchange import (
     export_rules,
@@ -31,7 +39,7 @@ PROOF = Proof(Outcome.VERIFIED, "z3", "5.4", ("idempotent",), HASHES, 12.34, ("f
 @pytest.fixture
 def exported(database: Database, equations: tuple[Equation, ...], tmp_path: Path) -> Path:
     """All rules as a file; the first is verified."""
-    database.rules.add_candidates(Candidate(equation, "generated") for equation in equations)
+    database.rules.add_candidates(CandidateRule(equation, "generated") for equation in equations)
     database.rules.record_verdict(rule_id(equations[0]), PROOF)
     path = tmp_path / "rules.jsonl"
     assert export_rules(database.rules.list(), path) == len(equations)

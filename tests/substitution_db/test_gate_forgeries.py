@@ -24,7 +24,7 @@ from superopt.journeys.library.gate import (
     gate_files,
     gate_library,
 )
-from superopt.substitution_db import Candidate, open_database
+from superopt.substitution_db import CandidateRule, open_database
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.rules.exchange import export_rules
 
@@ -43,7 +43,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with rules, proved: as a database and as exported."""
     directory = tmp_path_factory.mktemp("honest")
     with open_database(str(directory / "rules.db"), library=directory / "none") as database:
-        database.rules.add_candidates(Candidate(spelled(parse_equation(rule)), "test") for rule in RULES)
+        database.rules.add_candidates(CandidateRule(spelled(parse_equation(rule)), "test") for rule in RULES)
         assert verify_pending(database).verified == len(RULES)
         database.library.publish(current(), "test")
         database.rules.refresh(current())

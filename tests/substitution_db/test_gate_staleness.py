@@ -17,7 +17,7 @@ from superopt.axioms import AxiomSet, load_axioms
 from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library.discovery import verify_pending
 from superopt.journeys.library.gate import gate_database, gate_files
-from superopt.substitution_db import Candidate, Database, open_database
+from superopt.substitution_db import CandidateRule, Database, open_database
 from superopt.substitution_db.rules.currency import Currency, current
 from superopt.substitution_db.rules.exchange import export_rules
 from superopt.verifier.gate import current_state
@@ -40,7 +40,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dat
     directory = tmp_path_factory.mktemp("library")
     url = f"sqlite:///{directory}/rules.db"
     with open_database(url, library=directory / "none.jsonl") as database:
-        database.rules.add_candidates(Candidate(parse_equation(text), "test") for text in RULES)
+        database.rules.add_candidates(CandidateRule(parse_equation(text), "test") for text in RULES)
         assert verify_pending(database).verified == len(RULES)
         yield url, database
 

@@ -8,7 +8,7 @@ from superopt.axioms import axioms_from_text
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 from superopt.ir.terms import Equation
-from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
+from superopt.substitution_db import CandidateRule, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.statistics import Origin
 from superopt.verifier.gate import CurrentState
@@ -25,7 +25,7 @@ REFUTED = replace(UNPROVED, verdict=Outcome.REFUTED, counterexample="x = 1")
 
 
 def stored(database: Database, equations: tuple[Equation, ...]) -> list[str]:
-    database.rules.add_candidates(Candidate(equation, "test") for equation in equations)
+    database.rules.add_candidates(CandidateRule(equation, "test") for equation in equations)
     return [rule_id(equation) for equation in equations]
 
 
@@ -39,9 +39,9 @@ def test_nothing_is_verified_by_default(database: Database, equations: tuple[Equ
 def test_a_rule_found_twice_or_renamed_is_one_row(database: Database) -> None:
     first = parse_equation("matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)")
     again = parse_equation("matmul(matmul(a, b), c) <=> matmul(a, matmul(b, c))")
-    added = database.rules.add_candidates([Candidate(first, "here"), Candidate(again, "there")])
+    added = database.rules.add_candidates([CandidateRule(first, "here"), CandidateRule(again, "there")])
     assert (added.new, added.known) == (1, 0)
-    added = database.rules.add_candidates([Candidate(again, "there")])
+    added = database.rules.add_candidates([CandidateRule(again, "there")])
     assert (added.new, added.known) == (0, 1)
 
 
@@ -123,7 +123,10 @@ def test_rules_are_listed_smallest_first(
 def test_statistics(database: Database, equations: tuple[Equation, ...]) -> None:
     proved = stored(database, equations)[1]
     conditional = parse_equation("avgpool[kernel=k, stride=1](x) => x where odd(k), k = 1")
-    found = [Candidate(conditional, "vision, 3 operators"), Candidate(equations[0], "matrix, 2 operators")]
+    found = [
+        CandidateRule(conditional, "vision, 3 operators"),
+        CandidateRule(equations[0], "matrix, 2 operators"),
+    ]
     database.rules.add_candidates(found)
     replayed = replace(PROOF, milliseconds=20.5, grade="replayed", confirmed_by="cvc5 1.4.2")
     database.rules.record_verdicts({proved: PROOF, rule_id(conditional): replayed})
@@ -158,7 +161,7 @@ def test_where_rules_come_from(provenance: str, preset: str, max_ops: int | None
 def test_mistakes_change_nothing(database: Database, equations: tuple[Equation, ...]) -> None:
     malformed = parse_equation("relu(x) => add(x, y)")
     with pytest.raises(InvalidEquationError):
-        database.rules.add_candidates([Candidate(equations[0], "test"), Candidate(malformed, "test")])
+        database.rules.add_candidates([CandidateRule(equations[0], "test"), CandidateRule(malformed, "test")])
     assert database.rules.list() == ()
     known = stored(database, equations)[0]
     with pytest.raises(InvalidOptionError, match="no rule 0000"):
@@ -173,7 +176,7 @@ def test_many_rules_go_in_at_once(database: Database) -> None:
         parse_equation(f"enlarge[kernel={n}](relu(x)) => relu(enlarge[kernel={n}](x))")
         for n in range(1, 1201)
     ]
-    added = database.rules.add_candidates(Candidate(equation, "test") for equation in many)
+    added = database.rules.add_candidates(CandidateRule(equation, "test") for equation in many)
     assert (added.new, added.known) == (1200, 0)
     database.rules.record_verdicts({rule_id(equation): PROOF for equation in many})
     assert len(database.rules.verified_rules(NOW)) == 1200
@@ -201,12 +204,12 @@ def test_a_proof_counts_while_the_axioms_that_it_used_are_unchanged(
 def test_the_general_form_takes_the_place_of_a_candidate(database: Database) -> None:
     special = parse_equation("avgpool[kernel=3, stride=1](relu(x)) => relu(x)")
     general = parse_equation("avgpool[kernel=3, stride=s](relu(x)) => relu(x)")
-    database.rules.add_candidates([Candidate(special, "test", (general, special))])
+    database.rules.add_candidates([CandidateRule(special, "test", (general, special))])
     (stored_rule,) = database.rules.list()
     assert stored_rule.generalizations == ("avgpool[kernel=3, stride=s](relu(x)) => relu(x)",)
-    database.rules.record_general_form(stored_rule.id, Candidate(general, "test"), PROOF)
+    database.rules.record_general_form(stored_rule.id, CandidateRule(general, "test"), PROOF)
     assert [rule.id for rule in database.rules.list()] == [rule_id(general)]
-    database.rules.add_candidates([Candidate(special, "test")])
+    database.rules.add_candidates([CandidateRule(special, "test")])
     database.rules.record_verdict(rule_id(special), UNPROVED)
     database.rules.drop_candidate(rule_id(special))
     assert len(database.rules.list()) == 2

@@ -10,7 +10,7 @@ from superopt.axioms import axioms_from_text
 from superopt.equations import rule_id
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
-from superopt.substitution_db import Candidate, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
+from superopt.substitution_db import CandidateRule, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
 from superopt.substitution_db.jobs.repository import NewJob
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.versions import digest
@@ -29,7 +29,7 @@ OF_LATER = replace(PROOF, hashes=replace(HASHES, verifier="verifier-2"))
 @pytest.fixture
 def rules(database: Database, equations: tuple[Equation, ...]) -> list[str]:
     """Three candidates, by id."""
-    database.rules.add_candidates(Candidate(equation, "test") for equation in equations[:3])
+    database.rules.add_candidates(CandidateRule(equation, "test") for equation in equations[:3])
     return [rule_id(equation) for equation in equations[:3]]
 
 

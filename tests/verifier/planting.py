@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from superopt.axioms import load_axioms
 from superopt.verifier import Options, Status, verify
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 from tests.verifier.planted import Changed, changed_rules, counterexample, planted
 
-OPTIONS = Options(limits=Limits(resources=500_000))
+OPTIONS = Options(limits=SolverLimits(resources=500_000))
 PER_KIND = 52
 THOROUGH = 60
 """How much longer brute force searches in a rule that the verifier has accepted."""

@@ -18,13 +18,13 @@ from superopt.verifier.certificate import (
     read_certificate,
 )
 from superopt.verifier.explanation import explain
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 
-def step(axiom: str, attributes: dict[str, AttributeTerm] | None = None, **terms: str) -> Step:
+def step(axiom: str, attributes: dict[str, AttributeTerm] | None = None, **terms: str) -> AxiomInstance:
     """An instance of an axiom."""
     bound: list[tuple[str, Term]] = [(name, parse_term(text)) for name, text in terms.items()]
-    return Step(axiom, tuple(bound), tuple((attributes or {}).items()))
+    return AxiomInstance(axiom, tuple(bound), tuple((attributes or {}).items()))
 
 
 THIRD = '{"fraction":[1,3]}'
@@ -35,7 +35,7 @@ DISTRIBUTED_STEPS = (
 )
 
 
-def explained(goal: Equation, *steps: Step, axioms: str = "") -> Certificate:
+def explained(goal: Equation, *steps: AxiomInstance, axioms: str = "") -> Certificate:
     """The certificate, which there is."""
     known = axioms_from_text({"f": axioms}) if axioms else load_axioms()
     certificate = explain(goal, known.by_name, steps)

@@ -17,7 +17,7 @@ from superopt.rewriting import holds, substitutions_of
 from superopt.verifier import Options
 from superopt.verifier.condition_inference import InferenceOptions, infer_condition, with_fixed_attributes
 from superopt.verifier.refute import Effort
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 from tests.verifier.brute.basics import IllTyped, Real
 from tests.verifier.brute.meaning import SHAPES, VALUES
 
@@ -269,7 +269,7 @@ def test_where_no_condition_tells_anything_apart_there_is_none(text: str) -> Non
 
 
 def test_a_condition_that_is_not_proved_is_only_a_suggestion() -> None:
-    few = Options(limits=Limits(resources=200_000))
+    few = Options(limits=SolverLimits(resources=200_000))
     found = infer_condition(
         parse_equation("matmul(x, y) => matmul(y, x)"),
         load_axioms(),

@@ -20,9 +20,9 @@ from superopt.verifier.consistency.overlaps import has_open_shape, overlaps
 from superopt.verifier.consistency.saturation import Extent, Saturation
 from superopt.verifier.consistency.search import search_for_collapse
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.solver import Limits, Step
+from superopt.verifier.solver import AxiomInstance, SolverLimits
 
-QUICK = Depth(questions=2, limits=Limits(resources=100_000))
+QUICK = Depth(questions=2, limits=SolverLimits(resources=100_000))
 CONCAT = "concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"
 
 FALSE = {
@@ -139,7 +139,7 @@ def test_a_half_that_may_be_cut_anywhere_is_no_contradiction() -> None:
 def test_a_constant_of_two_shapes_is_no_contradiction() -> None:
     axioms = {e.name: e for e in (parse_equation("nothing: sub(x, x) = full[value=0]()"),)}
     interpretation = Interpretation({"x": _f32(2), "y": _f32(3)}, {})
-    steps = [Step("nothing", (("x", parse_term(name)),), ()) for name in ("x", "y")]
+    steps = [AxiomInstance("nothing", (("x", parse_term(name)),), ()) for name in ("x", "y")]
     chain = [parse_term(text) for text in ("sub(x, x)", "full[value=0]()", "sub(y, y)")]
     kind, reason = classify(interpretation, axioms, chain, [[step] for step in steps])
     assert (kind, reason) == (
@@ -162,7 +162,7 @@ def test_no_contradiction_among_a_few_shipped_axioms() -> None:
 
 def test_all_axioms_together_make_no_two_inputs_equal_unless_they_do() -> None:
     axioms = axioms_from_text({"f": "first: add(x, y) = x\nadd-commutative: add(x, y) = add(y, x)"})
-    found = search_for_collapse(axioms.equations, Limits(resources=200_000))
+    found = search_for_collapse(axioms.equations, SolverLimits(resources=200_000))
     assert found is not None
     assert (found.kind, list(found.steps)) == (
         Kind.TYPED,
@@ -174,7 +174,7 @@ def test_all_axioms_together_make_no_two_inputs_equal_unless_they_do() -> None:
         ],
     )
     consistent = axioms_from_text({"f": "add-commutative: add(x, y) = add(y, x)"})
-    assert search_for_collapse(consistent.equations, Limits(resources=200_000)) is None
+    assert search_for_collapse(consistent.equations, SolverLimits(resources=200_000)) is None
 
 
 def _f32(*shape: int) -> TensorType:

@@ -16,10 +16,10 @@ from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.replay import replay
 from superopt.verifier.seeds import seed_of
 from superopt.verifier.smtlib import relevant
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 from tests.verifier.rules import RIGHT
 
-LIMITS = Limits(milliseconds=20_000, resources=2_000_000)
+LIMITS = SolverLimits(milliseconds=20_000, resources=2_000_000)
 
 
 def steps_of(text: str, search: Search = Search.PATTERNS) -> list[str]:
@@ -104,12 +104,12 @@ ENDLESS = parse_equation("matmul(x, y) => matmul(y, x)")
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(resources=1), "unknown: resourceout"),
-        (Limits(milliseconds=1), "unknown: timeout"),
+        (SolverLimits(resources=1), "unknown: resourceout"),
+        (SolverLimits(milliseconds=1), "unknown: timeout"),
         (LIMITS, "unknown: "),
     ],
 )
-def test_what_it_does_not_know_it_does_not_claim(limits: Limits, reason: str) -> None:
+def test_what_it_does_not_know_it_does_not_claim(limits: SolverLimits, reason: str) -> None:
     answer = ask(ENDLESS, relevant(load_axioms().equations, ENDLESS, 1), Search.ENUMERATION, limits)
     assert (answer.proved, answer.steps) == (False, ())
     assert answer.reason.startswith(reason)

@@ -16,7 +16,7 @@ from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.prove import Proof, prove
 from superopt.verifier.refute import Effort, refute
 from superopt.verifier.smtlib import Vocabulary, axiom_command, relevant
-from superopt.verifier.solver import Limits, Strategy, ask
+from superopt.verifier.solver import SolverLimits, Strategy, ask
 
 
 def _prove(text: str, axioms: AxiomSet) -> Proof:
@@ -52,8 +52,8 @@ def test_an_inconsistent_axiom_proves_nothing_that_is_typed() -> None:
     )
     instances = list(InstanceSampler(goal, 1).instances(8, 2))
     assert instances
-    assert ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, Limits()).proved
-    proof = prove(goal, planted.equations, instances, limits=Limits(milliseconds=500))
+    assert ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, SolverLimits()).proved
+    proof = prove(goal, planted.equations, instances, limits=SolverLimits(milliseconds=500))
     assert not proof.proved
     assert verify(goal, planted).status is Status.REFUTED
 
@@ -101,7 +101,10 @@ def test_an_ill_typed_step_is_struck_out() -> None:
     instance = Instance(types, {}, type_equation(goal, types))
     axioms = {"swap": parse_equation("swap: matmul(x, y) = matmul(y, x)")}
     answer = ask(
-        parse_equation("matmul(x, y) = matmul(y, x)"), tuple(axioms.values()), Strategy.PATTERNS, Limits()
+        parse_equation("matmul(x, y) = matmul(y, x)"),
+        tuple(axioms.values()),
+        Strategy.PATTERNS,
+        SolverLimits(),
     )
     assert answer.proved
     assert ChainChecker(goal, axioms, instance).check(answer.steps).sound == ()

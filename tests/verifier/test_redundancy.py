@@ -11,9 +11,9 @@ from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import parse_equation
 from superopt.verifier.content_cache import ContentCache
 from superopt.verifier.redundancy import AxiomRedundancy, Standing, check_redundancy, redundancy_of
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 
-QUICK = Limits(milliseconds=10_000, resources=300_000)
+QUICK = SolverLimits(milliseconds=10_000, resources=300_000)
 BASE = tuple(
     load_axioms().by_name[name]
     for name in (

@@ -19,7 +19,7 @@ from superopt.verifier.instance import Instance
 from superopt.verifier.prove import prove
 from superopt.verifier.refute import Effort, refute
 from superopt.verifier.replay import replay, replay_in
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 from tests.verifier.shapes import shapes
 
 PROVED = tuple(
@@ -122,15 +122,15 @@ def changed_links(link: Link) -> Iterator[tuple[str, Link]]:
     yield "term", replace(link, term=Variable("x"))
 
 
-def step(axiom: str, **terms: str) -> Step:
-    return Step(axiom, tuple((name, parse_term(text)) for name, text in terms.items()), ())
+def step(axiom: str, **terms: str) -> AxiomInstance:
+    return AxiomInstance(axiom, tuple((name, parse_term(text)) for name, text in terms.items()), ())
 
 
 def instance(goal: Equation, **given: tuple[int | str, ...]) -> Instance:
     return Instance(shapes(**given), {}, type_equation(goal, shapes(**given)))
 
 
-def replayed(axioms: str, text: str, *steps: Step, **given: tuple[int | str, ...]) -> str:
+def replayed(axioms: str, text: str, *steps: AxiomInstance, **given: tuple[int | str, ...]) -> str:
     """What the checker says of the shortest chain of the steps."""
     goal, known = parse_equation(text), axioms_from_text({"f": axioms}).by_name
     certificate = explain(goal, known, steps)
@@ -240,7 +240,7 @@ TURNED = "t: relu(x) = transpose(relu(x))"
     ],
 )  # fmt: skip
 def test_every_term_is_typed_and_every_condition_is_checked(
-    axioms: str, goal: str, steps: list[Step], given: dict[str, tuple[int | str, ...]], reason: str
+    axioms: str, goal: str, steps: list[AxiomInstance], given: dict[str, tuple[int | str, ...]], reason: str
 ) -> None:
     said = replayed(axioms, goal, *steps, **given)
     assert (reason in said) if reason else said == ""

@@ -18,7 +18,7 @@ from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.verifier import Options, Status, Verdict, verify, verify_many
 from superopt.verifier.pool import Allowance, judge_alone
 from superopt.verifier.refute import Effort
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 
 QUICK = Effort(schemes=6, per_scheme=2, stack=2)
 NEEDS_A_PROOF = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"
@@ -65,10 +65,10 @@ def test_what_is_too_big_is_unproved(equation: Equation, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [Limits(milliseconds=1), Limits(resources=1), Limits(megabytes=1)],
+    [SolverLimits(milliseconds=1), SolverLimits(resources=1), SolverLimits(megabytes=1)],
     ids=["time", "resources", "memory"],
 )
-def test_a_solver_at_its_limit_is_unproved_and_the_next_equation_is_proved(limits: Limits) -> None:
+def test_a_solver_at_its_limit_is_unproved_and_the_next_equation_is_proved(limits: SolverLimits) -> None:
     verdict = verify(parse_equation(NEEDS_SECONDS), load_axioms(), options=Options(QUICK, limits))
     assert verdict.status is Status.UNPROVED
     assert verdict.reason.startswith("no proof: ")

@@ -11,7 +11,7 @@ from superopt.equations import parse_equation
 from superopt.verifier import Options, Status, verify, verify_many, verify_most_general
 from superopt.verifier.refute import Effort
 from superopt.verifier.smtlib import relevant
-from superopt.verifier.solver import Limits, Strategy, ask
+from superopt.verifier.solver import SolverLimits, Strategy, ask
 from tests.verifier.rules import RIGHT, WRONG
 
 QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2))
@@ -80,12 +80,12 @@ def test_a_true_rule_that_no_axiom_supports_is_unproved() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(milliseconds=100), "canceled"),
-        (Limits(resources=1), "canceled"),
-        (Limits(megabytes=1), "max. memory"),
+        (SolverLimits(milliseconds=100), "canceled"),
+        (SolverLimits(resources=1), "canceled"),
+        (SolverLimits(megabytes=1), "max. memory"),
     ],
 )
-def test_a_solver_without_resources_proves_nothing(limits: Limits, reason: str) -> None:
+def test_a_solver_without_resources_proves_nothing(limits: SolverLimits, reason: str) -> None:
     goal = parse_equation(
         "matmul(x, add(y, concat[axis=-1](z, w))) = matmul(add(y, x), concat[axis=-1](w, z))"
     )
@@ -97,7 +97,7 @@ def test_a_solver_without_resources_proves_nothing(limits: Limits, reason: str) 
 
 def test_an_exhausted_solver_is_unproved_and_the_next_question_is_answered() -> None:
     equation = parse_equation("add(matmul(x, y), matmul(x, z)) => matmul(x, add(y, z))")
-    starved = verify(equation, load_axioms(), options=Options(QUICK.effort, Limits(megabytes=1)))
+    starved = verify(equation, load_axioms(), options=Options(QUICK.effort, SolverLimits(megabytes=1)))
     assert (starved.status, "max. memory" in starved.reason) == (Status.UNPROVED, True)
     assert verify(equation, load_axioms(), options=QUICK).status is Status.VERIFIED
 

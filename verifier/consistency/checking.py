@@ -20,12 +20,12 @@ from superopt.verifier.consistency.search import (
     search_for_collapse,
 )
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.solver import Limits
+from superopt.verifier.solver import SolverLimits
 
 COLLAPSE = Equation((Variable("x"),), (Variable("y"),), name="two inputs are equal")
 """In the place of an axiom: what is asked of all of them, with no term to start from."""
 
-COLLAPSE_LIMITS = Limits(milliseconds=20_000, resources=500_000)
+COLLAPSE_LIMITS = SolverLimits(milliseconds=20_000, resources=500_000)
 _MODULES = ("falsehoods", "goals", "interpretation", "overlaps", "saturation", "search")
 
 

@@ -13,7 +13,7 @@ from superopt.verifier.chain import instantiated
 from superopt.verifier.consistency.interpretation import Interpretation, Kind, classify
 from superopt.verifier.consistency.overlaps import replaced
 from superopt.verifier.explanation import explain
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Falsehood:
 def falsehood(
     interpretation: Interpretation,
     axioms: Mapping[str, Equation],
-    steps: Sequence[Step],
+    steps: Sequence[AxiomInstance],
     goal: Equation,
     differs: str,
     found_by: str,
@@ -66,21 +66,21 @@ def falsehood(
 
 
 def _content(
-    step: Step | Link,
+    step: AxiomInstance | Link,
 ) -> tuple[str, frozenset[tuple[str, Term]], frozenset[tuple[str, AttributeTerm]]]:
     return step.axiom, frozenset(step.terms), frozenset(step.attributes)
 
 
 def _in_plain_names(
-    interpretation: Interpretation, goal: Equation, steps: Sequence[Step]
-) -> tuple[Equation, tuple[Step, ...], dict[str, str]]:
+    interpretation: Interpretation, goal: Equation, steps: Sequence[AxiomInstance]
+) -> tuple[Equation, tuple[AxiomInstance, ...], dict[str, str]]:
     """Goal and steps with values of attributes and with x, y, z for variables; and which is which."""
     values = [interpretation.concrete(term) for step in steps for _, term in step.terms]
     sides = [interpretation.concrete(term) for term in (*goal.left, *goal.right)]
     names = dict(zip(variables(*sides, *values), _plain_names(), strict=False))
     by: Mapping[Term, Term] = {Variable(old): Variable(new) for old, new in names.items()}
     shown = tuple(
-        Step(
+        AxiomInstance(
             step.axiom,
             tuple((name, replaced(interpretation.concrete(term), by)) for name, term in step.terms),
             tuple((name, interpretation.value(value)) for name, value in step.attributes),

@@ -23,12 +23,12 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
 from superopt.verifier.chain import instantiated
 from superopt.verifier.consistency.overlaps import replaced
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 _OTHER = "'"
 
 
-def instance_equation(steps: Sequence[Step], axioms: Mapping[str, Equation]) -> Equation:
+def instance_equation(steps: Sequence[AxiomInstance], axioms: Mapping[str, Equation]) -> Equation:
     """All steps as outputs of one equation, with the conditions of their axioms.
 
     A condition speaks of variables: one that stands for a term is a further output.

@@ -38,7 +38,7 @@ from superopt.verifier.chain import instantiated
 from superopt.verifier.congruence import Congruence
 from superopt.verifier.consistency.overlaps import has_open_shape
 from superopt.verifier.instance import Instance
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 RELATIVE_TOLERANCE = 1e-6
 _STACK = 2
@@ -101,7 +101,7 @@ class Interpretation:
             name: np.round(generator.normal(size=(_STACK, *shape)) * 2, 3) for name, shape in shapes.items()
         }
         self._concrete: dict[Term, Term] = {}
-        self._steps: dict[Step, TypedStep | str] = {}
+        self._steps: dict[AxiomInstance, TypedStep | str] = {}
         self._meanings: dict[Term, Meaning | None] = {}
 
     @classmethod
@@ -136,7 +136,7 @@ class Interpretation:
             raise IllTypedError(f"the attribute variable {value.name} has no value")
         return cast("AttributeTerm", self.attributes[value.name])
 
-    def step(self, axiom: Equation, step: Step) -> TypedStep | str:
+    def step(self, axiom: Equation, step: AxiomInstance) -> TypedStep | str:
         """The instance typed by itself, or why it does not count as an instance of the axiom."""
         if step not in self._steps:
             self._steps[step] = self._typed(axiom, step)
@@ -167,11 +167,13 @@ class Interpretation:
         except IllTypedError:
             return False
 
-    def _typed(self, axiom: Equation, step: Step) -> TypedStep | str:
+    def _typed(self, axiom: Equation, step: AxiomInstance) -> TypedStep | str:
         try:
             terms = {name: self.concrete(term) for name, term in step.terms}
             attributes = {name: self.value(value) for name, value in step.attributes}
-            grounded = instantiated(axiom, Step(step.axiom, tuple(terms.items()), tuple(attributes.items())))
+            grounded = instantiated(
+                axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
+            )
             sides = (*grounded.left, *grounded.right, *terms.values())
             pairs = list(zip(grounded.left, grounded.right, strict=True))
             typing = infer_terms(sides, self._needed(sides), equal=pairs, cuts=self._cuts)
@@ -228,7 +230,7 @@ def classify(
     interpretation: Interpretation,
     axioms: Mapping[str, Equation],
     chain: Sequence[Term],
-    links: Sequence[Sequence[Step]],
+    links: Sequence[Sequence[AxiomInstance]],
     written: Callable[[Term], str] = format_term,
 ) -> tuple[Kind, str]:
     """How steps make the chain's first and last term equal, and in words why it is no more than that.

@@ -24,7 +24,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.terms import application
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 _SHAPED_BY_FIRST = frozenset(("scale", "channel_scale", "bias_add", "affine"))
 
@@ -33,14 +33,14 @@ _SHAPED_BY_FIRST = frozenset(("scale", "channel_scale", "bias_add", "affine"))
 class Overlap:
     """``peak`` becomes ``first`` by the step of the outer axiom and ``second`` by that of the inner one."""
 
-    outer: Step
-    inner: Step
+    outer: AxiomInstance
+    inner: AxiomInstance
     peak: Term
     first: Term
     second: Term
 
     @property
-    def steps(self) -> tuple[Step, Step]:
+    def steps(self) -> tuple[AxiomInstance, AxiomInstance]:
         """Both steps."""
         return self.outer, self.inner
 
@@ -109,10 +109,10 @@ def _overlap(
     return Overlap(outer, inner, peak, unifier.applied(other), second)
 
 
-def _step(axiom: Equation, unifier: Unifier) -> Step:
+def _step(axiom: Equation, unifier: Unifier) -> AxiomInstance:
     """The instance of the axiom, under the names that its variables have in the set of axioms."""
     sides = (*axiom.left, *axiom.right)
-    return Step(
+    return AxiomInstance(
         axiom.name,
         tuple((name[:-2], unifier.applied(Variable(name))) for name in variables(*sides)),
         tuple(

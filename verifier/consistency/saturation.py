@@ -25,7 +25,7 @@ from superopt.ops.base import attribute_names
 from superopt.verifier.congruence import Congruence
 from superopt.verifier.consistency.interpretation import Interpretation, Meaning, difference
 from superopt.verifier.consistency.overlaps import given_attribute, has_open_shape
-from superopt.verifier.solver import Step
+from superopt.verifier.solver import AxiomInstance
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Saturation:
     """Classes of terms that axioms make equal, under one interpretation."""
 
     def __init__(self, interpretation: Interpretation, axioms: Sequence[Equation], extent: Extent) -> None:
-        self.steps: dict[Step, Equation] = {}
+        self.steps: dict[AxiomInstance, Equation] = {}
         self._interpretation = interpretation
         self._extent = extent
         self._patterns = [(axiom, side) for axiom in axioms for side in _patterns(axiom)]
@@ -117,7 +117,7 @@ class Saturation:
             return
         self._tried.add(key)
         terms = {name: self._terms[binding.classes[name]] for name in binding.classes}
-        step = Step(
+        step = AxiomInstance(
             axiom.name,
             tuple((name, terms[name]) for name in variables(*axiom.left, *axiom.right)),
             tuple(sorted(binding.attributes.items())),

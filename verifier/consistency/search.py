@@ -26,7 +26,7 @@ from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.refute import Effort, refute
 from superopt.verifier.seeds import seed_of
 from superopt.verifier.smtlib import relevant
-from superopt.verifier.solver import Answer, GroundSteps, Limits, Step, Strategy, ask
+from superopt.verifier.solver import Answer, AxiomInstance, GroundSteps, SolverLimits, Strategy, ask
 from superopt.verifier.specialisation import specialised
 
 _SMALL = 60
@@ -40,7 +40,7 @@ class Depth:
     effort: Effort = field(default_factory=lambda: Effort(schemes=8, per_scheme=1, instances=12, stack=2))
     overlap_schemes: int = 2
     extent: Extent = field(default_factory=Extent)
-    limits: Limits = field(default_factory=lambda: Limits(milliseconds=5_000, resources=300_000))
+    limits: SolverLimits = field(default_factory=lambda: SolverLimits(milliseconds=5_000, resources=300_000))
     questions: int = 20
     restarts: int = 2
 
@@ -137,7 +137,7 @@ class _Search:
             self._counts = replace(self._counts, saturated=self._counts.saturated + len(saturation.steps))
             for merged in saturation.merged():
                 goal = Equation((merged.left,), (merged.right,))
-                needed = GroundSteps(goal, saturation.steps, Limits()).core()
+                needed = GroundSteps(goal, saturation.steps, SolverLimits()).core()
                 steps = tuple(saturation.steps) if needed is None else needed
                 self._explain(interpretation, steps, goal, merged.difference, "saturation")
 
@@ -173,7 +173,7 @@ class _Search:
     def _explain(
         self,
         interpretation: Interpretation,
-        steps: Sequence[Step],
+        steps: Sequence[AxiomInstance],
         goal: Equation,
         differs: str,
         found_by: str,
@@ -184,7 +184,7 @@ class _Search:
         self._found.setdefault((falsehood.kind, falsehood.axioms), falsehood)
 
 
-def search_for_collapse(axioms: Sequence[Equation], limits: Limits) -> Falsehood | None:
+def search_for_collapse(axioms: Sequence[Equation], limits: SolverLimits) -> Falsehood | None:
     """Whether Z3 makes two distinct inputs equal from all axioms, with no other term given."""
     goal = Equation((Variable("x"),), (Variable("y"),))
     by_name = {axiom.name: axiom for axiom in axioms}
@@ -200,15 +200,15 @@ def search_for_collapse(axioms: Sequence[Equation], limits: Limits) -> Falsehood
     return None
 
 
-def _asked(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: Limits) -> Answer:
+def _asked(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: SolverLimits) -> Answer:
     own = specialised(axioms, goal, ())
     answer = ask(goal, own.axioms, strategy, limits)
     return replace(answer, steps=tuple(own.original(step) for step in answer.steps))
 
 
 def _few(
-    goal: Equation, answer: Answer, axioms: Mapping[str, Equation], limits: Limits
-) -> tuple[Step, ...] | None:
+    goal: Equation, answer: Answer, axioms: Mapping[str, Equation], limits: SolverLimits
+) -> tuple[AxiomInstance, ...] | None:
     if not answer.proved:
         return None
     return GroundSteps(goal, instances_of(answer.steps, axioms), limits).core()

@@ -22,7 +22,7 @@ Implicit = Mapping[str, "Dimension | tuple[Dimension, ...]"]
 
 
 @dataclass(frozen=True)
-class Step:
+class Instruction:
     """One application: ``inputs`` and ``place`` index values; ``implicit`` names what the text leaves out."""
 
     place: int
@@ -60,16 +60,16 @@ class Program:
         return tuple(term.name for term in self._terms if isinstance(term, Variable))
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Instruction, ...]:
         """The applications, inputs before what uses them; their values follow the inputs."""
-        steps: list[Step] = []
+        steps: list[Instruction] = []
         places: dict[Term, int] = {Variable(name): i for i, name in enumerate(self.names)}
         for term in self._terms:
             if isinstance(term, Application):
                 implicit = (n for n in OPERATORS[term.operator].implicit if term.attribute(n) is None)
                 place = places[term] = len(places)
                 steps.append(
-                    Step(place, term, tuple(places[child] for child in term.inputs), tuple(implicit))
+                    Instruction(place, term, tuple(places[child] for child in term.inputs), tuple(implicit))
                 )
         return tuple(steps)
 
@@ -96,7 +96,7 @@ class Program:
         """Whether types determine some attribute."""
         return any(step.implicit for step in self.steps)
 
-    def operator(self, step: Step, attributes: Mapping[str, object], implicit: Implicit) -> Operator:
+    def operator(self, step: Instruction, attributes: Mapping[str, object], implicit: Implicit) -> Operator:
         """The operator of a step; raises IllTypedError for a value that it does not take."""
         values = {
             name: attributes[value.name] if isinstance(value, AttributeVariable) else value

@@ -25,7 +25,7 @@ from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorTy
 from superopt.rewriting.conditions import computed, holds
 from superopt.verifier.divided import divided_forms
 from superopt.verifier.exhaustive.parameters import Bound
-from superopt.verifier.exhaustive.program import Case, Implicit, Program, Step
+from superopt.verifier.exhaustive.program import Case, Implicit, Instruction, Program
 
 IMPLICIT = "?"
 _NUMBERS_FIRST = frozenset(
@@ -96,7 +96,7 @@ class TypingSearch:
                 for typed in self._all_typed(step, ranked):
                     yield from self._extend(typed, index + 1)
 
-    def _ranks_fit(self, step: Step, state: _State) -> bool:
+    def _ranks_fit(self, step: Instruction, state: _State) -> bool:
         """False when the operator refuses the ranks, whatever the sizes: asked once, before numbers."""
         if step.term.operator not in _NUMBERS_FIRST:
             return True
@@ -113,7 +113,7 @@ class TypingSearch:
             pass
         return True
 
-    def _all_typed(self, step: Step, state: _State) -> Iterator[_State]:
+    def _all_typed(self, step: Instruction, state: _State) -> Iterator[_State]:
         for sized in self._with_numbers(step, state):
             for valued in self._valued(step, sized):
                 for opened in self._opened(step, valued):
@@ -146,7 +146,7 @@ class TypingSearch:
             sizes.append(allowed[0] if len(allowed) == 1 else symbol(f"{name}.{axis}"))
         return TensorType(ElementType.FLOAT, tuple(sizes))
 
-    def _with_numbers(self, step: Step, state: _State) -> Iterator[_State]:
+    def _with_numbers(self, step: Instruction, state: _State) -> Iterator[_State]:
         if step.term.operator not in _NUMBERS_FIRST:
             yield state
             return
@@ -164,7 +164,7 @@ class TypingSearch:
         allowed = self.sizes.get((variable, int(axis))) if axis.isdecimal() and variable else None
         return self.bound.sizes if allowed is None else allowed
 
-    def _valued(self, step: Step, state: _State) -> Iterator[_State]:
+    def _valued(self, step: Instruction, state: _State) -> Iterator[_State]:
         given = {**state.attributes, **computed(self.program.equation.conditions, state.attributes)}
         unknown = [
             (attribute, value.name)
@@ -181,7 +181,7 @@ class TypingSearch:
             attributes = {**given, **chosen}
             yield _State(state.types, attributes, state.implicit, state.cuts)
 
-    def _opened(self, step: Step, state: _State) -> Iterator[_State]:
+    def _opened(self, step: Instruction, state: _State) -> Iterator[_State]:
         """States with symbols for implicit attributes; shapes at every rank."""
         if not step.implicit:
             yield _State(state.types, state.attributes, (*state.implicit, {}), state.cuts)
@@ -200,7 +200,7 @@ class TypingSearch:
             cuts = {**cuts, place: size}
         yield _State(state.types, state.attributes, (*state.implicit, {name: size}), cuts)
 
-    def _cut_place(self, step: Step, state: _State) -> tuple[int, int] | None:
+    def _cut_place(self, step: Instruction, state: _State) -> tuple[int, int] | None:
         """What is cut and along which axis; the halves of a concat along its own axis are its operands."""
         if step.term.operator not in _HALVES:
             return None
@@ -209,12 +209,12 @@ class TypingSearch:
         axis = self._axis(step, state)
         return (whole, axis % rank) if axis is not None and -rank <= axis < rank else None
 
-    def _axis(self, step: Step, state: _State) -> int | None:
+    def _axis(self, step: Instruction, state: _State) -> int | None:
         value = step.term.attribute("axis")
         axis = state.attributes[value.name] if isinstance(value, AttributeVariable) else value
         return axis if isinstance(axis, int) else None
 
-    def _typed(self, step: Step, state: _State) -> _State | None:
+    def _typed(self, step: Instruction, state: _State) -> _State | None:
         """The state with the type of the step's value, sizes solved for; None when it is ill-typed."""
         while True:
             try:
@@ -233,7 +233,7 @@ class TypingSearch:
                     (*state.types, output), state.attributes, state.implicit, self._cuts(step, state)
                 )
 
-    def _cuts(self, step: Step, state: _State) -> Mapping[tuple[int, int], Dimension]:
+    def _cuts(self, step: Instruction, state: _State) -> Mapping[tuple[int, int], Dimension]:
         if step.term.operator != "concat" or len(step.inputs) != 2:
             return state.cuts
         first, axis = _known(state, step.inputs[0]), self._axis(step, state)
@@ -345,7 +345,7 @@ def _symbols(values: Implicit) -> frozenset[str]:
     return frozenset(name for part in parts for size in part for name in symbols_of(size))
 
 
-def _axis_values(step: Step) -> tuple[object, object]:
+def _axis_values(step: Instruction) -> tuple[object, object]:
     return step.term.attribute("axis"), step.term.attribute("perm")
 
 

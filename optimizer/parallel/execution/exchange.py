@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step
+from superopt.optimizer.parallel.boxes import Region, cut, meet, volume
+from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.placement import Placement, regions_of
-from superopt.optimizer.parallel.regions import Region, cut, meet, volume
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Exchange(Generic[A]):
         self._machine = machine
         self.sent: Counter[tuple[int, int]] = Counter()
 
-    def moved(self, held: Held[A], want: Placement, steps: Sequence[Step]) -> Held[A]:
+    def moved(self, held: Held[A], want: Placement, steps: Sequence[CollectiveStep]) -> Held[A]:
         """The tensor in the placement ``want``, after the steps that ``communication`` gives for it."""
         have = regions_of(held.placement, held.shape)
         stores: dict[int, list[tuple[Region, A]]] = {device: [] for device in (*have, *want.devices)}
@@ -53,7 +53,9 @@ class Exchange(Generic[A]):
             {device: self._found(stores[device], region) for device, region in wanted.items()},
         )
 
-    def _reduce(self, step: Step, terms: Sequence[A], stores: Mapping[int, list[tuple[Region, A]]]) -> None:
+    def _reduce(
+        self, step: CollectiveStep, terms: Sequence[A], stores: Mapping[int, list[tuple[Region, A]]]
+    ) -> None:
         if step.kind is CollectiveKind.ALL_REDUCE:
             whole = step.before[0]
             assert whole is not None
@@ -73,7 +75,7 @@ class Exchange(Generic[A]):
             assert total is not None
             stores[step.group[target]].append((region, total))
 
-    def _all_reduced(self, step: Step, whole: Region, terms: Sequence[A]) -> Sequence[A]:
+    def _all_reduced(self, step: CollectiveStep, whole: Region, terms: Sequence[A]) -> Sequence[A]:
         """By the machine's own collective, which is taken to move what a ring moves, else round the ring."""
         group, count = step.group, len(step.group)
         reduced = self._machine.all_reduced(terms)
@@ -95,7 +97,7 @@ class Exchange(Generic[A]):
                     held[target][number] = self._machine.add(other, chunk) if lap < count - 1 else chunk
         return [self._machine.joined(_present(chunks, member), shape) for member in held]
 
-    def _spread(self, step: Step, stores: Mapping[int, list[tuple[Region, A]]]) -> None:
+    def _spread(self, step: CollectiveStep, stores: Mapping[int, list[tuple[Region, A]]]) -> None:
         brought = [
             None if region is None else (region, self._found(stores[device], region))
             for device, region in zip(step.group, step.before, strict=True)

@@ -10,11 +10,11 @@ from superopt.domains import Array
 from superopt.ir.graph import Graph, Input, Node, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io.folding import Folder
+from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import communication, summed
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.placement import Placement, regions_of
-from superopt.optimizer.parallel.regions import Region
 from superopt.optimizer.parallel.tasks import divided, shape_of, tensor_of
 
 

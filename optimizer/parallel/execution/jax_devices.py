@@ -18,9 +18,9 @@ from superopt.domains import Array
 from superopt.errors import MissingServiceError
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import Opaque, Operator
+from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.execution.host import HostMachine
 from superopt.optimizer.parallel.execution.jax_domain import JaxDomain
-from superopt.optimizer.parallel.regions import Region
 from superopt.optimizer.parallel.tasks import Task
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from superopt.domains import Array
-from superopt.optimizer.parallel.regions import Region
+from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.tasks import Task
 
 

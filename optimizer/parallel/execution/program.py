@@ -17,12 +17,12 @@ from superopt.ir.graph import Graph, Input, Value
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.folding import Folder
 from superopt.optimizer.cost.runtime import LoadedModel
-from superopt.optimizer.parallel.communication import CollectiveKind, Step
+from superopt.optimizer.parallel.boxes import Region
+from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held
 from superopt.optimizer.parallel.execution.executor import Execution, box_of
 from superopt.optimizer.parallel.execution.host import HostMachine
 from superopt.optimizer.parallel.placement import Placement, regions_of
-from superopt.optimizer.parallel.regions import Region
 from superopt.optimizer.parallel.shards import Delivery, Program, Segment
 from superopt.optimizer.parallel.tasks import shape_of
 
@@ -77,7 +77,7 @@ class DeliveryEntry(TypedDict):
     steps: list[StepEntry]
 
 
-class Entry(TypedDict, total=False):
+class ProgramEntry(TypedDict, total=False):
     """One of the two."""
 
     run: SegmentEntry
@@ -98,7 +98,7 @@ class Manifest(TypedDict):
 
     schema: int
     inputs: list[str]
-    entries: list[Entry]
+    entries: list[ProgramEntry]
     outputs: list[OutputEntry]
 
 
@@ -149,7 +149,7 @@ def _write(program: Program, lifted: LiftedModel, graph: Graph, directory: Path)
     names = _Names(lifted)
     folder = Folder(graph, lifted.weight)
     counts: dict[int, int] = {}
-    entries: list[Entry] = []
+    entries: list[ProgramEntry] = []
     for entry in program.entries:
         if isinstance(entry, Delivery):
             entries.append({"deliver": _delivery(entry, names)})
@@ -308,8 +308,8 @@ def _region(listed: Sequence[Sequence[int]]) -> Region:
     return tuple((start, stop) for start, stop in listed)
 
 
-def _step(entry: StepEntry) -> Step:
-    return Step(
+def _step(entry: StepEntry) -> CollectiveStep:
+    return CollectiveStep(
         CollectiveKind(entry["kind"]),
         tuple(entry["group"]),
         entry["bytes"],

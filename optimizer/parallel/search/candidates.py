@@ -32,7 +32,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SimulatedPlan:
     """A plan that was evaluated; ``fits``: no device needs more memory than it has."""
 
     proposal: Proposal
@@ -55,12 +55,12 @@ class Planned:
     """The best plan of a graph, all that were evaluated, and how much was searched."""
 
     subject: Subject
-    best: Candidate
-    candidates: tuple[Candidate, ...]
+    best: SimulatedPlan
+    candidates: tuple[SimulatedPlan, ...]
     seconds: float
 
     @property
-    def experts(self) -> tuple[Candidate, ...]:
+    def experts(self) -> tuple[SimulatedPlan, ...]:
         """The plans of experts, by time."""
         experts = (c for c in self.candidates if c.proposal.origin is Origin.EXPERT)
         return tuple(sorted(experts, key=lambda c: c.rank))

@@ -40,7 +40,7 @@ _FIRST_PRICE = 1e-9
 
 
 @dataclass(frozen=True)
-class Mapping:
+class MachineMapping:
     """A choice for every operation, what it costs by the estimate, and the bytes of the fullest device."""
 
     name: str
@@ -68,7 +68,7 @@ class Mapper:
         self._shares: dict[tuple[Choices, int], Costs | None] = {}
         self._experts = [found for _, found in assignments(self.subject, self.estimator.mesh, self.licence)]
 
-    def mappings(self, memory_limit: float) -> list[Mapping]:
+    def mappings(self, memory_limit: float) -> list[MachineMapping]:
         """The best mappings by several ways to estimate, those that fit into memory if there are any."""
         pool = self._pool(Weighing())
         found = [self._mixed(pool, Weighing(exposed)) for exposed in EXPOSED]
@@ -76,10 +76,10 @@ class Mapper:
             return found
         return self._within(memory_limit, pool) + found
 
-    def _within(self, limit: float, pool: list[dict[Choice, None]]) -> list[Mapping]:
+    def _within(self, limit: float, pool: list[dict[Choice, None]]) -> list[MachineMapping]:
         """Mappings that fit, at the lowest price of memory at which the best one does."""
         price, low = _FIRST_PRICE, 0.0
-        fitting: list[Mapping] = []
+        fitting: list[MachineMapping] = []
         mapping = self._mixed(pool, Weighing())
         for _ in range(_MEMORY_STEPS):
             weighing = Weighing(memory=price)
@@ -166,12 +166,12 @@ class Mapper:
             self._shares[key] = np.array(parts) if max(parts) > 1 else None
         return self._shares[key]
 
-    def _mixed(self, pool: list[dict[Choice, None]], weighing: Weighing) -> Mapping:
+    def _mixed(self, pool: list[dict[Choice, None]], weighing: Weighing) -> MachineMapping:
         choices = [self.estimator.known.interned(tuple(found)[:_POOL]) for found in pool]
         total, chosen = self._solved(choices, weighing)
         return self.mapping("search", chosen, total)
 
-    def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> Mapping:
+    def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> MachineMapping:
         """The mapping of those choices."""
         singles = [self.estimator.known.interned((choice,)) for choice in chosen]
         shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, self.costs(chosen))
@@ -182,7 +182,7 @@ class Mapper:
             count = min(_parts(choice, self.estimator.mesh.sizes), self._widths.get(number, 1))
             memory += float(self.estimator.memory(number, singles[number])[0]) / count
         assignment = Assignment(self.estimator.mesh, tuple(chosen), shares)
-        return Mapping(name, assignment, estimate, memory)
+        return MachineMapping(name, assignment, estimate, memory)
 
     def costs(self, chosen: Sequence[Choice]) -> list[float]:
         """What each operation costs, without what is brought to it."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from superopt.ir.graph import Graph
 from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments
-from superopt.optimizer.parallel.search.candidates import Candidate, Origin, Planned, Proposal
+from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
 from superopt.optimizer.parallel.search.choices import Choice, Licence, everything
 from superopt.optimizer.parallel.search.cost_source import both_ways, forward
 from superopt.optimizer.parallel.search.estimate import Compute, Estimator
-from superopt.optimizer.parallel.search.mapping import Mapper, Mapping
+from superopt.optimizer.parallel.search.mapping import MachineMapping, Mapper
 from superopt.optimizer.parallel.search.mesh import Mesh, submachines
 from superopt.optimizer.parallel.search.pipeline import pipelines, stage_counts, stage_meshes
 from superopt.optimizer.parallel.search.prices import collective_prices
@@ -108,7 +108,7 @@ class Planner:
             best = refined
         return Planned(subject, best, tuple(seen), time.process_time() - began)
 
-    def experts(self, subject: Subject) -> tuple[Candidate, ...]:
+    def experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
         """The plans of experts for the whole machine, evaluated."""
         found = assignments(subject, Mesh.of(self.cluster), self.licence)
         return tuple(
@@ -116,7 +116,7 @@ class Planner:
             for name, assignment in found
         )
 
-    def thriftiest(self, subject: Subject) -> Candidate:
+    def thriftiest(self, subject: Subject) -> SimulatedPlan:
         """The plan that is estimated to need least memory on a device."""
         mappings = self._mapper(subject, Mesh.of(self.cluster)).mappings(0)
         least = min(mappings, key=lambda mapping: mapping.memory)
@@ -128,7 +128,7 @@ class Planner:
         """The bytes of the smallest device."""
         return min(device.memory_bytes for device in self.cluster.devices)
 
-    def evaluated(self, subject: Subject, proposal: Proposal) -> Candidate:
+    def evaluated(self, subject: Subject, proposal: Proposal) -> SimulatedPlan:
         """The plan as the simulator sees it."""
         return self._candidate(proposal, self.simulator(subject).simulate(proposal.plan))
 
@@ -140,7 +140,7 @@ class Planner:
             known = self._simulators[0] = (subject, simulator)
         return known[1]
 
-    def _mapped(self, subject: Subject, seen: Sequence[Candidate]) -> Iterator[Proposal]:
+    def _mapped(self, subject: Subject, seen: Sequence[SimulatedPlan]) -> Iterator[Proposal]:
         """The best mappings on the whole machine and parts of it; ``seen`` is what was evaluated so far."""
         whole = Mesh.of(self.cluster)
         best, worse = float("inf"), 0
@@ -159,7 +159,7 @@ class Planner:
                 yield from _unique(subject, mappings)
             best = min(best, least)
 
-    def _less_cautious(self, mapper: Mapper, experts: Sequence[Candidate]) -> list[Mapping]:
+    def _less_cautious(self, mapper: Mapper, experts: Sequence[SimulatedPlan]) -> list[MachineMapping]:
         """Mappings that fit if the estimate of memory is corrected as the plans of experts have it."""
         corrections = [
             mapper.mapping(name, assignment.choices).memory / max(1, *expert.simulation.memory_bytes)
@@ -170,16 +170,16 @@ class Planner:
         correction = max(corrections, default=1.0)
         return mapper.mappings(self.memory_limit * correction) if correction > _CAUTIOUS else []
 
-    def _piped(self, subject: Subject, best: Candidate) -> list[Candidate]:
+    def _piped(self, subject: Subject, best: SimulatedPlan) -> list[SimulatedPlan]:
         """Pipelines, with more microbatches and more stages as long as that may help."""
-        found: list[Candidate] = []
+        found: list[SimulatedPlan] = []
         whole = Mesh.of(self.cluster)
         worse = 0
         for count in stage_counts(whole):
             meshes = stage_meshes(whole, count)
             if meshes is None or self.is_expired() or worse > _WORSE_MACHINES:
                 continue
-            fastest: Candidate | None = None
+            fastest: SimulatedPlan | None = None
             mapper = self._mapper(subject, meshes[0])
             mapping = mapper.mappings(self.memory_limit * count)[0]
             choices = mapping.assignment.choices
@@ -211,7 +211,9 @@ class Planner:
         self._estimators[mesh] = estimator
         return Mapper(subject, estimator, self.licence, self.is_expired)
 
-    def _refined(self, subject: Subject, found: Sequence[Candidate], best: Candidate) -> Candidate:
+    def _refined(
+        self, subject: Subject, found: Sequence[SimulatedPlan], best: SimulatedPlan
+    ) -> SimulatedPlan:
         """The best plans, as far as they are choices on a mesh, improved as the simulator judges them."""
         starts = sorted((c for c in found if c.proposal.assignment is not None), key=lambda c: c.rank)
         near = [
@@ -253,8 +255,8 @@ class Planner:
         limits = (device.memory_bytes for device in self.cluster.devices)
         return all(used <= limit for used, limit in zip(simulation.memory_bytes, limits, strict=True))
 
-    def _candidate(self, proposal: Proposal, simulation: Simulation) -> Candidate:
-        return Candidate(proposal, simulation, self._fits(simulation))
+    def _candidate(self, proposal: Proposal, simulation: Simulation) -> SimulatedPlan:
+        return SimulatedPlan(proposal, simulation, self._fits(simulation))
 
     def is_expired(self) -> bool:
         """Whether the deadline has passed."""
@@ -263,7 +265,7 @@ class Planner:
         return is_late
 
 
-def _unique(subject: Subject, mappings: Sequence[Mapping]) -> Iterator[Proposal]:
+def _unique(subject: Subject, mappings: Sequence[MachineMapping]) -> Iterator[Proposal]:
     seen: set[tuple[Choice, ...]] = set()
     for mapping in mappings:
         if mapping.assignment.choices not in seen:

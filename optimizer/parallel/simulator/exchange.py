@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from superopt.optimizer.cost.objective import rounded
 from superopt.optimizer.parallel.collectives import Collectives
-from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, Step, moved_bytes
+from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, CollectiveStep, moved_bytes
 from superopt.optimizer.parallel.placement import Placement
 
 Times = NDArray[np.float64]
@@ -26,7 +26,7 @@ Numbers = NDArray[np.intp]
 class Transfer:
     """A step as it was timed, in microseconds."""
 
-    step: Step
+    step: CollectiveStep
     start: float
     stop: float
 
@@ -54,7 +54,7 @@ class _Segments:
 class Phase:
     """Steps that do not wait for each other."""
 
-    def __init__(self, steps: Sequence[Step], collectives: Collectives) -> None:
+    def __init__(self, steps: Sequence[CollectiveStep], collectives: Collectives) -> None:
         self.steps = steps
         costs = [collectives.cost(step) for step in steps]
         totals: dict[int, float] = defaultdict(float)
@@ -107,7 +107,11 @@ class Exchange:
     """The steps from one placement to another, with their costs. ``moved`` are the bytes sent."""
 
     def __init__(
-        self, steps: tuple[Step, ...], holders: Sequence[int], collectives: Collectives, devices: int
+        self,
+        steps: tuple[CollectiveStep, ...],
+        holders: Sequence[int],
+        collectives: Collectives,
+        devices: int,
     ) -> None:
         first = [step for step in steps if step.kind in REDUCTIONS]
         rest = [step for step in steps if step.kind not in REDUCTIONS]
@@ -156,21 +160,21 @@ class Exchange:
         return found
 
 
-def senders(step: Step) -> tuple[int, ...]:
+def senders(step: CollectiveStep) -> tuple[int, ...]:
     """The devices that must have their part before the step starts."""
     if step.kind in (CollectiveKind.SEND, CollectiveKind.BROADCAST):
         return step.group[:1]
     return step.group
 
 
-def receivers_of(step: Step) -> tuple[int, ...]:
+def receivers_of(step: CollectiveStep) -> tuple[int, ...]:
     """The devices that get something from the step."""
     if step.kind in (CollectiveKind.SEND, CollectiveKind.BROADCAST):
         return step.group[1:]
     return tuple(d for d, after in zip(step.group, step.after, strict=True) if after is not None)
 
 
-def synchronisation(placements: Sequence[Placement], size: int) -> tuple[Step, ...]:
+def synchronisation(placements: Sequence[Placement], size: int) -> tuple[CollectiveStep, ...]:
     """The all-reduces after which all copies of a weight have the sum of their gradients.
 
     ``placements`` are the distinct ones in which operators need the weight, ``size`` its bytes. Parts of it
@@ -190,7 +194,7 @@ def synchronisation(placements: Sequence[Placement], size: int) -> tuple[Step, .
         parts[tuple(sorted(devices))] += 1
     cells = len(holders)
     return tuple(
-        Step(
+        CollectiveStep(
             CollectiveKind.ALL_REDUCE,
             group,
             size * count // cells,

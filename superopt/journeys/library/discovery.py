@@ -21,7 +21,7 @@ from superopt.substitution_db.database import Database
 from superopt.substitution_db.rules.certificates import stored_certificate
 from superopt.substitution_db.rules.currency import Currency, current
 from superopt.substitution_db.rules.recording import Recording
-from superopt.substitution_db.rules.repository import Candidate
+from superopt.substitution_db.rules.repository import CandidateRule
 from superopt.substitution_db.store.records import Added, Outcome, Proof, Rule
 from superopt.substitution_db.store.rows import equation_of
 from superopt.verifier import Verdict
@@ -96,7 +96,7 @@ def generate(
     )
     verified = _verified_ids(database, current())
     candidates = [
-        Candidate(spelled(found.equation), found.provenance, tuple(map(spelled, found.generalizations)))
+        CandidateRule(spelled(found.equation), found.provenance, tuple(map(spelled, found.generalizations)))
         for found in generation.candidates
         if verified.isdisjoint(map(rule_id, found.generalizations))
     ]

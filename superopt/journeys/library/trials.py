@@ -18,7 +18,7 @@ from superopt.ir.graph import Graph
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Nominal, Sizes
-from superopt.optimizer.search import Limits, RuleSet, Watch, search_named
+from superopt.optimizer.search import RuleSet, SearchLimits, Watch, search_named
 from superopt.optimizer.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, substitutions_of
 from superopt.zoo.micrographs import WITH_HEADROOM, WITHOUT_HEADROOM
@@ -93,7 +93,7 @@ def _allowed(name: str, candidates: int) -> int:
 
 def _trial(graph: Graph, rules: RuleSet, candidates: int) -> Trial:
     start = GraphCost.of(graph, Nominal(), Sizes(graph, {}))
-    watch = Watch(Limits(deadline=math.inf, max_candidates=candidates))
+    watch = Watch(SearchLimits(deadline=math.inf, max_candidates=candidates))
     found = search_named("auto").run(start, rules, watch)
     return Trial(start.total, found.best.total, frozenset(step.rule for step in found.trace))
 

@@ -23,7 +23,7 @@ _LATE = "rewriting_late"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SaturationLimits:
     """What a saturation may cost: steps (every rule everywhere at once), nodes, seconds (None: any)."""
 
     steps: int = 2
@@ -125,7 +125,7 @@ class Saturation:
         """A new world with inputs of these types; its number must be new."""
         return World(self, number, {name: self._input(type_, number) for name, type_ in types.items()})
 
-    def run(self, limits: Limits) -> Outcome:
+    def run(self, limits: SaturationLimits) -> Outcome:
         """Applies all rules for so many steps, or until nothing changes; says which pairs are equal.
 
         A later call goes on from there, by one step of the rules that were added since the first one.

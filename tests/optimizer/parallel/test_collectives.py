@@ -7,7 +7,7 @@ import pytest
 
 from superopt.optimizer.parallel.cluster import parse_cluster
 from superopt.optimizer.parallel.collectives import Collectives
-from superopt.optimizer.parallel.communication import CollectiveKind, Step, communication
+from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep, communication
 from superopt.optimizer.parallel.placement import Placement
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.topology import Cluster
@@ -18,10 +18,10 @@ TWO = cluster(2, 4)
 LARGE, SMALL = 8 * 10**9, 8
 
 
-def step(kind: CollectiveKind, size: int, *group: int) -> Step:
+def step(kind: CollectiveKind, size: int, *group: int) -> CollectiveStep:
     whole = ((0, 1),)
     moved = size * (len(group) - 1) // len(group)
-    return Step(kind, group, size, (whole,) * len(group), (whole,) * len(group), moved)
+    return CollectiveStep(kind, group, size, (whole,) * len(group), (whole,) * len(group), moved)
 
 
 EIGHT = tuple(range(8))

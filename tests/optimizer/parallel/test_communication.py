@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superopt.optimizer.parallel.communication import CollectiveKind, Step, communication, moved_bytes, summed
+from superopt.optimizer.parallel.boxes import Region, meet, volume
+from superopt.optimizer.parallel.communication import (
+    CollectiveKind,
+    CollectiveStep,
+    communication,
+    moved_bytes,
+    summed,
+)
 from superopt.optimizer.parallel.placement import Placement
-from superopt.optimizer.parallel.regions import Region, meet, volume
 
 SHAPE = (12, 6)
 
@@ -175,7 +181,7 @@ class Machine:
         assert (content >= 0).all(), "read what it does not have"
         return content.copy()
 
-    def run(self, step: Step) -> None:
+    def run(self, step: CollectiveStep) -> None:
         members = list(zip(step.group, step.before, step.after, strict=True))
         match step.kind:
             case CollectiveKind.ALL_REDUCE | CollectiveKind.REDUCE_SCATTER:

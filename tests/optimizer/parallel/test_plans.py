@@ -15,6 +15,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Relu
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
+from superopt.optimizer.parallel.cluster_advice import what_would_do
 from superopt.optimizer.parallel.experts import Assignment, assignments
 from superopt.optimizer.parallel.plan_text import plan_from_json, plan_to_json
 from superopt.optimizer.parallel.search.branches import blocks
@@ -25,7 +26,6 @@ from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
-from superopt.optimizer.parallel.sufficiency import what_would_do
 from superopt.optimizer.search import RuleSet
 from superopt.rewriting import substitutions_of
 from tests.optimizer.graphs import Builder

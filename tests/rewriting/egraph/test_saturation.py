@@ -14,7 +14,7 @@ from superopt.equations import parse_equation
 from superopt.errors import MissingServiceError
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting import substitutions_of, type_equation
-from superopt.rewriting.egraph import Limits, Rules, Saturation
+from superopt.rewriting.egraph import Rules, Saturation, SaturationLimits
 from superopt.rewriting.egraph.engine import Engine
 
 ASSOCIATIVE = "concat[axis=a](concat[axis=a](x, y), z) <=> concat[axis=a](x, concat[axis=a](y, z))"
@@ -106,7 +106,7 @@ def test_what_is_equal_and_after_how_many_steps(
     attributes: Mapping[str, object],
     steps: int | None,
 ) -> None:
-    outcome = _asked(_rules(*rules), {7: question}, shapes, attributes).run(Limits(steps=3))
+    outcome = _asked(_rules(*rules), {7: question}, shapes, attributes).run(SaturationLimits(steps=3))
     assert dict(outcome.equal) == ({} if steps is None else {7: steps})
     assert outcome.complete
 
@@ -118,7 +118,7 @@ def test_blocks_that_are_not_aligned_are_not_added_block_by_block() -> None:
     typing = type_equation(equation, _types(MISALIGNED))
     world = graph.world(1, _types(MISALIGNED))
     world.ask(1, equation.left[0], equation.right[0], typing)
-    assert not graph.run(Limits(steps=4)).equal
+    assert not graph.run(SaturationLimits(steps=4)).equal
 
 
 def test_terms_of_different_worlds_do_not_meet() -> None:
@@ -129,16 +129,16 @@ def test_terms_of_different_worlds_do_not_meet() -> None:
     graph.world(2, _types(MATRICES)).ask(
         2, asked.left[0], asked.right[0], type_equation(asked, _types(MATRICES))
     )
-    assert not graph.run(Limits()).equal
+    assert not graph.run(SaturationLimits()).equal
 
 
 def test_rules_added_later_are_applied() -> None:
     rules = _rules(TRANSPOSED)
     graph = _asked(rules, {1: "matmul(x, transpose(identity_matrix())) => x"}, MATRICES, {})
-    assert not graph.run(Limits()).equal
+    assert not graph.run(SaturationLimits()).equal
     (substitution,) = substitutions_of(parse_equation(IDENTITY), "")
     rules.add(substitution)
-    assert 1 in graph.run(Limits()).equal
+    assert 1 in graph.run(SaturationLimits()).equal
 
 
 def test_two_outputs_are_replaced_together() -> None:
@@ -154,18 +154,18 @@ def test_two_outputs_are_replaced_together() -> None:
         for term in equation.left:
             world.insert(term, typing)
         world.ask_all(1, list(zip(equation.left, equation.right, strict=True)), typing)
-        assert dict(graph.run(Limits(steps=1)).equal) == expected
+        assert dict(graph.run(SaturationLimits(steps=1)).equal) == expected
 
 
 def test_a_limit_on_nodes_ends_a_run_incomplete() -> None:
     graph = _asked(_rules(RELU), {1: "relu(relu(relu(x))) => relu(x)"}, MATRICES, {})
-    assert not graph.run(Limits(nodes=1)).complete
+    assert not graph.run(SaturationLimits(nodes=1)).complete
 
 
 def test_without_egglog_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "egglog.bindings", None)
     with pytest.raises(MissingServiceError, match=r"superopt\[discovery\]"):
-        Saturation(Rules()).run(Limits())
+        Saturation(Rules()).run(SaturationLimits())
 
 
 def test_an_e_graph_is_dropped_where_it_was_made_whoever_collects_it() -> None:

@@ -16,7 +16,7 @@ from superopt.journeys.library import discovery
 from superopt.journeys.library.peers import PeerFormat, PeerRule, read_rules
 from superopt.journeys.library.peers.coverage import Answer, Covered, counts, coverage
 from superopt.journeys.library.peers.derivation import Bounds
-from superopt.substitution_db import Candidate, RuleStatus, open_database
+from superopt.substitution_db import CandidateRule, RuleStatus, open_database
 from superopt.substitution_db.rules.currency import current
 from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, taso_file
 
@@ -140,7 +140,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
     url = f"sqlite:///{tmp_path}/rules.db"
     with open_database(url) as opened:
-        opened.rules.add_candidates([Candidate(parse_equation(LIBRARY[0]), "test")])
+        opened.rules.add_candidates([CandidateRule(parse_equation(LIBRARY[0]), "test")])
         assert discovery.verify_pending(opened).verified == 1
     return url
 
