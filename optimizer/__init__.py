@@ -3,9 +3,9 @@
 from superopt.optimizer.decision import plan_of
 from superopt.optimizer.explanation.page import html_of
 from superopt.optimizer.optimize import Journey, Result, optimize
-from superopt.optimizer.options import Options
 from superopt.optimizer.report import RecordedStep, Report, recorded_trace
 from superopt.optimizer.search import CancelToken, Progress, ProgressCallback, TraceStep, replay
+from superopt.options import Options
 
 __all__ = [
     "CancelToken",

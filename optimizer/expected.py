@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from superopt.optimizer.cost import GraphCost
-from superopt.optimizer.options import Options
+from superopt.options import Options
 
 
 def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:

@@ -46,7 +46,6 @@ from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, Runti
 from superopt.optimizer.decision import Court, Variant, Verdict, plan_of
 from superopt.optimizer.expected import minimal_ratio, refusal_of
 from superopt.optimizer.first_run import first_run
-from superopt.optimizer.options import Options
 from superopt.optimizer.record import Record
 from superopt.optimizer.report import Report
 from superopt.optimizer.runnable import runnable_original, weight_bytes
@@ -65,6 +64,7 @@ from superopt.optimizer.search import (
     without_rules,
 )
 from superopt.optimizer.selection import kept_nodes, usable_rules
+from superopt.options import Options
 from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)

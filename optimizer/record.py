@@ -17,7 +17,6 @@ from superopt.optimizer.check import Sizing
 from superopt.optimizer.cost import GraphCost, Objective, Target, device_name
 from superopt.optimizer.decision import Court, Verdict, plan_of
 from superopt.optimizer.explanation import Explanation, Findings, explain
-from superopt.optimizer.options import Options
 from superopt.optimizer.rejection import rejections
 from superopt.optimizer.report import (
     CostSummary,
@@ -32,6 +31,7 @@ from superopt.optimizer.report import (
     SizesSummary,
 )
 from superopt.optimizer.search import SearchResult
+from superopt.options import Options
 from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from superopt.ir.graph import NodeId
 from superopt.ir.terms import Application, Term, applications
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import OPERATORS
-from superopt.optimizer.options import Options
+from superopt.options import Options
 from superopt.rewriting import Substitution
 
 

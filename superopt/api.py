@@ -13,10 +13,9 @@ from typing import cast
 
 from superopt import optimizer
 from superopt.accusation import accusation
-from superopt.choices import require_report_path, require_runtime
 from superopt.equations import format_equation
-from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
-from superopt.files import write_atomically
+from superopt.errors import InvalidFileError, InvalidModelError
+from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
 from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
@@ -136,7 +135,6 @@ def optimize_with(
     model: ModelSource,
     options: Options,
     *,
-    target: str = "cpu",
     database: str | None = None,
     progress: ProgressCallback | None = None,
     started: float | None = None,
@@ -162,7 +160,7 @@ def optimize_with(
     opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
     know({"opaque": opaque, "overridable": len(lifted.source.as_given.overridable)})
     with open_database(database) as opened:
-        device = find_target(target, opened)
+        device = find_target(options.target, opened)
         published = opened.library.read(current(), library)
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
@@ -184,8 +182,7 @@ def optimize_with(
         found = optimizer.optimize(
             lifted, rules, options, opened.costs, progress, target=device, started=began, accuse=accuse
         )
-    report = replace(found.report, options={**found.report.options, "target": target})
-    return Result(lower(lifted, found.graph, found.plan), report, published)
+    return Result(lower(lifted, found.graph, found.plan), found.report, published)
 
 
 def check(
@@ -255,24 +252,6 @@ def _usual_sizes(lifted: LiftedModel) -> Sizing:
             return settle_sizes(lifted, plan, (), opened, time.monotonic() + _SETTLING_SECONDS)
         except RuntimeRefusedError:
             return guess_sizes(lifted, {})
-
-
-def options_from_json(values: Mapping[str, object]) -> tuple[str, Options]:
-    """Target and options from the names that HTTP uses. Raises InvalidOptionError."""
-    rest = dict(values)
-    target = str(rest.pop("target", "cpu"))
-    require_runtime(cast("str | None", rest.pop("runtime", None)))
-    renamed = {"dim": "dims", "exclude_rule": "exclude_rules"}
-    arguments = {renamed.get(name, name): value for name, value in rest.items()}
-    for name in ("keep", "exclude_rules"):
-        if name in arguments:
-            arguments[name] = tuple(cast("Sequence[str]", arguments[name]))
-    if arguments.get("inputs") is not None:
-        arguments["inputs"] = Path(str(arguments["inputs"]))
-    try:
-        return target, Options(**arguments)  # pyright: ignore[reportArgumentType]
-    except TypeError as error:
-        raise InvalidOptionError(f"options: {error}") from None
 
 
 def read_report(path: Path) -> Mapping[str, object]:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -25,6 +25,7 @@ from superopt.optimizer.report import (
     SearchSummary,
 )
 from superopt.optimizer.runnable import loads
+from superopt.options import DEFAULTS, Options
 from superopt.substitution_db.rules.versions import PublishedRules
 from superopt.supervision import OPTIMIZE, Job, Outcome, run_job
 
@@ -34,28 +35,56 @@ ProgressCallback = Callable[[Progress], None]
 def optimize(
     model: ModelSource,
     *,
-    cluster: str | Path | None = None,
-    objective: str = "latency",
-    target: str = "cpu",
-    budget: float = 60.0,
-    seed: int = 0,
-    threads: int | None = None,
-    dims: Mapping[str, int] | None = None,
+    objective: str = DEFAULTS.objective,
+    target: str = DEFAULTS.target,
+    search: str = DEFAULTS.search,
+    budget: float = DEFAULTS.budget,
+    max_candidates: int | None = DEFAULTS.max_candidates,
+    alpha: float = DEFAULTS.alpha,
+    seed: int = DEFAULTS.seed,
+    threads: int | None = DEFAULTS.threads,
+    dims: Mapping[str, int] = DEFAULTS.dims,
+    inputs: str | Path | None = DEFAULTS.inputs,
+    tolerance: float | None = DEFAULTS.tolerance,
+    keep: Sequence[str] = DEFAULTS.keep,
+    exclude_rules: Sequence[str] = DEFAULTS.exclude_rules,
+    memory_limit: int | None = DEFAULTS.memory_limit,
+    runtime: str = DEFAULTS.runtime,
+    cluster: str | Path | None = DEFAULTS.cluster,
     database: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Result:
     """An equal model that is measurably better, or the original.
 
-    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``budget`` seconds of wall time in all, from
-    the call to the written file; ``dims`` are sizes of open dimensions, at which the model is priced, checked
-    and timed (others are guessed); ``database`` is the URL of rules and costs. ``cluster`` is a description's
-    file or the name of a known machine: then a plan for all its devices is made, and predicted to be best.
+    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``database`` is the URL of rules and costs.
+    All others are the options of ``superopt.options``: ``budget`` seconds of wall time in all, from the call
+    to the written file; ``dims`` are sizes of open dimensions, at which the model is priced, checked and
+    timed (others are guessed). ``cluster`` is a description's file or the name of a known machine: then a
+    plan for all its devices is made, and predicted to be best.
 
     The work is done in a process of its own, which is ended when it is not over in time or when ``progress``,
     which is called in this one, raises: then the original comes back, and the report says why. Raises
     InvalidModelError, InvalidOptionError, MissingServiceError.
     """
     started = time.monotonic()
+    options = Options(
+        objective=objective,
+        target=target,
+        search=search,
+        budget=budget,
+        max_candidates=max_candidates,
+        alpha=alpha,
+        seed=seed,
+        threads=threads,
+        dims=dims,
+        inputs=None if inputs is None else Path(inputs),
+        tolerance=tolerance,
+        keep=tuple(keep),
+        exclude_rules=tuple(exclude_rules),
+        memory_limit=memory_limit,
+        runtime=runtime,
+        cluster=None if cluster is None else str(cluster),
+    )
     directory = Path(tempfile.mkdtemp(prefix="superopt-"))
     remove = partial(shutil.rmtree, directory, ignore_errors=True)
     is_needed = False
@@ -64,18 +93,11 @@ def optimize(
         job = Job(
             model=_as_file(model, directory),
             output=written,
-            options={
-                "objective": objective,
-                "target": target,
-                "budget": budget,
-                "seed": seed,
-                "threads": threads,
-                "dim": dict(dims or {}),
-            },
+            options=options.to_request(),
             budget=budget,
             started=started,
             database=database,
-            extras={"machine": None if cluster is None else str(cluster), "objects": str(objects)},
+            extras={"machine": options.cluster, "objects": str(objects)},
             function=OPTIMIZE,
         )
         outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))

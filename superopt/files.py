@@ -15,7 +15,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -33,6 +33,7 @@ _NULL = os.makedev(1, 3)
 _UNWRITABLE = {stat.S_IFDIR: "a directory", stat.S_IFBLK: "a block device", stat.S_IFSOCK: "a socket"}
 _STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
 _MOST_LINKS = 40
+_REPORT_SUFFIXES = (".json", ".html")
 
 
 def require_writable(path: Path) -> None:
@@ -44,6 +45,31 @@ def require_writable(path: Path) -> None:
         wrong = f"cannot write there: {error.strerror}"
     if wrong:
         raise InvalidOptionError(f"{path}: {wrong}")
+
+
+def require_report_path(path: Path) -> None:
+    """Raises InvalidOptionError unless a report can be written there, and the path says of which kind."""
+    if path.suffix.lower() not in _REPORT_SUFFIXES:
+        raise InvalidOptionError(f"report: expected a file ending in .json or .html, got {path}")
+    require_writable(path)
+
+
+def require_destinations(output: Path | None, reports: Sequence[Path]) -> None:
+    """Raises InvalidOptionError unless model and reports can be written there, each into its own file."""
+    for path in reports:
+        require_report_path(path)
+    if output is not None:
+        require_writable(output)
+    files: dict[Path, Path] = {}
+    for path in (output, *reports):
+        if path is None or is_stream(path):
+            continue
+        file = written_file(path).resolve()
+        if file in files:
+            raise InvalidOptionError(
+                f"{path}: expected a file of its own for each result, and {files[file]} is the same one"
+            )
+        files[file] = path
 
 
 def _why_not(path: Path) -> str:

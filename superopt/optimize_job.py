@@ -25,6 +25,7 @@ from superopt.optimizer import Progress, Report
 from superopt.optimizer.record import BYTE_FOR_BYTE
 from superopt.optimizer.report import EquivalenceSummary
 from superopt.optimizer.runnable import loads
+from superopt.options import Options
 
 Tell = Callable[[JsonObject], None]
 
@@ -96,7 +97,7 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
     cluster = described_cluster(uploaded) if machine is None else find_cluster(machine)
     if cluster is not None:
         options["cluster"] = cluster.name
-    target, chosen = api.options_from_json(options)
+    chosen = Options.from_json(options)
     plan = cast("str | None", arguments.get("plan"))
     recorded = None if plan is None else api.read_report(Path(plan))
 
@@ -110,7 +111,6 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
     return api.optimize_with(
         path,
         chosen,
-        target=target,
         database=cast("str | None", arguments["database"]),
         progress=tell,
         started=cast("float", arguments["started"]),

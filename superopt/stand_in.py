@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
+from superopt.options import DEFAULTS
+
 _SCHEMA = 1
 
 
@@ -62,7 +64,7 @@ def stand_in_report(
             "multiple": None,
         },
         "search": {
-            "strategy": options.get("search", "auto"),
+            "strategy": options.get("search", DEFAULTS.search),
             "seconds": round(seconds, 3),
             "candidates": state.get("candidates", 0),
             "best_at_seconds": 0.0,

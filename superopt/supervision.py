@@ -23,9 +23,9 @@ from typing import cast
 
 from superopt import child
 from superopt.child import JsonObject, ResourceLimits, run_in_child
-from superopt.choices import require_budget
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
 from superopt.files import atomic_path, can_be_read_once, write_atomically
+from superopt.options import DEFAULTS, OPTIONS, require
 from superopt.stand_in import stand_in_report
 from superopt.wire import is_model, may_have_external_data
 
@@ -128,7 +128,7 @@ def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
     Raises the error of the job where what was given is wrong. Whatever else goes wrong: the original is
     written, and what would be its report.
     """
-    require_budget(job.budget)
+    require(OPTIONS["budget"].mismatches(job.budget, is_cluster=False))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         job = _with_file(job, Path(directory))
         ending, state = _ended(job, Path(directory), progress)
@@ -171,7 +171,7 @@ def optimize_file(
     gives the original; a process that crashes or has too little memory takes this one with it, as the service
     starts it again.
     """
-    budget = float(str(options.get("budget", 60.0)))
+    budget = float(str(options.get("budget", DEFAULTS.budget)))
     job = Job(model_path, output_path, options, budget, time.monotonic(), database_url)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         ending, state = _ended(job, Path(directory), progress)
@@ -259,7 +259,7 @@ def _quarantine(job: Job, state: Mapping[str, object]) -> None:
         found_by="optimize",
         model=job.model.name,
         sha256=_sha256(job.model),
-        seed=int(str(job.options.get("seed", 0))),
+        seed=int(str(job.options.get("seed", DEFAULTS.seed))),
         database=job.database,
     )
 

@@ -25,12 +25,12 @@ from superopt.optimizer.check import (
 )
 from superopt.optimizer.cost import physical_cores
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from superopt.optimizer.options import Options
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.task_costs import roofline_microseconds
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.runnable import runnable_original, runnable_rewrite, weight_bytes
 from superopt.optimizer.search import TraceStep
+from superopt.options import Options
 from superopt.rewriting import Substitution
 
 _SAMPLING_SHARE = 0.15

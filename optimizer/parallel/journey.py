@@ -22,7 +22,6 @@ from superopt.onnx_io import LiftedModel
 from superopt.optimizer.blame import Accuse
 from superopt.optimizer.canonical import CanonicalStep, canonicalise
 from superopt.optimizer.check import Equivalence, check_dims
-from superopt.optimizer.options import Options
 from superopt.optimizer.parallel.checking import CHECKED_BYTES, Check
 from superopt.optimizer.parallel.cluster_advice import what_would_do
 from superopt.optimizer.parallel.experts import ONE_DEVICE
@@ -59,6 +58,7 @@ from superopt.optimizer.search import (
     retraced,
 )
 from superopt.optimizer.selection import kept_nodes, usable_rules
+from superopt.options import Options
 from superopt.rewriting import Substitution
 
 _FIRST_PLAN_SHARE = 0.5

@@ -11,9 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.trace import TraceStep
-
-DEFAULT_ALPHA = 1.05
-"""The dissertation, section 2.6: good in practice."""
+from superopt.options import DEFAULTS
 
 Phase: TypeAlias = Literal["pricing", "search", "check", "timing"]
 StoppedBy: TypeAlias = Literal["exhausted", "max_candidates", "patience", "budget", "cancelled"]
@@ -63,7 +61,7 @@ class SearchLimits:
     """
 
     deadline: float
-    alpha: float = DEFAULT_ALPHA
+    alpha: float = DEFAULTS.alpha
     max_candidates: int | None = None
     patience: int | None = None
     seed: int = 0

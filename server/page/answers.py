@@ -19,7 +19,7 @@ from superopt.errors import InvalidEquationError
 from superopt.server.http.problems import Problem
 from superopt.server.http.security import local_or_keys, require
 from superopt.server.http.state import State, state_of
-from superopt.server.options import OBJECTIVES, SEARCHES
+from superopt.server.options import option_fields
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.child import ResourceLimits, run_in_child
 from superopt.server.process.endings import Done, Stopped
@@ -38,11 +38,8 @@ def choices(request: Request) -> dict[str, object]:
     settings = state_of(request).settings
     return {
         "version": version("superopt"),
-        "objectives": OBJECTIVES,
-        "searches": SEARCHES,
-        "plans_clusters": settings.plans_clusters,
+        "options": option_fields(settings),
         "max_upload_bytes": settings.max_upload_bytes,
-        "max_job_seconds": settings.max_job_seconds,
         "max_prove_seconds": settings.max_prove_seconds,
     }
 

@@ -19,7 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from superopt.server.http.problems import Problem
 from superopt.server.http.state import State, state_of
 from superopt.server.http.upload import Upload
-from superopt.server.options import parse_options, refuse_for_cluster, refuse_for_one_device
+from superopt.server.options import parse_options
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.tracing import current_parent
 from superopt.server.worker.results import with_known_result
@@ -124,14 +124,10 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
     await state.take_in(_refuse_when_full, state)
     with Upload(state.database.blobs, state.settings) as upload:
         await upload.read(request)
-        options = parse_options(bytes(upload.options), state.settings.max_job_seconds)
-        if not upload.has_cluster:
-            refuse_for_one_device(options)
-        elif state.settings.plans_clusters:
-            refuse_for_cluster(options)
-        else:
+        if upload.has_cluster and not state.settings.plans_clusters:
             detail = "cluster: no plans for several devices are made here; leave it out"
             raise Problem(ProblemType.CLUSTER, detail)
+        options = parse_options(bytes(upload.options), state.settings, has_cluster=upload.has_cluster)
         await state.take_in(_refuse_without_device, state, upload, options)
         await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
         submit = partial(_submit, state, upload, options, owner, key, current_parent())

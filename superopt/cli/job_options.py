@@ -1,20 +1,24 @@
-"""The options of the main job, declared once for the commands that do it here and those that submit it.
+"""The options of the main job as those of a command: made from ``superopt.options``.
 
 Here an option that is left out has the default of the command, at a service that of the service.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, cast
 
 import typer
 
-from superopt.choices import OBJECTIVES
 from superopt.cli.output import destination
 from superopt.errors import InvalidOptionError
+from superopt.option import Kind, Option, Surface
+from superopt.options import offered
 
 OptionalOutputOption: TypeAlias = Annotated[
     Path | None,
@@ -25,99 +29,78 @@ OptionalOutputOption: TypeAlias = Annotated[
         metavar="FILE",
     ),
 ]
-ObjectiveOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help=f"What to minimise: {', '.join(OBJECTIVES)}; with --cluster also training."),
-]
-TargetOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="The device to optimise for: cpu, cuda, an imported cost profile, or (not for submit) a "
-        "profile's file."
-    ),
-]
-SearchOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="The search strategy: auto, backtracking, regions or beam.")
-]
-BudgetOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(help="Seconds of wall time for everything, from start to written file."),
-]
-MaxCandidatesOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="End the search after so many candidates.")
-]
-AlphaOption: TypeAlias = Annotated[
-    float | None, typer.Option(help="Explore graphs up to this many times the best cost.")
-]
-SeedOption: TypeAlias = Annotated[int | None, typer.Option(help="Seed of everything random.")]
-ThreadsOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="Threads of the runtime; default: all physical cores.")
-]
-DimOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` "
-        "lists them."
-    ),
-]
-ToleranceOption: TypeAlias = Annotated[
-    float | None, typer.Option(help="Allowed beyond the original's own error.")
-]
-KeepOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Leave the node of this name as it is.")
-]
-ExcludeRuleOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Do not use the rule with this id.")
-]
-ClusterOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Plan for these devices: a description's file, or a known machine as dgx-h100:4."),
-]
 ReportOption: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(help="Write a report: .json for machines, .html for people; may be given twice."),
 ]
+GivenOptions: TypeAlias = Mapping[str, object]
+"""The options that were given to a command, by their names in JSON."""
+
+Command: TypeAlias = Callable[..., None]
+
+_TYPES: Mapping[Kind, object] = {"number": float | None, "integer": int | None, "file": Path | None}
+_REPEATED = ("names", "sizes")
+_UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-def given_options(
-    *,
-    objective: str | None,
-    target: str | None,
-    search: str | None,
-    budget: float | None,
-    max_candidates: int | None,
-    alpha: float | None,
-    seed: int | None,
-    threads: int | None,
-    dim: Sequence[str] | None,
-    tolerance: float | None,
-    keep: Sequence[str] | None,
-    exclude_rule: Sequence[str] | None,
-) -> dict[str, object]:
-    """The options that were given, by the names that HTTP uses; raises InvalidOptionError."""
-    options: dict[str, object] = {
-        "objective": objective,
-        "target": target,
-        "search": search,
-        "budget": budget,
-        "max_candidates": max_candidates,
-        "alpha": alpha,
-        "seed": seed,
-        "threads": threads,
-        "dim": parse_dimensions(dim) if dim else None,
-        "tolerance": tolerance,
-        "keep": list(keep) if keep else None,
-        "exclude_rule": list(exclude_rule) if exclude_rule else None,
-    }
-    return {name: value for name, value in options.items() if value is not None}
+def _with_options(options: Sequence[Option], command: Command) -> Command:
+    """The command with these options in the place of its parameter ``given``."""
+    signature = inspect.signature(command, eval_str=True)
+
+    def run(**arguments: object) -> None:
+        values = {option.name: _read(option, arguments.pop(option.name)) for option in options}
+        command(given={name: value for name, value in values.items() if value is not None}, **arguments)
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        added = map(_parameter, options) if parameter.name == "given" else (parameter,)
+        parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in added]
+    run.__doc__ = command.__doc__
+    vars(run)["__signature__"] = signature.replace(parameters=parameters)
+    return run
 
 
-def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:
-    """The sizes of dynamic dimensions; raises InvalidOptionError for what is not NAME=SIZE."""
-    sizes: dict[str, int] = {}
-    for text in texts:
-        name, _, size = text.rpartition("=")
-        if not name or re.fullmatch(r"0*[1-9][0-9]{0,17}", size) is None:
-            raise InvalidOptionError(f"dim: expected NAME=SIZE, as in batch=8, got {text!r}")
-        sizes[name] = int(size)
-    return sizes
+_HERE = offered(Surface.COMMAND_LINE)
+_THERE = [replace(_HERE[name], default=None) for name in (*offered(Surface.HTTP), "cluster")]
+
+takes_options = partial(_with_options, tuple(_HERE.values()))
+"""Gives a command all options, in the place of its parameter ``given``."""
+
+takes_submitted_options = partial(_with_options, _THERE)
+"""The same for those that a service takes, without defaults."""
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    type_ = list[str] | None if option.kind in _REPEATED else _TYPES.get(option.kind, str | None)
+    unset = f" Default: {option.unset}." if option.optional else ""
+    described = typer.Option(help=f"{option.description}{unset}", metavar=option.unit.upper() or None)
+    annotation = Annotated[str | None if option.unit == "bytes" else type_, described]
+    default = None if option.kind in _REPEATED else option.default
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def _read(option: Option, value: object) -> object:
+    """The value in JSON of what was given on the command line; None for what was left out."""
+    if value is None or value == []:
+        return None
+    if option.kind == "sizes":
+        return dict(_size(option.name, text) for text in cast("list[str]", value))
+    if option.unit == "bytes":
+        return _bytes(option.name, str(value))
+    return str(value) if option.kind == "file" else value
+
+
+def _size(name: str, text: str) -> tuple[str, int]:
+    dimension, _, size = text.rpartition("=")
+    if not dimension or re.fullmatch(r"[0-9]{1,19}", size) is None:
+        raise InvalidOptionError(f"{name}: expected NAME=SIZE, as in batch=8, got {text!r}")
+    return dimension, int(size)
+
+
+def _bytes(name: str, text: str) -> int:
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
+    if found is None or found[2] not in _UNITS:
+        raise InvalidOptionError(f"{name}: expected bytes, as in '2 GiB' or 500000000, got {text!r}")
+    return int(float(found[1]) * _UNITS[found[2]])

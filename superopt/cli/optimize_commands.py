@@ -7,7 +7,6 @@ Options are read here and the answer is printed here, with little loaded: the wo
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,25 +15,7 @@ from typing import Annotated
 
 import typer
 
-from superopt.choices import require_apart, require_report_path, require_runtime
-from superopt.cli.job_options import (
-    AlphaOption,
-    BudgetOption,
-    ClusterOption,
-    DimOption,
-    ExcludeRuleOption,
-    KeepOption,
-    MaxCandidatesOption,
-    ObjectiveOption,
-    OptionalOutputOption,
-    ReportOption,
-    SearchOption,
-    SeedOption,
-    TargetOption,
-    ThreadsOption,
-    ToleranceOption,
-    given_options,
-)
+from superopt.cli.job_options import GivenOptions, OptionalOutputOption, ReportOption, takes_options
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
@@ -48,7 +29,8 @@ from superopt.cli.output import (
 )
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
-from superopt.files import is_stream, require_writable
+from superopt.files import is_stream, require_destinations
+from superopt.options import Options
 from superopt.supervision import Job, Outcome, run_job
 
 FUNCTION = "superopt.cli.optimizing:optimize"
@@ -58,9 +40,6 @@ INTERNAL_ERROR = 5
 """The exit code where the original was written because of an error of ours."""
 
 
-_BUDGET = 60.0
-
-
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command("optimize", short_help="Write a faster model that is equal, or the original.")(optimize)
@@ -68,35 +47,12 @@ def register(app: typer.Typer) -> None:
     app.command("report", short_help="Make the page of a report.")(report_page)
 
 
+@takes_options
 def optimize(
     context: typer.Context,
     model: ModelArgument,
+    given: GivenOptions,
     out: OptionalOutputOption = None,
-    objective: ObjectiveOption = "latency",
-    target: TargetOption = "cpu",
-    search: SearchOption = "auto",
-    budget: BudgetOption = _BUDGET,
-    max_candidates: MaxCandidatesOption = None,
-    alpha: AlphaOption = 1.05,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = None,
-    dim: DimOption = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(
-            help="An .npz file with inputs to check and time with; open dimensions get their sizes."
-        ),
-    ] = None,
-    tolerance: ToleranceOption = None,
-    keep: KeepOption = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            help="Most memory for weights and tensors (with --cluster, of each device), as in '2 GiB'."
-        ),
-    ] = None,
-    exclude_rule: ExcludeRuleOption = None,
-    cluster: ClusterOption = None,
     plan: Annotated[
         Path | None,
         typer.Option(help="With --cluster: evaluate the plan of this report instead of searching one."),
@@ -104,9 +60,6 @@ def optimize(
     portable: Annotated[
         bool, typer.Option("--portable", help="Write standard ONNX operators only (the default).")
     ] = True,
-    runtime: Annotated[
-        str, typer.Option(help="Whose operators may be written: portable, or onnxruntime for its own too.")
-    ] = "portable",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do everything but write the model; --output may be left out.")
     ] = False,
@@ -122,43 +75,21 @@ def optimize(
         )
     written = None if dry_run else out
     output = Output.beside(as_json, written, *(report or ()))
-    require_runtime(runtime)
-    if plan is not None and cluster is None:
-        raise InvalidOptionError("plan: say with --cluster for which devices it is")
+    if plan is not None and "cluster" not in given:
+        raise InvalidOptionError("--plan requires --cluster")
     reports = report or []
-    for path in reports:
-        require_report_path(path)
-    if written is not None:
-        require_writable(written)
-    require_apart(written, *reports)
-    options = given_options(
-        objective=objective,
-        target=target,
-        search=search,
-        budget=budget,
-        max_candidates=max_candidates,
-        alpha=alpha,
-        seed=seed,
-        threads=threads,
-        dim=dim,
-        tolerance=tolerance,
-        keep=keep,
-        exclude_rule=exclude_rule,
-    )
-    if inputs is not None:
-        options["inputs"] = str(inputs)
-    if memory_limit is not None:
-        options["memory_limit"] = _bytes(memory_limit)
+    require_destinations(written, reports)
+    options = Options.from_json(given)
     job = Job(
         model=model,
         output=written,
-        options=options,
-        budget=_BUDGET if budget is None else budget,
+        options=options.to_request(),
+        budget=options.budget,
         started=context.find_object(float) or time.monotonic(),
         database=database,
         reports=tuple(reports),
         extras={
-            "machine": cluster,
+            "machine": options.cluster,
             "plan": None if plan is None else str(plan),
             "json": as_json,
             "terminal": output.file.isatty(),
@@ -250,23 +181,3 @@ def report_page(
     size = write(api.read_report(report), out)
     output.document({"path": str(out)})
     output.line(f"{shown(out)}: {size / 1e3:.0f} kB")
-
-
-_UNITS = {
-    "": 1,
-    "B": 1,
-    "kB": 10**3,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-}
-
-
-def _bytes(text: str) -> int:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", text.strip())
-    if found is None or found[2] not in _UNITS:
-        raise InvalidOptionError(f"memory-limit: expected bytes, as in '2 GiB' or 500000000, got {text!r}")
-    return int(float(found[1]) * _UNITS[found[2]])

@@ -11,24 +11,11 @@ from typing import Annotated, cast
 import typer
 
 from superopt import api
-from superopt.choices import require_apart, require_report_path
 from superopt.cli.job_options import (
-    AlphaOption,
-    BudgetOption,
-    ClusterOption,
-    DimOption,
-    ExcludeRuleOption,
-    KeepOption,
-    MaxCandidatesOption,
-    ObjectiveOption,
+    GivenOptions,
     OptionalOutputOption,
     ReportOption,
-    SearchOption,
-    SeedOption,
-    TargetOption,
-    ThreadsOption,
-    ToleranceOption,
-    given_options,
+    takes_submitted_options,
 )
 from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
@@ -37,7 +24,7 @@ from superopt.cli.size_views import size_pairs
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
-from superopt.files import is_stream, require_writable
+from superopt.files import is_stream, require_destinations
 from superopt.machines import description_of
 from superopt.onnx_io import external_locations
 
@@ -50,23 +37,12 @@ def register(app: typer.Typer) -> None:
     app.command("submit", short_help="Have a service optimize a model.")(submit)
 
 
+@takes_submitted_options
 def submit(
     model: Annotated[Path, typer.Argument(help="The ONNX model; its external data is found beside it.")],
     server: Annotated[str, typer.Option(envvar=SERVER, help="The service, as in http://127.0.0.1:8080.")],
+    given: GivenOptions,
     out: OptionalOutputOption = None,
-    cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    target: TargetOption = None,
-    search: SearchOption = None,
-    budget: BudgetOption = None,
-    max_candidates: MaxCandidatesOption = None,
-    alpha: AlphaOption = None,
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    dim: DimOption = None,
-    tolerance: ToleranceOption = None,
-    keep: KeepOption = None,
-    exclude_rule: ExcludeRuleOption = None,
     report: ReportOption = None,
     key: Annotated[
         str | None, typer.Option(help=f"The API key; better as ${API_KEY}, which no process list shows.")
@@ -84,32 +60,15 @@ def submit(
     output = Output.beside(as_json, out, *reports)
     if no_wait and (out is not None or reports):
         raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
-    for path in reports:
-        require_report_path(path)
-    require_apart(out, *reports)
-    if out is not None:
-        require_writable(out)
-        if is_stream(out) and external_locations(model):
-            raise InvalidOptionError(
-                f"output: {model} has weights in other files, as its result will have: expected the "
-                f"path of a file, got {out}"
-            )
-    options = given_options(
-        objective=objective,
-        target=target,
-        search=search,
-        budget=budget,
-        max_candidates=max_candidates,
-        alpha=alpha,
-        seed=seed,
-        threads=threads,
-        dim=dim,
-        tolerance=tolerance,
-        keep=keep,
-        exclude_rule=exclude_rule,
-    )
+    require_destinations(out, reports)
+    if out is not None and is_stream(out) and external_locations(model):
+        raise InvalidOptionError(
+            f"output: {model} has weights in other files, as its result will have: expected the path of a "
+            f"file, got {out}"
+        )
+    options = {name: value for name, value in given.items() if name != "cluster"}
     with Client(server, key=key or os.environ.get(API_KEY)) as client:
-        devices = None if cluster is None else description_of(cluster)
+        devices = description_of(str(given["cluster"])) if "cluster" in given else None
         job = client.submit(model, cluster=devices, options=options)
         if no_wait:
             _say(job)

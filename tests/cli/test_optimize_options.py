@@ -1,8 +1,7 @@
-"""The options of the main job: the same here and at a service, with the defaults that Python has."""
+"""The options of the main job on the command line."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -11,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
-from superopt.cli.optimize_commands import optimize
-from superopt.cli.submit_command import submit
-from superopt.optimizer import Options
 from tests.onnx_io.kit import model, node, value
 
 QUICK = ("--budget", "30", "--max-candidates", "1", "--objective", "flops", "--threads", "1")
@@ -26,22 +22,6 @@ def relu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = model([node("Relu", "x", "y")], [value("x", [4, 4])], [value("y", [4, 4])])
     path.write_bytes(made.SerializeToString())
     return path
-
-
-def test_what_a_service_takes_too_is_declared_once() -> None:
-    here, there = (inspect.signature(command).parameters for command in (optimize, submit))
-    shared = [name for name in there if name in here and name not in ("model", "database", "as_json")]
-    assert len(shared) > 12
-    for name in shared:
-        assert here[name].annotation == there[name].annotation, name
-        assert there[name].default is None, name
-
-
-def test_defaults_are_those_of_python() -> None:
-    defaults = {name: option.default for name, option in inspect.signature(optimize).parameters.items()}
-    usual = Options()
-    for name in ("objective", "search", "budget", "alpha", "seed", "threads", "max_candidates", "tolerance"):
-        assert defaults[name] == getattr(usual, name), name
 
 
 def test_a_dry_run_needs_no_output(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +105,17 @@ def test_two_results_do_not_go_into_one_file(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("optimize {} --dry-run --budget inf", "budget: expected seconds above 0, got inf"),
+        ("optimize {} --dry-run --budget inf", "budget: expected a number of seconds, above 0, got inf"),
+        ("optimize {} --dry-run --seed -1", "seed: expected a whole number, at least 0 and at most "),
+        ("optimize {} --dry-run --memory-limit 2GX", "memory_limit: expected bytes, as in '2 GiB'"),
+        (
+            "optimize {} --dry-run --dim batch=0",
+            "dim.batch: expected a whole number, at least 1 and at most ",
+        ),
+        (
+            "optimize {} --dry-run --search none",
+            "search: expected one of auto, backtracking, regions, beam (none ",
+        ),
         ("check {} {} --seed -1", "Invalid value for '--seed'"),
         ("check {} {} --tolerance nan", "tolerance: expected above 0, got nan"),
         ("check {} {} --tolerance -1", "tolerance: expected above 0, got -1.0"),

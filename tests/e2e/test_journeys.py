@@ -101,7 +101,7 @@ def test_the_page_of_a_report_is_made_from_its_json(
         ("--objective", "training", "objective: training is simulated on devices that are described"),
         ("--cluster", "nodes.yaml", "nodes.yaml: cannot be read as a cluster description"),
         ("--cluster", "dgx", "cluster: expected a file or one of summit-node, dgx-a100"),
-        ("--plan", "report.json", "plan: say with --cluster for which devices it is"),
+        ("--plan", "report.json", "--plan requires --cluster"),
         ("--runtime", "tvm", "runtime: expected one of portable, onnxruntime, got 'tvm'"),
         ("--dim", "batch=\u0663", "dim: expected NAME=SIZE, as in batch=8, got 'batch=\u0663'"),
         ("--dim", "batch=0", "dim: expected NAME=SIZE, as in batch=8, got 'batch=0'"),

@@ -14,20 +14,23 @@ from superopt.optimizer import Options
         ({"objective": "beauty"}, "objective: expected one of latency, throughput, flops, .*, got 'beauty'"),
         (
             {"objective": "training"},
-            "objective: training is simulated on devices that are described: name them with cluster",
+            "objective: expected one of latency, .*, launches .training only with a cluster., got 'training'",
         ),
         (
             {"objective": "memory", "cluster": "dgx-h100"},
-            "objective: expected one of latency, throughput, training, got 'memory'",
+            "objective: expected one of latency, throughput, training .memory only without a cluster., got",
         ),
-        ({"search": "beam", "cluster": "dgx-h100"}, "search: expected one of auto, none, got 'beam'"),
-        ({"budget": 0.0}, "budget: expected seconds above 0, got 0.0"),
-        ({"alpha": 0.9}, "alpha: expected at least 1, got 0.9"),
-        ({"threads": 0}, "threads: expected at least 1 and at most [0-9]+, .*, got 0"),
-        ({"threads": 1_000_000}, "threads: expected at least 1 and at most .*, got 1000000"),
-        ({"seed": -1}, "seed: expected at least 0, got -1"),
+        (
+            {"search": "beam", "cluster": "dgx-h100"},
+            "search: expected one of auto, none .beam only without a cluster., got 'beam'",
+        ),
+        ({"budget": 0.0}, "budget: expected a number of seconds, above 0, got 0.0"),
+        ({"alpha": 0.9}, "alpha: expected a number, at least 1, got 0.9"),
+        ({"threads": 0}, "threads: expected a whole number, at least 1 and at most [0-9]+, got 0"),
+        ({"threads": 1_000_000}, "threads: expected a whole number, at least 1 and at most .*, got 1000000"),
+        ({"seed": -1}, "seed: expected a whole number, at least 0 and at most [0-9]+, got -1"),
         ({"search": "oracle"}, "search: expected one of auto, backtracking, regions, beam, got 'oracle'"),
-        ({"max_candidates": -1}, "max-candidates: expected at least 0, got -1"),
+        ({"max_candidates": -1}, "max_candidates: expected a whole number, at least 0, got -1"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], message: str) -> None:

@@ -15,7 +15,7 @@ from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.optimizer import optimize
 from superopt.optimizer.check import names_apart
 from superopt.optimizer.cost import MemoryCostStore
-from superopt.optimizer.options import Options
+from superopt.options import Options
 from superopt.recorded import replay
 from tests.onnx_io.kit import model, node, tensor, value, weight
 from tests.optimizer.models import run

@@ -13,8 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from superopt.equations import parse_equation, rule_id
-from superopt.optimizer.search import searches
-from superopt.server.options import SEARCHES
+from superopt.server.options import service_options
 from superopt.server.problem_types import ProblemType
 from superopt.substitution_db.store.records import Evidence
 from tests.page.conftest import RULES, Service
@@ -36,7 +35,8 @@ def test_every_file_is_from_here_and_no_other_can_be_had(service: Service) -> No
         for path in ("/page/files/%2e%2e/routes.py", "/page/files/index.html", "/netron/server.py"):
             assert http.get(path).status_code == 404, path
         assert http.get("/", headers={"If-None-Match": page.headers["etag"]}).status_code == 304
-        assert tuple(http.get("/page/choices").json()["searches"]) == SEARCHES == tuple(searches())
+        offered = [one["name"] for one in http.get("/page/choices").json()["options"]]
+        assert offered == list(service_options(service.settings))
 
 
 @pytest.mark.parametrize(("colours", "width"), [("light", 390), ("dark", 820), ("light", 1440)])

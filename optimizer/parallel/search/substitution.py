@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from superopt.ir.graph import Graph
-from superopt.optimizer.search.protocol import DEFAULT_ALPHA
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.trace import TraceStep, step_at
+from superopt.options import DEFAULTS
 from superopt.rewriting import Match, apply_match
 
 _PLACES = 3
@@ -41,7 +41,7 @@ class Substitutions:
     rules: RuleSet
     cost: Callable[[Graph], float | None]
     expired: Callable[[], bool]
-    alpha: float = DEFAULT_ALPHA
+    alpha: float = DEFAULTS.alpha
     tried: int = 0
     matched: set[str] = field(default_factory=set[str])
 

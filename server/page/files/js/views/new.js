@@ -20,7 +20,7 @@ export async function view({ root, signal, navigate, title }) {
   const files = { model: null, data: [], cluster: null };
   const problem = h("div"), list = h("ul", { class: "files" }), progress = h("div", { class: "sending", hidden: true });
   const button = h("button", { class: "large" }, "Optimise");
-  const chosen = options(signal);
+  const chosen = await options(signal);
   const form = h("form", { class: "panel submit", novalidate: true, on: { submit: send } },
     dropZone(), list, chosen.element, problem, progress,
     h("div", { class: "actions" }, button, h("p", { class: "soft", id: "promise" }, "You get back an equal model that is measurably better, or the original.")));

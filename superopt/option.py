@@ -1,0 +1,173 @@
+"""One option: what it means, what it may be, and everything that is wrong with a value of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+MOST_CHARACTERS, MOST_ENTRIES = 1000, 10_000
+"""The longest text, and the most names or sizes that one option may have."""
+
+Kind: TypeAlias = Literal["number", "integer", "text", "names", "sizes", "file"]
+"""The kinds of values; ``sizes`` are whole numbers by name."""
+
+_NUMBERS = {"number": "a number", "integer": "a whole number", "sizes": "a whole number"}
+_NAME = f"a text of 1 to {MOST_CHARACTERS} characters"
+
+
+class Surface(Flag):
+    """Where an option is offered. The service takes the ``cluster`` as a file of its own."""
+
+    COMMAND_LINE = auto()
+    PYTHON = auto()
+    HTTP = auto()
+    EVERYWHERE = COMMAND_LINE | PYTHON | HTTP
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the values that an option may have, and for what: for one device, for a plan for several."""
+
+    name: str
+    help: str
+    device: bool = True
+    cluster: bool = False
+
+    def __str__(self) -> str:
+        only = {(True, False): ", not with a cluster", (False, True): ", with a cluster"}
+        return f"`{self.name}` ({self.help}{only.get((self.device, self.cluster), '')})"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A value that an option cannot have; ``place`` is the name of the option and perhaps of an entry."""
+
+    place: str
+    expected: str
+    got: object
+
+    @property
+    def detail(self) -> str:
+        """What was expected there, and what came."""
+        return f"expected {self.expected}, got {repr(self.got)[:100]}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.detail}" if self.place else self.detail
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What an option means and may be. Bounds hold for numbers and for every size, the ``pattern`` for text;
+    ``unset`` says what None and nothing mean. The last fields are those of the declaration in ``Options``:
+    ``name`` is that in JSON, with dashes that of the flag, ``field`` that in Python.
+    """
+
+    help: str
+    choices: tuple[Choice, ...] = ()
+    unset: str = ""
+    unit: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    pattern: str = ""
+    surfaces: Surface = Surface.EVERYWHERE
+    name: str = ""
+    field: str = ""
+    kind: Kind = "text"
+    optional: bool = False
+    default: object = None
+
+    @property
+    def description(self) -> str:
+        """The help, with what may be chosen."""
+        alone, plans = (", ".join(self._choosable(is_cluster=is_cluster)) for is_cluster in (False, True))
+        others = f"; with a cluster {plans}" if plans != alone else ""
+        return f"{self.help}: {alone}{others}." if self.choices else f"{self.help}."
+
+    @property
+    def bounds(self) -> str:
+        """Between what a number is, in words."""
+        limits = {"above": self.above, "at least": self.least, "at most": self.most}
+        texts = {word: f"{limit:g}" if isinstance(limit, float) else limit for word, limit in limits.items()}
+        return " and ".join(f"{word} {text}" for word, text in texts.items() if text is not None)
+
+    @property
+    def noun(self) -> str:
+        """What one value is, in words."""
+        if self.kind not in _NUMBERS:
+            name = f"a name that matches {self.pattern}" if self.pattern else _NAME
+            return "the path of a file" if self.kind == "file" else name
+        unit = f" of {self.unit}" if self.unit else ""
+        return f"{_NUMBERS[self.kind]}{unit}{', ' if self.bounds else ''}{self.bounds}"
+
+    def mismatches(self, value: object, *, is_cluster: bool) -> Iterator[Mismatch]:
+        """Everything that is wrong with a value, for a plan for several devices or for one device."""
+        if value is None and self.optional:
+            return
+        if self.choices:
+            names, others = (self._choosable(is_cluster=plans) for plans in (is_cluster, not is_cluster))
+            if value not in names:
+                only = f" ({value} only {'without' if is_cluster else 'with'} a cluster)"
+                yield Mismatch(
+                    self.name, f"one of {', '.join(names)}{only if value in others else ''}", value
+                )
+        elif self.kind in ("sizes", "names"):
+            yield from self._several(value)
+        elif not self._is_one(value):
+            yield Mismatch(self.name, self.noun, value)
+
+    def parsed(self, value: object) -> object:
+        """The value in Python of a value in JSON that has no mismatch."""
+        match self.kind:
+            case "number" if value is not None:
+                return float(cast("float", value))
+            case "names":
+                return tuple(cast("list[str]", value))
+            case "file" if value is not None:
+                return Path(cast("str", value))
+            case _:
+                return value
+
+    def _choosable(self, *, is_cluster: bool) -> list[str]:
+        return [one.name for one in self.choices if (one.cluster if is_cluster else one.device)]
+
+    def _several(self, value: object) -> Iterator[Mismatch]:
+        if not isinstance(value, Mapping if self.kind == "sizes" else list | tuple):
+            yield Mismatch(self.name, "sizes by name" if self.kind == "sizes" else "a list of names", value)
+            return
+        is_named = isinstance(value, Mapping)
+        named = cast("Mapping[object, object]", value).items() if is_named else None
+        entries = list(named or enumerate(cast("list[object]", value)))
+        if len(entries) > MOST_ENTRIES:
+            yield Mismatch(self.name, f"at most {MOST_ENTRIES}", len(entries))
+            return
+        for name, one in entries:
+            if is_named and not _is_name(name):
+                yield Mismatch(self.name, _NAME, name)
+            elif not self._is_one(one):
+                yield Mismatch(f"{self.name}.{name}", self.noun, one)
+
+    def _is_one(self, value: object) -> bool:
+        if self.kind == "file":
+            return isinstance(value, str | Path)
+        if self.kind not in _NUMBERS:
+            return _is_name(value) and (
+                not self.pattern or re.fullmatch(self.pattern, str(value)) is not None
+            )
+        if not isinstance(value, int | float if self.kind == "number" else int) or isinstance(value, bool):
+            return False
+        is_low = (self.least is not None and value < self.least) or (
+            self.above is not None and value <= self.above
+        )
+        return abs(value) <= sys.float_info.max and not is_low and (self.most is None or value <= self.most)
+
+
+def _is_name(value: object) -> bool:
+    if not isinstance(value, str) or not 1 <= len(value) <= MOST_CHARACTERS:
+        return False
+    return not any(0xD800 <= ord(character) <= 0xDFFF for character in value)

@@ -1,0 +1,197 @@
+"""The options of an optimization, declared once: what each means, what it may be, and where it is offered.
+
+The command line, the HTTP schema, the form of the page, ``docs/options.md`` and every check are made from
+``OPTIONS``; a test compares the signature of ``superopt.optimize`` with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, TypeAlias, cast, get_args, get_type_hints
+
+from superopt.errors import InvalidOptionError
+from superopt.option import Choice, Kind, Mismatch, Option, Surface
+from superopt.threads import MOST_THREADS
+
+_KINDS: Mapping[object, Kind] = {float: "number", int: "integer", str: "text", Path: "file"}
+_REPEATED: Mapping[object, Kind] = {tuple[str, ...]: "names", Mapping[str, int]: "sizes"}
+_LARGEST = 2**63 - 1
+_HERE = Surface.COMMAND_LINE | Surface.PYTHON
+_NOWHERE = Surface(0)
+
+_OBJECTIVES = (
+    Choice("latency", "the time of one run, measured here", cluster=True),
+    Choice("throughput", "the time per sample, over all devices", cluster=True),
+    Choice("flops", "arithmetic operations"),
+    Choice("memory", "tensors that are alive at once"),
+    Choice("traffic", "bytes read and written"),
+    Choice("launches", "kernels that the runtime starts"),
+    Choice("training", "the time of one training step", device=False, cluster=True),
+)
+_SEARCHES = (
+    Choice("auto", "what suits the size of the model", cluster=True),
+    Choice("backtracking", "sees what is far apart"),
+    Choice("regions", "small parts, for large models"),
+    Choice("beam", "through what is costly on the way"),
+    Choice("none", "plans of the graph as it is", device=False, cluster=True),
+)
+_RUNTIMES = (
+    Choice("portable", "standard ONNX operators only", cluster=True),
+    Choice("onnxruntime", "its own operators, too, of which none is so far", cluster=True),
+)
+_DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"
+_MEMORY = "Most memory for weights and tensors, of each device; on the command line as in '2 GiB'"
+_CLUSTER = "Plan for these devices: a description's file, or a known machine as dgx-h100:4"
+
+
+def _no_dims() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one optimization.
+
+    Raises InvalidOptionError for a value that makes no sense.
+    """
+
+    objective: Annotated[str, Option("What to minimise", _OBJECTIVES)] = "latency"
+    target: Annotated[
+        str, Option("The device: cpu, cuda, an imported cost profile, or (not at a service) a profile's file")
+    ] = "cpu"
+    search: Annotated[str, Option("The search strategy", _SEARCHES)] = "auto"
+    budget: Annotated[
+        float, Option("Wall time for everything, from start to written file", unit="seconds", above=0)
+    ] = 60.0
+    max_candidates: Annotated[
+        int | None, Option("End the search after so many candidates", unset="no limit", least=0)
+    ] = None
+    alpha: Annotated[float, Option("Explore graphs up to this many times the best cost", least=1)] = 1.05
+    """The default is that of the dissertation, section 2.6: good in practice."""
+    seed: Annotated[int, Option("Seed of everything random", least=0, most=_LARGEST)] = 0
+    threads: Annotated[
+        int | None, Option("Threads of the runtime", unset="all physical cores", least=1, most=MOST_THREADS)
+    ] = None
+    dims: Annotated[Mapping[str, int], Option(_DIM, unset="guessed", name="dim", least=1, most=_LARGEST)] = (
+        field(default_factory=_no_dims)
+    )
+    inputs: Annotated[
+        Path | None,
+        Option("An .npz file with inputs, which size open dimensions", unset="random", surfaces=_HERE),
+    ] = None
+    tolerance: Annotated[
+        float | None, Option("Allowed beyond the original's own error", unset="by element type", above=0)
+    ] = None
+    keep: Annotated[tuple[str, ...], Option("Leave the node of this name as it is", unset="none")] = ()
+    exclude_rules: Annotated[
+        tuple[str, ...], Option("Do not use the rule with this id", unset="none", name="exclude_rule")
+    ] = ()
+    memory_limit: Annotated[int | None, Option(_MEMORY, unset="no limit", unit="bytes", least=1)] = None
+    runtime: Annotated[str, Option("Whose operators may be written", _RUNTIMES)] = "portable"
+    cluster: Annotated[str | None, Option(_CLUSTER, unset="one device", surfaces=_HERE)] = None
+    samples: Annotated[int, Option("Inputs to check with", least=1, surfaces=_NOWHERE)] = 4
+    patience: Annotated[
+        int | None,
+        Option("End after so many without a better one", unset="no limit", least=0, surfaces=_NOWHERE),
+    ] = 20_000
+
+    def __post_init__(self) -> None:
+        values = {name: cast("object", getattr(self, option.field)) for name, option in OPTIONS.items()}
+        require(mismatches(OPTIONS, values, is_cluster=self.cluster is not None))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, object]) -> Options:
+        """The options by their names in JSON; raises InvalidOptionError."""
+        require(mismatches(OPTIONS, values, is_cluster=values.get("cluster") is not None))
+        parsed = {OPTIONS[name].field: OPTIONS[name].parsed(value) for name, value in values.items()}
+        return cls(**parsed)  # pyright: ignore[reportArgumentType]
+
+    def to_json(self) -> dict[str, object]:
+        """The options as a report holds them, by their names in Python."""
+        return {one.field: _jsonable(getattr(self, one.field)) for one in OPTIONS.values() if one.surfaces}
+
+    def to_request(self) -> dict[str, object]:
+        """The options by their names in JSON, but for the cluster, which goes beside them."""
+        values = self.to_json()
+        return {
+            one.name: values[one.field]
+            for one in OPTIONS.values()
+            if one.field in values.keys() - {"cluster"}
+        }
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(cast("tuple[str, ...]", value))
+    return str(value) if isinstance(value, Path) else value
+
+
+OptionTable: TypeAlias = "Mapping[str, Option]"
+
+
+def _declared() -> Iterator[Option]:
+    hints = get_type_hints(Options, include_extras=True)
+    for declared in fields(Options):
+        hint, option = cast("tuple[object, Option]", get_args(hints[declared.name]))
+        yield replace(
+            option,
+            name=option.name or declared.name,
+            field=declared.name,
+            kind=_REPEATED.get(hint) or _KINDS[(*get_args(hint), hint)[0]],
+            optional=NoneType in get_args(hint),
+            default=_no_dims() if declared.default is MISSING else cast("object", declared.default),
+        )
+
+
+OPTIONS: OptionTable = {option.name: option for option in _declared()}
+"""All options by their names in JSON."""
+
+
+def offered(surface: Surface) -> OptionTable:
+    """The options that are offered there."""
+    return {name: option for name, option in OPTIONS.items() if surface in option.surfaces}
+
+
+def mismatches(table: OptionTable, values: Mapping[str, object], *, is_cluster: bool) -> Iterator[Mismatch]:
+    """Everything that is wrong with values by their names in JSON."""
+    for name, value in values.items():
+        if name in table:
+            yield from table[name].mismatches(value, is_cluster=is_cluster)
+        else:
+            yield Mismatch("", f"options among {', '.join(sorted(table))}", name)
+
+
+def require(found: Iterable[Mismatch]) -> None:
+    """Raises InvalidOptionError for the first mismatch, if there is one."""
+    for mismatch in found:
+        raise InvalidOptionError(str(mismatch))
+
+
+def options_table() -> str:
+    """Every option as a row of a table in Markdown (``docs/options.md`` holds it), without upper bounds, of
+    which some are those of a machine.
+    """
+    rows = ["| flag | JSON | Python | default | may be | what |", "|---|---|---|---|---|---|"]
+    for option in (one for one in OPTIONS.values() if one.surfaces):
+        offers = {
+            Surface.COMMAND_LINE: f"`--{option.name.replace('_', '-')}`",
+            Surface.HTTP: f"`{option.name}`",
+            Surface.PYTHON: f"`{option.field}`",
+        }
+        names = " | ".join(name if surface in option.surfaces else "" for surface, name in offers.items())
+        several = "several, each " if option.kind in _REPEATED.values() else ""
+        values = ", ".join(map(str, option.choices)) or several + replace(option, most=None).noun
+        default = option.unset or f"`{option.default}`"
+        rows.append(f"| {names} | {default} | {values} | {option.help}. |")
+    return "\n".join(rows)
+
+
+DEFAULTS = Options()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(options_table() + "\n")
