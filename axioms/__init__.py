@@ -6,6 +6,14 @@ from superopt.axioms.loader import (
     holds_for_integers,
     load_axioms,
     require_reasons,
+    texts_of_families,
 )
 
-__all__ = ["AxiomSet", "axioms_from_text", "holds_for_integers", "load_axioms", "require_reasons"]
+__all__ = [
+    "AxiomSet",
+    "axioms_from_text",
+    "holds_for_integers",
+    "load_axioms",
+    "require_reasons",
+    "texts_of_families",
+]

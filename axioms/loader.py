@@ -14,9 +14,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from itertools import pairwise
+from itertools import groupby
 
-from superopt.equations import format_equation, parse_equations
+from superopt.axioms.schemas import instances
+from superopt.equations import format_equation, parse_equation
+from superopt.equations.entries import Entry, entries
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
 
@@ -29,6 +31,7 @@ class AxiomSet:
     """Named equations; ``families`` says which file each name came from, ``reasons`` why each is true.
 
     Axioms of the names in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
+    ``schemas`` has the heads of the schemas that some are instances of.
     """
 
     equations: tuple[Equation, ...]
@@ -36,6 +39,7 @@ class AxiomSet:
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     ring: frozenset[str] = frozenset()
     lemmas: frozenset[str] = frozenset()
+    schemas: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Equation]:
@@ -55,7 +59,9 @@ class AxiomSet:
     def with_equations(self, *equations: Equation, family: str = "added") -> AxiomSet:
         """The set with further equations, which have no reason and no marks."""
         families = dict(self.families) | {equation.name: family for equation in equations}
-        return AxiomSet((*self.equations, *equations), families, self.reasons, self.ring, self.lemmas)
+        return AxiomSet(
+            (*self.equations, *equations), families, self.reasons, self.ring, self.lemmas, self.schemas
+        )
 
     def without_reason(self) -> tuple[str, ...]:
         """The names of the axioms that nothing is said about."""
@@ -81,12 +87,18 @@ def load_axioms() -> AxiomSet:
 
     Raises InvalidEquationError for a file that does not parse, and for an axiom without a reason.
     """
-    files = sorted(
-        (entry for entry in resources.files("superopt.axioms").iterdir() if entry.name.endswith(".axioms")),
-        key=lambda entry: entry.name,
+    return require_reasons(axioms_from_text(texts_of_families()))
+
+
+def texts_of_families() -> dict[str, str]:
+    """The text of each file of axioms in this package, by family."""
+    files = (
+        entry for entry in resources.files("superopt.axioms").iterdir() if entry.name.endswith(".axioms")
     )
-    texts = {entry.name.removesuffix(".axioms"): entry.read_text("utf-8") for entry in files}
-    return require_reasons(axioms_from_text(texts))
+    return {
+        entry.name.removesuffix(".axioms"): entry.read_text("utf-8")
+        for entry in sorted(files, key=lambda entry: entry.name)
+    }
 
 
 def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
@@ -97,27 +109,37 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
     equations: list[Equation] = []
     families: dict[str, str] = {}
     comments: dict[str, str] = {}
+    schemas: dict[str, str] = {}
     for family, text in texts.items():
         try:
-            parsed = parse_equations(text)
+            for equation, entry in _equations(text):
+                if not equation.name or equation.name in families:
+                    what = format_equation(equation)
+                    raise InvalidEquationError(f"expected a new name, got {equation.name!r}, for {what}")
+                families[equation.name] = family
+                comments[equation.name] = entry.comment
+                if entry.head:
+                    schemas[equation.name] = entry.head
+                equations.append(equation)
         except InvalidEquationError as error:
             raise InvalidEquationError(f"{family}.axioms: {error}") from None
-        for equation, comment in zip(parsed, _comments_above(text), strict=True):
-            if not equation.name or equation.name in families:
-                what = format_equation(equation)
-                raise InvalidEquationError(
-                    f"{family}.axioms: expected a new name, got {equation.name!r}, for {what}"
-                )
-            families[equation.name] = family
-            comments[equation.name] = comment
-        equations.extend(parsed)
     return AxiomSet(
         tuple(equations),
         families,
         {name: said for name, comment in comments.items() if (said := _MARKED.sub("", comment))},
         frozenset(name for name, comment in comments.items() if RING in _marks(comment)),
         frozenset(name for name, comment in comments.items() if LEMMA in _marks(comment)),
+        schemas,
     )
+
+
+def _equations(text: str) -> Iterator[tuple[Equation, Entry]]:
+    """The axioms of a file with their entries; instances of schemas with one reason operator by operator."""
+    for _, block in groupby(entries(text), lambda entry: (entry.head, entry.comment)):
+        found = [list(instances(entry)) for entry in block]
+        rows = zip(*found, strict=True) if found[0][0].head else found
+        for row in rows:
+            yield from ((parse_equation(entry.text, first_line=entry.line), entry) for entry in row)
 
 
 def require_reasons(axioms: AxiomSet) -> AxiomSet:
@@ -132,34 +154,3 @@ def require_reasons(axioms: AxiomSet) -> AxiomSet:
 def _marks(comment: str) -> frozenset[str]:
     marked = _MARKED.match(comment)
     return frozenset(re.split(", *", marked.group(1))) if marked else frozenset()
-
-
-def _comments_above(text: str) -> Iterator[str]:
-    """For each equation of a file the comment of its block, lines joined; empty when there is none.
-
-    Comments and blank lines in front of a continuation line belong to the equation that they interrupt.
-    """
-    lines = _outside_equations(text.splitlines())
-    comment = ""
-    for previous, line in pairwise(("", *lines)):
-        if line.startswith("#"):
-            said = line.lstrip("#").strip()
-            comment = f"{comment} {said}".strip() if previous.startswith("#") else said
-        elif line:
-            yield comment
-        else:
-            comment = ""
-
-
-def _outside_equations(lines: list[str]) -> Iterator[str]:
-    """First lines of equations, comments and blank lines between them."""
-    pending: list[str] = []
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith("#"):
-            pending.append(line.strip())
-            continue
-        if not line[0].isspace():
-            yield from pending
-            yield line
-        pending.clear()
-    yield from pending

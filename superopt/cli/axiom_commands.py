@@ -41,7 +41,7 @@ def list_axioms(
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List all axioms by family, those with one reason together below it."""
+    """List all axioms by family, those with one reason, or from one schema, together below it."""
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -55,6 +55,7 @@ def list_axioms(
                 "reason": axioms.reasons[axiom.name],
                 "ring": axiom.name in axioms.ring,
                 "lemma": axiom.name in axioms.lemmas,
+                "schema": axioms.schemas.get(axiom.name),
                 "equation": format_equation(axiom),
             }
             for axiom in chosen
@@ -64,10 +65,14 @@ def list_axioms(
         output.line(f"\n{title}")
         for heading, block in groupby(members, partial(_heading, axioms)):
             output.line(f"\n  # {heading}")
-            print_axioms(list(block), output)
+            for schema, instances in groupby(block, lambda axiom: axioms.schemas.get(axiom.name)):
+                if schema:
+                    output.line(f"  # {schema}")
+                print_axioms(list(instances), output)
     output.line(
         f"\n{len(chosen)} axioms, {len(names & axioms.ring)} of them in every commutative ring, "
-        f"{len(names & axioms.lemmas)} lemmas that follow from others"
+        f"{len(names & axioms.lemmas)} lemmas that follow from others, "
+        f"{len(names & axioms.schemas.keys())} instances of schemas"
     )
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from fractions import Fraction
 from importlib import resources
 from typing import TypeAlias, cast
@@ -14,6 +13,7 @@ from typing import TypeAlias, cast
 import lark
 from lark.exceptions import UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
+from superopt.equations.entries import entries
 from superopt.equations.keywords import KEYWORDS
 from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.ir.terms import (
@@ -52,47 +52,23 @@ _FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
 """A comment, which may say anything, or a character that no equation has: letters that look like others."""
 
 
-def parse_equation(text: str, name: str = "") -> Equation:
+def parse_equation(text: str, name: str = "", *, first_line: int = 1) -> Equation:
     """One equation, ``name:`` before it or not; raises InvalidEquationError with line and column."""
-    return _equation(text, name, first_line=1)
-
-
-def parse_equations(text: str) -> tuple[Equation, ...]:
-    """All equations of a file: each starts in the first column, continuation lines are indented."""
-    return tuple(_equation(entry, "", first_line=line) for line, entry in _entries(text))
-
-
-def parse_term(text: str) -> Term:
-    """One term; raises InvalidEquationError."""
-    reader = _Reader(text, 1, 0)
-    return reader.term(reader.parse("term"))
-
-
-def _equation(text: str, name: str, first_line: int) -> Equation:
     label = _LABEL.match(text)
     body = text[label.end() :] if label else text
     reader = _Reader(body, first_line, len(text) - len(body))
     return reader.equation(name or (label.group(1) if label else ""))
 
 
-def _entries(text: str) -> Iterator[tuple[int, str]]:
-    """Every equation with the number of its first line; comments and blank lines within it are kept."""
-    start, lines, between = 0, list[str](), list[str]()
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            between.append(line)
-            continue
-        if not line[0].isspace():
-            if lines:
-                yield start, "\n".join(lines)
-            start, lines = number, [line]
-        elif lines:
-            lines += [*between, line]
-        else:
-            raise InvalidEquationError(f"line {number}: an equation starts in the first column, got {line!r}")
-        between = []
-    if lines:
-        yield start, "\n".join(lines)
+def parse_equations(text: str) -> tuple[Equation, ...]:
+    """All equations of a file: each starts in the first column, continuation lines are indented."""
+    return tuple(parse_equation(entry.text, first_line=entry.line) for entry in entries(text))
+
+
+def parse_term(text: str) -> Term:
+    """One term; raises InvalidEquationError."""
+    reader = _Reader(text, 1, 0)
+    return reader.term(reader.parse("term"))
 
 
 class _Reader:

@@ -62,6 +62,8 @@ class Relu(UnaryElementwise):
     """max(x, 0)."""
 
     name: ClassVar[str] = "relu"
+    monotone: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Relu", since=6)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -75,6 +77,7 @@ class Sigmoid(UnaryElementwise):
     """1 / (1 + exp(-x))."""
 
     name: ClassVar[str] = "sigmoid"
+    monotone: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Sigmoid", since=6)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -88,6 +91,8 @@ class Tanh(UnaryElementwise):
     """Hyperbolic tangent."""
 
     name: ClassVar[str] = "tanh"
+    monotone: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Tanh", since=6)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -118,6 +123,8 @@ class HardSwish(UnaryElementwise):
     """x max(0, min(1, x/6 + 1/2))."""
 
     name: ClassVar[str] = "hard_swish"
+    composite: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("HardSwish", since=14)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -132,6 +139,8 @@ class Silu(UnaryElementwise):
     """x / (1 + exp(-alpha x)): silu, or swish; with another ``alpha`` the quick form of gelu."""
 
     name: ClassVar[str] = "silu"
+    composite: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Swish", attributes=(("alpha", "alpha"),), since=24)
     alpha: Fraction | int = 1
 
@@ -160,6 +169,7 @@ class Gelu(UnaryElementwise):
     """x/2 (1 + erf(x / sqrt 2)), or its approximation by tanh."""
 
     name: ClassVar[str] = "gelu"
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Gelu", attributes=(("approximate", "approximate"),), since=20)
     approximate: Literal["none", "tanh"] = "none"
 
@@ -183,6 +193,7 @@ class Softmax(UnaryElementwise):
     """exp(x) over its sum along one axis."""
 
     name: ClassVar[str] = "softmax"
+    along_axis: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Softmax", attributes=(("axis", "axis"),), since=13)
     element_wise: ClassVar[bool] = False
     axis: int = -1

@@ -29,11 +29,14 @@ class ChannelOperator(Operator):
 
     positions: ClassVar[int | None] = 1
     axis: int
-    vectors: ClassVar[int] = 1
+    inputs: ClassVar[int] = 2
+    side_inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    per_channel: ClassVar[bool] = True
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, vector, ...) -> t; vectors are as long as the axis."""
-        data, *vectors = tensors(self.name, 1 + self.vectors, types)
+        data, *vectors = tensors(self.name, self.inputs, types)
         same_element(self.name, data, *vectors)
         axis = axis_of(self.name, self.axis, data.rank)
         for vector in vectors:
@@ -63,7 +66,9 @@ class Affine(ChannelOperator):
     """x * a + b with a and b per channel: batch normalisation at inference."""
 
     name: ClassVar[str] = "affine"
-    vectors: ClassVar[int] = 2
+    inputs: ClassVar[int] = 3
+    side_inputs: ClassVar[int] = 2
+    composite: ClassVar[bool] = True
     axis: int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -93,6 +98,7 @@ class BiasAdd(ChannelOperator):
     """x + b with b per channel."""
 
     name: ClassVar[str] = "bias_add"
+    linear: ClassVar[bool] = True
     axis: int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -105,7 +111,6 @@ class BatchNormVector(Operator):
     """A vector computed from the statistics of a batch normalisation; exists only to be folded."""
 
     positions: ClassVar[int | None] = 1
-    inputs: ClassVar[int]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([c], ...) -> [c]."""

@@ -52,17 +52,50 @@ class Operator(ABC):
     constants, the size of the first half of a split, the target of a broadcast. ``overflows`` says that
     results leave the range of floating point numbers where arguments are of moderate size. ``positions`` is
     how many axes at either end of a tensor, or of a tensor of fixed rank, an operator tells from others
-    without naming them in an attribute; None where every axis may matter.
+    without naming them in an attribute; None where every axis may matter. ``inputs`` is how many tensors it
+    takes in an equation; the last ``side_inputs`` of them are numbers or vectors that the others are combined
+    with.
+
+    Class variables of type bool are *traits*. Axiom schemas hold for all operators with a trait, so that to
+    declare one is to claim its laws, in every number domain:
+
+    - ``element_wise``: every element comes of those at the same place, and of all side inputs;
+    - ``commutative``: its two inputs may be exchanged;
+    - ``polynomial``: computed by sums and products alone, hence the same in every commutative ring;
+    - ``composite``: an axiom writes it in other operators, so that laws of theirs are laws of it;
+    - ``linear``: in all inputs together;
+    - ``monotone``: defined everywhere, and no larger input gives a smaller element;
+    - ``keeps_zero``: zeros give zeros, whatever the side inputs;
+    - ``along_axis``: every line along the attribute ``axis`` is computed by itself;
+    - ``cuts``: one of the two pieces of a tensor that is cut along ``axis``;
+    - ``reduction``: a line becomes one element, whatever the order of its elements; one element stays itself;
+    - ``spatial``: [n, c, h, w] to [n, c, h', w'], every channel of every sample by itself;
+    - ``per_channel``: element-wise, with vectors of one number for each position along ``axis``;
+    - ``parallel``: changes how a tensor is divided, not what it holds.
     """
 
     name: ClassVar[str]
     implicit: ClassVar[tuple[str, ...]] = ()
     onnx: ClassVar[OnnxForm | None] = None
     foldable: ClassVar[bool] = True
-    element_wise: ClassVar[bool] = False
-    commutative: ClassVar[bool] = False
     overflows: ClassVar[bool] = False
     positions: ClassVar[int | None] = 0
+    inputs: ClassVar[int] = 0
+    side_inputs: ClassVar[int] = 0
+
+    element_wise: ClassVar[bool] = False
+    commutative: ClassVar[bool] = False
+    polynomial: ClassVar[bool] = False
+    composite: ClassVar[bool] = False
+    linear: ClassVar[bool] = False
+    monotone: ClassVar[bool] = False
+    keeps_zero: ClassVar[bool] = False
+    along_axis: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
+    reduction: ClassVar[bool] = False
+    spatial: ClassVar[bool] = False
+    per_channel: ClassVar[bool] = False
+    parallel: ClassVar[bool] = False
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Output types for input types, divided tensors among them; raises IllTypedError

@@ -38,6 +38,7 @@ class Conv(Operator):
     """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw], whose shape says the groups."""
 
     name: ClassVar[str] = "conv"
+    inputs: ClassVar[int] = 2
     positions: ClassVar[int | None] = 4
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
@@ -153,6 +154,10 @@ class Enlarge(Operator):
     """A convolution kernel padded with zeros on all sides to the size ``kernel`` (TASO: enlarge)."""
 
     name: ClassVar[str] = "enlarge"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    spatial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
     kernel: tuple[int, int]
 
@@ -279,6 +284,8 @@ class KernelResponse(Operator):
     """
 
     name: ClassVar[str] = "kernel_response"
+    inputs: ClassVar[int] = 2
+    polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
 
     def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:

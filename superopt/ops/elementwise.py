@@ -27,6 +27,7 @@ A = TypeVar("A")
 class BinaryElementwise(Operator):
     """Two tensors of equal type to one of the same type."""
 
+    inputs: ClassVar[int] = 2
     element_wise: ClassVar[bool] = True
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -40,6 +41,7 @@ class BinaryElementwise(Operator):
 class UnaryElementwise(Operator):
     """One floating point tensor to one of the same type."""
 
+    inputs: ClassVar[int] = 1
     element_wise: ClassVar[bool] = True
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -55,6 +57,9 @@ class Add(BinaryElementwise):
     """x + y (TASO: ewadd)."""
 
     name: ClassVar[str] = "add"
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     commutative: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Add", since=7)
 
@@ -69,6 +74,10 @@ class Subtract(BinaryElementwise):
     """x - y."""
 
     name: ClassVar[str] = "sub"
+    polynomial: ClassVar[bool] = True
+    composite: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Sub", since=7)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -82,6 +91,8 @@ class Multiply(BinaryElementwise):
     """x * y, elementwise (TASO: ewmul)."""
 
     name: ClassVar[str] = "mul"
+    polynomial: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     commutative: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
 
@@ -96,6 +107,7 @@ class Divide(BinaryElementwise):
     """x / y, elementwise, of floating point tensors."""
 
     name: ClassVar[str] = "div"
+    composite: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Div", since=7)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -121,6 +133,10 @@ class Scale(Operator):
     """A tensor times a 0-d scalar (TASO: smul)."""
 
     name: ClassVar[str] = "scale"
+    inputs: ClassVar[int] = 2
+    side_inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
     element_wise: ClassVar[bool] = True
 
@@ -142,6 +158,11 @@ class Identity(Operator):
     """The tensor itself: identity nodes, dropout at inference."""
 
     name: ClassVar[str] = "identity"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Identity")
     element_wise: ClassVar[bool] = True
 
@@ -160,6 +181,8 @@ class Sqrt(UnaryElementwise):
     """Square root, elementwise."""
 
     name: ClassVar[str] = "sqrt"
+    composite: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Sqrt", since=6)
 
     @classmethod

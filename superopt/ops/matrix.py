@@ -33,6 +33,8 @@ class Matmul(Operator):
     """Matrix product over the last two axes; batch dimensions are equal, or one operand is a plain matrix."""
 
     name: ClassVar[str] = "matmul"
+    inputs: ClassVar[int] = 2
+    polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 2
     onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=1)
 
@@ -85,6 +87,9 @@ class Transpose(Operator):
     """Axis i of the result is axis ``perm[i]``; without ``perm`` the last two axes are swapped."""
 
     name: ClassVar[str] = "transpose"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = 2
     perm: tuple[int, ...] = ()
 

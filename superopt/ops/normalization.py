@@ -87,7 +87,6 @@ class RowNormalization(Operator):
     """Rows along the last axis, normalised, times one number for each position in a row."""
 
     positions: ClassVar[int | None] = 1
-    vectors: ClassVar[int]
     epsilon: Fraction | int
 
     @classmethod
@@ -98,7 +97,7 @@ class RowNormalization(Operator):
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([..., n], [n], ...) -> [..., n]."""
-        data, *vectors = tensors(self.name, 1 + self.vectors, types)
+        data, *vectors = tensors(self.name, self.inputs, types)
         require_float(self.name, data)
         same_element(self.name, data, *vectors)
         require_rank(self.name, data, 1, 64)
@@ -128,7 +127,8 @@ class RmsNormalization(RowNormalization):
     """x / sqrt(mean(x^2) + epsilon) * scale, from (x, scale); means are along the last axis."""
 
     name: ClassVar[str] = "rms_normalization"
-    vectors: ClassVar[int] = 1
+    inputs: ClassVar[int] = 2
+    side_inputs: ClassVar[int] = 1
     epsilon: Fraction | int = Fraction(1, 100000)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -143,7 +143,8 @@ class LayerNormalization(RowNormalization):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, from (x, scale, bias), along the last axis."""
 
     name: ClassVar[str] = "layer_normalization"
-    vectors: ClassVar[int] = 2
+    inputs: ClassVar[int] = 3
+    side_inputs: ClassVar[int] = 2
     epsilon: Fraction | int = Fraction(1, 100000)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

@@ -26,6 +26,9 @@ A = TypeVar("A")
 class ParallelOperator(Operator):
     """One tensor to the same elements, divided otherwise; ``degree`` is the number of parts or copies."""
 
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
     degree: int
 
     @abstractmethod

@@ -30,6 +30,8 @@ A = TypeVar("A")
 class Pool(Operator):
     """Windows of [n, c, h, w] reduced to one element each."""
 
+    inputs: ClassVar[int] = 1
+    spatial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -99,6 +101,7 @@ class AveragePool(Pool):
     """The mean of each window; ``includes_padding`` says if padding counts as zeros (1) or not at all (0)."""
 
     name: ClassVar[str] = "avgpool"
+    linear: ClassVar[bool] = True
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
@@ -124,6 +127,9 @@ class GlobalAveragePool(Operator):
     """The mean over the last two axes, which become 1."""
 
     name: ClassVar[str] = "global_avgpool"
+    inputs: ClassVar[int] = 1
+    spatial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
     onnx: ClassVar[OnnxForm | None] = OnnxForm("GlobalAveragePool")
 

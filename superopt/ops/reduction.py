@@ -31,6 +31,7 @@ class Exp(UnaryElementwise):
     """e to the power x, elementwise."""
 
     name: ClassVar[str] = "exp"
+    monotone: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Exp", since=6)
     overflows: ClassVar[bool] = True
 
@@ -42,6 +43,9 @@ class Exp(UnaryElementwise):
 class Reduction(Operator):
     """One number for all elements along ``axis``, which stays as an axis of size 1."""
 
+    inputs: ClassVar[int] = 1
+    along_axis: ClassVar[bool] = True
+    reduction: ClassVar[bool] = True
     axis: int
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -66,6 +70,8 @@ class ReduceSum(Reduction):
     """The sum along an axis."""
 
     name: ClassVar[str] = "reduce_sum"
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     axis: int
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
@@ -90,6 +96,7 @@ class ReduceMean(Reduction):
     """The mean along an axis."""
 
     name: ClassVar[str] = "reduce_mean"
+    linear: ClassVar[bool] = True
     axis: int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

@@ -35,6 +35,9 @@ class Concat(Operator):
     """Tensors one after another along an axis; any number of them in a graph, two in a rule."""
 
     name: ClassVar[str] = "concat"
+    inputs: ClassVar[int] = 2
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Concat", attributes=(("axis", "axis"),), since=4)
     axis: int
 
@@ -104,6 +107,11 @@ class Split(Operator):
 class Half(Operator):
     """One of the two pieces of a tensor cut at ``size`` along ``axis``: a split as rules write it."""
 
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    along_axis: ClassVar[bool] = True
+    cuts: ClassVar[bool] = True
     axis: int
     size: Dimension
     port: ClassVar[int]
@@ -160,6 +168,9 @@ class Reshape(Operator):
     """The same elements in row-major order at another shape."""
 
     name: ClassVar[str] = "reshape"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = None
     shape: tuple[Dimension, ...]
 
@@ -189,6 +200,9 @@ class Broadcast(Operator):
     """numpy broadcasting to a shape: trailing axes are aligned, axes of 1 and missing axes are repeated."""
 
     name: ClassVar[str] = "broadcast"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     implicit: ClassVar[tuple[str, ...]] = ("shape",)
     shape: tuple[Dimension, ...]
 

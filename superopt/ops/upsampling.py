@@ -22,6 +22,9 @@ Weights = npt.NDArray[np.int64]
 class Upsample(Operator):
     """[n, c, h, w] with ``stride`` rows and columns for each one: linear in the image, channel by channel."""
 
+    inputs: ClassVar[int] = 1
+    spatial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
     stride: tuple[int, int]
 
@@ -47,6 +50,7 @@ class NearestUpsample(Upsample):
     """Every pixel repeated."""
 
     name: ClassVar[str] = "upsample_nearest"
+    polynomial: ClassVar[bool] = True
     stride: tuple[int, int]
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

@@ -15,6 +15,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.ir.text import format_operator
 from superopt.onnx_io import build_model, lift, load_model
+from superopt.onnx_io.emission import EMITTERS
 from superopt.ops import OPERATORS, Operator
 from superopt.ops.activation import Erf, Gelu, HardSigmoid, HardSwish, Relu, Sigmoid, Silu, Softmax, Tanh
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
@@ -29,12 +30,12 @@ from superopt.ops.convolution import (
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract
 from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
-from superopt.ops.parallel import ParallelOperator
 from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
 from superopt.ops.reduction import Exp, ReduceMax, ReduceMean, ReduceSum
 from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 from tests.onnx_io.kit import session
+from tests.ops.examples import examples
 
 Shape = tuple[int, ...]
 IMAGE: Shape = (2, 4, 7, 6)
@@ -145,6 +146,11 @@ CASES = (
     Case(Ones((2, 3)), ()),
     Case(Full(Fraction(1, 3), (2, 3)), ()),
 )
+TRIED = frozenset(case.operator.name for case in CASES)
+ONE_NODE = {name: kind.onnx for name, kind in OPERATORS.items() if kind.onnx and name not in TRIED}
+"""Forms of operators that are tried on examples."""
+
+EXAMPLES = tuple(Case(e.operator, e.shapes) for name in sorted(ONE_NODE) for e in examples(name)[:4])
 
 OLDEST = {
     "broadcast": 8,
@@ -153,10 +159,8 @@ OLDEST = {
     "gelu": 9,
     "upsample_linear": 11,
     "upsample_nearest": 11,
-}
+} | {name: form.since for name, form in ONE_NODE.items()}
 """Operator sets below which ONNX has no way to write an operator."""
-
-IN_RULES_ONLY = {"split0", "split1"}
 
 
 def graph_of(case: Case) -> Graph:
@@ -176,11 +180,11 @@ def inputs_of(case: Case) -> list[np.ndarray]:
 
 
 def test_every_registered_operator_is_tried() -> None:
-    written = {name for name, operator in OPERATORS.items() if not issubclass(operator, ParallelOperator)}
-    assert {case.operator.name for case in CASES} | IN_RULES_ONLY == written
+    written = {name for name, kind in OPERATORS.items() if kind.onnx or kind in EMITTERS or not kind.inputs}
+    assert TRIED | ONE_NODE.keys() == written
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *EXAMPLES], ids=str)
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 17, 23])
 def test_onnx_runtime_computes_what_the_operator_means(case: Case, opset: int) -> None:
     if opset < OLDEST.get(case.operator.name, 7) and case.operator != Gelu("tanh"):
