@@ -69,11 +69,12 @@ demo: $(RUNS) ## Optimize a real network and print what was gained
 test: packages check ## Check the code and run the tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-check: setup ## Lint, format, types (strict), layers, what the service runs (bandit)
+check: setup ## Lint, format, types (strict), layers, operator names, what the service runs (bandit)
 	$(BIN)/ruff check --quiet $(PACKAGES)
 	$(BIN)/ruff format --quiet --check $(PACKAGES)
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.operator_names
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(ONLINE)
 
 serve: setup ## Serve HTTP on HOST:PORT

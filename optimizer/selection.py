@@ -9,6 +9,7 @@ from superopt.ir.graph import NodeId
 from superopt.ir.terms import Application, Term, applications
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import OPERATORS
+from superopt.ops.roles import FusionRole, Product
 from superopt.options import Options
 from superopt.rewriting import Substitution
 
@@ -69,15 +70,18 @@ def _introduces_overflow(substitution: Substitution) -> bool:
 def _multiplies_by_zeros(substitution: Substitution) -> bool:
     source = frozenset(applications(*substitution.source))
     return any(
-        term.operator == "matmul" and term not in source and any(map(_is_identity, term.inputs))
+        OPERATORS[term.operator].product is Product.MATRIX
+        and term not in source
+        and any(_is_identity(child, term.operator) for child in term.inputs)
         for term in applications(*substitution.target)
     )
 
 
-def _is_identity(term: Term) -> bool:
+def _is_identity(term: Term, product: str) -> bool:
     """Whether it is an identity matrix, or one scaled, transposed or beside others."""
     if not isinstance(term, Application):
         return False
-    if term.operator in ("scale", "transpose", "concat"):
-        return any(map(_is_identity, term.inputs))
-    return term.operator == "identity_matrix"
+    operator = OPERATORS[term.operator]
+    if operator.moves or operator.role is FusionRole.FACTOR:
+        return any(_is_identity(child, product) for child in term.inputs)
+    return operator.neutral_for == product

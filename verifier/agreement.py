@@ -8,8 +8,9 @@ import numpy as np
 
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
-from superopt.ir.terms import AttributeVariable, Equation, applications
+from superopt.ir.terms import Equation, applications
 from superopt.ir.types import TensorType
+from superopt.ops.base import OPERATORS
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
 from superopt.verifier.bounded_instances import BoundedInstance
@@ -19,8 +20,6 @@ from superopt.verifier.refinement import awkward_inputs, difference_between
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24
 """One element of random sign looks alike before and after relu with probability 2^-24 then."""
-
-_ORDERED = frozenset(("relu", "maxpool", "softmax", "hard_sigmoid", "hard_swish"))
 
 
 def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.random.Generator) -> bool | None:
@@ -90,12 +89,8 @@ def _same_residues(left: FieldArray, right: FieldArray) -> bool:
 
 def _depends_on_order(equation: Equation) -> bool:
     """Whether an operator compares numbers; an activation that is left open may."""
-    return any(
-        term.operator in _ORDERED
-        or isinstance(term.attribute("activation"), AttributeVariable)
-        or term.attribute("activation") == "relu"
-        for term in applications(*equation.left, *equation.right)
-    )
+    terms = applications(*equation.left, *equation.right)
+    return any(OPERATORS[term.operator].compares(dict(term.attributes)) for term in terms)
 
 
 def _shape(shape: tuple[object, ...]) -> tuple[int, ...]:

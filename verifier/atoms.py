@@ -27,6 +27,8 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import TensorType
+from superopt.ops.roles import Product
+from superopt.ops.traits import traits
 from superopt.rewriting.conditions import holds
 
 _LARGEST_CONSTANT = 5
@@ -268,7 +270,7 @@ def _convolved(equation: Equation, tensors: Sequence[str]) -> Iterator[tuple[str
     pairs = dict.fromkeys(
         pair
         for term in applications(*equation.left, *equation.right)
-        if term.operator == "conv"
+        if traits(term.operator).product is Product.CONVOLUTION
         for pair in itertools.product(variables(term.inputs[0]), variables(term.inputs[1]))
     )
     return (pair for pair in pairs if set(pair) <= set(tensors))

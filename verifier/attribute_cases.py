@@ -16,6 +16,7 @@ from math import gcd, prod
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, Equation, applications
+from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
 from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
 
@@ -24,8 +25,8 @@ _NUMERIC = frozenset(("alpha", "beta", "bias", "epsilon", "exponent", "value"))
 """Attributes that no type depends on, and of which every number is a value."""
 
 _WORDS: Mapping[str, tuple[object, ...]] = {
-    "activation": ("none", "relu", "sigmoid", "tanh"),
-    "approximate": ("none", "tanh"),
+    "activation": ACTIVATIONS,
+    "approximate": APPROXIMATIONS,
     "includes_padding": (0, 1),
 }
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)

@@ -8,15 +8,16 @@ from fractions import Fraction
 
 from superopt.ir.dimensions import product
 from superopt.ir.types import ShardedType, TensorType
+from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
 
 _CONSTANTS: Mapping[str, tuple[object, ...]] = {
     "stride": ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)),
     "dilation": ((1, 1), (1, 1), (2, 2), (1, 2), (3, 1)),
     "padding": ("valid", "same", "same_upper", "same_lower", (1, 1, 1, 1), (0, 1, 2, 1)),
     "kernel": ((1, 1), (3, 3), (2, 2), (3, 1), (1, 3), (5, 3), (2, 3), (4, 4)),
-    "activation": ("none", "relu", "sigmoid", "tanh"),
+    "activation": ACTIVATIONS,
     "includes_padding": (0, 1),
-    "approximate": ("none", "tanh"),
+    "approximate": APPROXIMATIONS,
     "size": (1, 2, 3, 5),
     "degree": (2, 2, 3, 4),
 }

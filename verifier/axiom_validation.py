@@ -15,7 +15,7 @@ interrupted run goes on where it was, and after a change only what depends on it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import resources
@@ -25,6 +25,7 @@ from typing import cast
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation, applications
+from superopt.ops.base import OPERATORS, Operator
 from superopt.verifier.axiom_definedness import check_definedness
 from superopt.verifier.content_cache import ContentCache, content_key
 from superopt.verifier.exhaustive.identity import IdentityTest
@@ -44,15 +45,6 @@ _PATIENT = Allowance(seconds=24 * 3600)
 _SAMPLED = Effort(schemes=12, per_scheme=2, instances=24, stack=3)
 NOTHING_EVALUATED = 1e9
 """-log2 of the error where nothing was evaluated."""
-
-_COSTS: Mapping[str, int] = {
-    "conv": 60,
-    "avgpool": 12,
-    "maxpool": 12,
-    "reshape": 20,
-    "power": 20,
-    "concat": 9,
-}
 
 
 @dataclass(frozen=True)
@@ -323,7 +315,15 @@ def _symbolic_code() -> str:
 def _estimated_cost(axiom: Equation) -> int:
     """A guess at how long it takes, for the order of work and for progress alone."""
     steps = list(applications(*axiom.left, *axiom.right))
-    return max((_COSTS.get(step.operator, 4) for step in steps), default=1) * len(steps)
+    return max((_cost(OPERATORS[step.operator]) for step in steps), default=1) * len(steps)
+
+
+def _cost(operator: type[Operator]) -> int:
+    if operator.windowed:
+        return 60 if operator.product else 12
+    if operator.positions is None or not operator.is_total({}):
+        return 20
+    return 9 if operator.joins else 4
 
 
 __all__ = [

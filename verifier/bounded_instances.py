@@ -26,6 +26,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
 from superopt.ops.base import OPERATORS
+from superopt.ops.traits import GROUPED, traits
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import FRESH, Typing, infer_terms
 from superopt.verifier.attributes import plausible_values
@@ -115,7 +116,9 @@ class BoundedInstances:
         self._pairs = list(zip(equation.left, equation.right, strict=True))
         self._applications = tuple(applications(*self._terms))
         self._names = variables(*self._terms)
-        windowed = [term for term in self._applications if term.operator in _WINDOWED]
+        windowed = [
+            term for term in self._applications if term.operator in GROUPED or traits(term.operator).windowed
+        ]
         self._kernels = frozenset(
             name for term in windowed for child in term.inputs[1:] for name in variables(child)
         )
@@ -196,7 +199,7 @@ class BoundedInstances:
                     return [
                         _Node(replace(state, attributes={**state.attributes, value.name: v})) for v in pool
                     ]
-            if term.operator == "conv" and [type_.rank for type_ in found] == [4, 4]:
+            if term.operator in GROUPED and [type_.rank for type_ in found] == [4, 4]:
                 name, sizes = self._channels(*found)
                 if name:
                     return [_Node(state, {name: size}) for size in sizes]
@@ -337,16 +340,9 @@ def _plausible(term: Application, types: Mapping[str, TensorType]) -> Iterator[d
 
 
 _MOST_ATTRIBUTES = 60
-_WINDOWED = frozenset(("conv", "maxpool", "avgpool", "kernel_response"))
 
 
 def _optional(term: Application, inputs: Sequence[TensorType]) -> frozenset[str]:
     """Symbols that unification would decide although other sizes fit too: channels, groups, axes of 1."""
-    match term.operator, inputs:
-        case "kernel_response", (weight, vector) if weight.rank == 4 and vector.rank == 1:
-            sizes: tuple[Dimension, ...] = (*weight.shape[:2], *vector.shape)
-        case "broadcast", (only,):
-            sizes = only.shape
-        case _:
-            return frozenset()
+    sizes = OPERATORS[term.operator].optional_sizes(*inputs)
     return frozenset[str]().union(*map(symbols_of, sizes))

@@ -29,6 +29,7 @@ from superopt.ir.terms import (
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.sharding import whole
+from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
@@ -48,7 +49,6 @@ MOST_CASES = 10_000
 MOST_STEPS = 80_000
 """Of typing one operator, or of choosing ranks; few rules take over 35,000."""
 _IMPLICIT = "implicit "
-_HALVES = ("split0", "split1")
 
 
 class UndecidedCasesError(IllTypedError):
@@ -187,7 +187,7 @@ class _Search:
     def _ranks_above(self, term: Application, state: PartialTyping) -> Iterable[int]:
         """The ranks that whatever uses a term may take, when that only divides it, and so on."""
         users = [each for each in self._order if term in each.inputs]
-        if not users or users[0].operator == "reshape" or leaves_shape_out(users[0]):
+        if not users or OPERATORS[users[0].operator].positions is None or leaves_shape_out(users[0]):
             return range(self._largest_rank + 1)
         if users[0].operator in DIVIDING:
             return self._ranks_above(users[0], state)
@@ -239,7 +239,7 @@ class _Search:
             found = operator.infer(*inputs) if grouped is None else None
         except DimensionMismatchError as mismatch:
             pairs = [(mismatch.left, mismatch.right)]
-            if term.operator == "broadcast":
+            if OPERATORS[term.operator].repeats:
                 pairs.append((mismatch.left, 1))
             yield from self._alternatives(term, state, pairs)
             return
@@ -300,7 +300,7 @@ class _Search:
         for name in OPERATORS[term.operator].implicit:
             if name in given:
                 continue
-            place = self._place(term, given, state) if term.operator in _HALVES else term
+            place = self._place(term, given, state) if term.operator in HALVES else term
             value = state.implicit.get(place)
             if value is None:
                 value = self._cut(term, given, state) or self._fresh()
@@ -315,8 +315,8 @@ class _Search:
 
     def _cut(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> Dimension | None:
         """The halves of a concat along its own axis are its operands."""
-        cut = term.inputs[0] if term.operator in _HALVES else None
-        if not isinstance(cut, Application) or cut.operator != "concat":
+        cut = term.inputs[0] if term.operator in HALVES else None
+        if not isinstance(cut, Application) or not OPERATORS[cut.operator].joins:
             return None
         rank = state.types[cut].rank
         axis = _axis(self._explicit(cut, state)["axis"], rank)

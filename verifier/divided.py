@@ -10,42 +10,45 @@ from itertools import product
 
 from superopt.ir.terms import Equation, Variable, applications
 from superopt.ir.types import Division, ShardedType, TensorType
+from superopt.ops.base import OPERATORS
+from superopt.ops.roles import Divided
 from superopt.ops.sharding import UNDIVIDED
 
 _DEGREES = (2, 3, 4)
 
 
-def demanding(equation: Equation) -> Mapping[str, frozenset[str]]:
-    """The variables to which such operators are applied, with the operators' names."""
-    found: dict[str, set[str]] = {}
+def demanding(equation: Equation) -> Mapping[str, frozenset[Divided]]:
+    """The variables to which such operators are applied, with what these gather."""
+    found: dict[str, set[Divided]] = {}
     for term in applications(*equation.left, *equation.right):
-        if term.operator in ("combine", "reduce", "batch") and isinstance(term.inputs[0], Variable):
-            found.setdefault(term.inputs[0].name, set()).add(term.operator)
-    return {name: frozenset(operators) for name, operators in found.items()}
+        operator = OPERATORS[term.operator]
+        if operator.gathers and operator.divides and isinstance(term.inputs[0], Variable):
+            found.setdefault(term.inputs[0].name, set()).add(operator.divides)
+    return {name: frozenset(gathered) for name, gathered in found.items()}
 
 
-def divided_forms(type_: TensorType, operators: frozenset[str]) -> Iterator[TensorType]:
-    """The type with one thing divided that one of the operators puts together, or that and another.
+def divided_forms(type_: TensorType, gathered: frozenset[Divided]) -> Iterator[TensorType]:
+    """The type with one thing divided that is gathered, or that and another.
 
     Sizes of divided axes become multiples; they must be symbols.
     """
     axes = range(type_.rank)
-    if "reduce" in operators:
+    if Divided.REPLICAS in gathered:
         for replicas in _DEGREES:
             yield _divided(type_, {}, replicas)
         for axis in axes:
             yield _divided(type_, {axis: Division(2)}, 2)
     for degree, axis in product(_DEGREES, axes):
-        if "combine" in operators:
+        if Divided.DEGREE in gathered:
             yield _divided(type_, {axis: Division(degree)}, 1)
-        if "batch" in operators:
+        if Divided.BATCHES in gathered:
             yield _divided(type_, {axis: Division(1, degree)}, 1)
     for axis in axes:
-        if "combine" in operators:
+        if Divided.DEGREE in gathered:
             yield _divided(type_, {axis: Division(2)}, 2)
             if type_.rank > 1:
                 yield _divided(type_, {axis: Division(2), (axis + 1) % type_.rank: Division(2)}, 1)
-        if "batch" in operators:
+        if Divided.BATCHES in gathered:
             yield _divided(type_, {axis: Division(2, 2)}, 1)
 
 

@@ -25,6 +25,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS, operator_from_attributes
+from superopt.ops.traits import GROUPED, HALVES
 from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.typing import Typing, infer_terms
 from superopt.verifier.attributes import plausible_values
@@ -40,9 +41,6 @@ _PATIENCE = 120
 
 _AS_ANOTHER = 0.4
 """How often a variable gets the type of another one, and a half the cut of another: rules tend to need it."""
-
-_HALVES = ("split0", "split1")
-_DEMANDING = frozenset(("conv", "kernel_response"))
 
 
 def enumerated(equation: Equation, seed: int, count: int) -> Iterator[Instance]:
@@ -161,7 +159,7 @@ class _Trial:
         if declared is not None:
             shape = self._shapes.declared(declared.shape)
         else:
-            uses = sorted(self._uses[variable], key=lambda term: term.operator not in _DEMANDING)
+            uses = sorted(self._uses[variable], key=lambda term: term.operator not in GROUPED)
             user = next(iter(uses), None)
             siblings = () if user is None else [types.get(child) for child in user.inputs]
             position = 0 if user is None else user.inputs.index(variable)
@@ -188,7 +186,7 @@ class _Trial:
                     return False
                 attributes[value.name] = self._random.choice(pool)
         values = {name: _value(term, name, attributes) for name, _ in term.attributes}
-        if term.operator in _HALVES and inputs and "size" not in values:
+        if term.operator in HALVES and inputs and "size" not in values:
             cut = self._cut(term, inputs[0], types, attributes, cuts)
             if cut is None:
                 return False
@@ -223,7 +221,7 @@ class _Trial:
             others = [cut for cut in cuts.values() if cut < size]
             again = others and self._random.random() < _AS_ANOTHER
             cuts[place] = self._random.choice(others) if again else self._random.randrange(1, size)
-            if isinstance(term, Application) and term.operator == "concat":
+            if isinstance(term, Application) and OPERATORS[term.operator].joins:
                 own = _value(term, "axis", attributes)
                 if isinstance(own, int) and own % whole.rank == place[1] and term.inputs[0] in types:
                     cuts[place] = cast("int", types[term.inputs[0]].shape[axis])

@@ -8,9 +8,11 @@ from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, 
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
 from superopt.ops.terms import application
+from superopt.ops.traits import named
 
-_OF_MATRICES = frozenset(("identity_matrix", "matmul", "transpose"))
-_CONSTANTS = frozenset(("identity_matrix", "ones"))
+_AXES_OF_MATRICES = 2
+_OF_MATRICES = named(lambda operator: operator.positions == _AXES_OF_MATRICES)
+_CONSTANTS = named(lambda operator: operator.constant)
 
 
 def is_instance(special: Equation, general: Equation) -> bool:

@@ -16,6 +16,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
 from superopt.ops.attributes import substituted
+from superopt.ops.traits import traits
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH
 from superopt.verifier.concrete import operator_symbols, require_sizes, with_numbers
@@ -172,7 +173,7 @@ def _declared_elements(equation: Equation) -> int:
 def _kernel_symbols(terms: Sequence[Application]) -> Iterator[str]:
     """The symbols of sizes of kernels among the variables, which are chosen smaller than images."""
     for term in terms:
-        kernel = {"conv": 1, "enlarge": 0, "kernel_response": 0}.get(term.operator)
+        kernel = traits(term.operator).kernel_input
         if kernel is None or kernel >= len(term.inputs):
             continue
         for name in variables(term.inputs[kernel]):

@@ -41,7 +41,7 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
     left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
     right = max([0, *places, *(-axis for axis in axes if axis < 0)])
     variables = sum(1 for name in attribute_variables(*goal.left, *goal.right) if _is_axis(goal, name))
-    levels = 1 + sum(1 for term in terms if term.operator == "broadcast")
+    levels = 1 + sum(1 for term in terms if OPERATORS[term.operator].repeats)
     said = [number + 1 for equation in every for number in _ranks(equation)]
     return max([levels * (left + variables) + right + 2, *said])
 

@@ -22,6 +22,7 @@ from superopt.domains.prime_field import MODULUS
 from superopt.errors import IllTypedError
 from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
+from superopt.ops.traits import named
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.enumeration import enumerated
 from superopt.verifier.instance import Instance
@@ -36,7 +37,7 @@ On the others only where something may be undefined."""
 _FEWEST, _ELEMENTS_IN_ALL = 3, 1_000_000
 """Where a rule declares large tensors, fewer instances are evaluated."""
 
-_WINDOWS = frozenset(("conv", "avgpool", "maxpool", "enlarge"))
+_WINDOWS = named(lambda operator: operator.windowed or operator.kernel_input is not None)
 
 
 @dataclass(frozen=True)

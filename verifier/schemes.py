@@ -29,7 +29,9 @@ from superopt.ir.terms import (
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, attributes_of
+from superopt.ops.roles import Product
 from superopt.ops.terms import application
+from superopt.ops.traits import HALVES, traits
 from superopt.rewriting.conditions import computed
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH, Typing, infer_terms, leaves_shape_out
@@ -43,7 +45,6 @@ _TRIES_PER_SCHEME = 200
 _AS_ASKED = 0.6
 _FAILURES = 8
 _VALUES_PER_ATTRIBUTE = 4
-_HALVES = ("split0", "split1")
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class SchemeSearch:
         """
         if leaves_shape_out(term):
             return state
-        if term.operator == "conv" and self._random.random() < 0.5:
+        if traits(term.operator).product is Product.CONVOLUTION and self._random.random() < 0.5:
             state = self._grouped(term, state) or state
         skeleton = _skeleton(term, state.types)
         place = self._place(term, state)
@@ -238,7 +239,7 @@ class SchemeSearch:
 
     def _place(self, term: Application, state: _State) -> tuple[Term, int] | None:
         """What a half is cut from and along which axis; None for other operators."""
-        whole = state.types.get(term.inputs[0]) if term.operator in _HALVES else None
+        whole = state.types.get(term.inputs[0]) if term.operator in HALVES else None
         axis = _value(term.attribute("axis"), state.attributes)
         if whole is None or not isinstance(axis, int) or not -whole.rank <= axis < whole.rank:
             return None
@@ -250,7 +251,7 @@ class SchemeSearch:
         """Where the halves are cut when that is known: as before, or between the operands of a concat."""
         whole, axis = place
         cut = state.cuts.get(place)
-        if cut is None and isinstance(whole, Application) and whole.operator == "concat":
+        if cut is None and isinstance(whole, Application) and traits(whole.operator).joins:
             first = state.types.get(whole.inputs[0])
             own = _value(whole.attribute("axis"), state.attributes)
             if first is not None and isinstance(own, int) and own % first.rank == axis:

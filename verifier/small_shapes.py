@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from superopt.ir.types import TensorType
+from superopt.ops.base import Operator
+from superopt.ops.roles import Product
+from superopt.ops.traits import GROUPED, traits
 
 _BATCHES, _CHANNELS = (1, 1, 2, 3), (1, 2, 2, 3, 4, 6)
 _IMAGES, _KERNELS = (1, 2, 3, 4, 5, 6, 7), (1, 1, 2, 3, 3)
 _PLAIN = (1, 2, 2, 3, 4)
 _RANKS = (0, 1, 2, 2, 3, 4)
-_ONLY_RANKS: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("conv", "enlarge", "maxpool", "avgpool", "global_avgpool", "lrn"), (4,)),
-    **dict.fromkeys(("batchnorm_scale", "batchnorm_shift"), (1,)),
-    "matmul": (2, 2, 3, 4),
-    "transpose": (2, 2, 3, 4),
-}
-_EQUAL = frozenset(("add", "sub", "mul", "div", "batchnorm_scale", "batchnorm_shift"))
-_PER_CHANNEL = frozenset(("affine", "bias_add", "channel_scale"))
 
 Shape = tuple[int, ...]
 
@@ -40,20 +35,21 @@ class SmallShapes:
         """A shape for one operand; ``siblings`` are the types of all operands as far as they are known."""
         others = [cast("Shape", type_.shape) for type_ in siblings if type_ is not None]
         first = cast("Shape | None", siblings[0].shape) if siblings and siblings[0] else None
-        if operator == "scale" and position == 1:
+        own = traits(operator)
+        if own.side_rank == 0 and position > 0:
             return ()
-        if operator in _PER_CHANNEL and position > 0:
+        if own.side_rank == 1 and position > 0:
             in_range = first is not None and isinstance(axis, int) and -len(first) <= axis < len(first)
             return (cast("Shape", first)[cast("int", axis)],) if in_range else (self._one(_PLAIN),)
-        if operator in _EQUAL and others:
+        if own.equal_inputs and others:
             return others[0]
-        if operator == "concat" and others and isinstance(axis, int):
+        if own.joins and others and isinstance(axis, int):
             return self._resized(others[0], axis)
-        if operator == "matmul" and others:
+        if own.product is Product.MATRIX and others:
             return self._factor(position, others[0])
-        if operator in ("conv", "kernel_response"):
-            return self._of_convolution(operator, position, others)
-        return self._plain(self._one(_ONLY_RANKS.get(operator, _RANKS)), kernel=operator == "enlarge")
+        if operator in GROUPED:
+            return self._of_convolution(own, position, others)
+        return self._plain(self._one(own.ranks or _RANKS), kernel=own.kernel_input == position)
 
     def _one(self, choices: Sequence[int]) -> int:
         return self._random.choice(choices)
@@ -81,9 +77,9 @@ class SmallShapes:
             batch = (self._one(_PLAIN),)
         return (*batch, *own)
 
-    def _of_convolution(self, operator: str, position: int, others: Sequence[Shape]) -> Shape:
+    def _of_convolution(self, operator: type[Operator], position: int, others: Sequence[Shape]) -> Shape:
         """Data, vector or kernel whose channels are those of the other operand, or as many groups of them."""
-        is_kernel = position == (1 if operator == "conv" else 0)
+        is_kernel = position == operator.kernel_input
         spatial = _KERNELS if is_kernel else _IMAGES
         size = (self._one(spatial), self._one(spatial))
         groups = self._one((1, 1, 2, 3))
@@ -96,4 +92,4 @@ class SmallShapes:
             return (self._one((1, 2, 3)) * (groups if divides else 1), per_group, *size)
         per_group = others[0][1] if others and len(others[0]) == 4 else self._one((1, 2, 3))
         channels = per_group * groups
-        return (self._one(_BATCHES), channels, *size) if operator == "conv" else (channels,)
+        return (self._one(_BATCHES), channels, *size) if operator.windowed else (channels,)

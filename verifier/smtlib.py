@@ -27,7 +27,9 @@ from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, no
 from superopt.ops.parallel import ParallelOperator
 from superopt.rewriting.conditions import is_computation
 
-_TAKING_APART: Mapping[str, str] = {"combine": "partition", "batch": "pipeline"}
+_TAKING_APART: Mapping[str, str] = {
+    name: operator.undone_by for name, operator in OPERATORS.items() if operator.undone_by is not None
+}
 """What undoes an operator that puts parts together; the result is then seen to have parts."""
 
 _NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))

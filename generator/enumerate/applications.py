@@ -17,6 +17,7 @@ from superopt.ops import Operator
 from superopt.ops.bound import bound
 from superopt.ops.parallel import ParallelOperator
 from superopt.ops.sharding import is_divided
+from superopt.ops.traits import traits
 
 Types = tuple[TypeId, ...]
 
@@ -108,7 +109,7 @@ class Applications:
             whole = list(inputs[0])
             tree = whole[instance.axis]
             assert not isinstance(tree, int)
-            whole[instance.axis] = tree[int(instance.name == "split1")]
+            whole[instance.axis] = tree[traits(instance.name).half or 0]
             return tuple(whole)
         flows = self._flows_of(instance.operator, arguments)
         return carried(flows, self._table.types[output].shape, inputs)

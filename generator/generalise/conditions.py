@@ -16,6 +16,8 @@ from superopt.ir.terms import (
     applications,
     variables,
 )
+from superopt.ops.roles import Product
+from superopt.ops.traits import traits
 from superopt.rewriting.conditions import names_in
 from superopt.rewriting.divisions import DIVIDING
 
@@ -68,7 +70,9 @@ def differs_at_other_ranks(
     equation: Equation, shapes: Shapes, sampler: Sampler, attributes: Attributes
 ) -> bool:
     """Whether an equation about products, of batches at least one, is false at some other ranks."""
-    products = any(t.operator == "matmul" for t in applications(*equation.left, *equation.right))
+    products = any(
+        traits(t.operator).product is Product.MATRIX for t in applications(*equation.left, *equation.right)
+    )
     if not products or len(shapes) < 2:
         return False
     ranks = {len(shape) for shape in shapes.values()}

@@ -11,7 +11,6 @@ from typing import cast
 
 from superopt.generator.generalise.conditions import SAMPLES, differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.sampling import Sampler, Shapes
-from superopt.generator.prune.derivation import HALVES
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -24,7 +23,9 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops import attribute_defaults, attribute_names, normalise_attribute
+from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.terms import application
+from superopt.ops.traits import HALVES
 from superopt.rewriting import why_unusable
 
 VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
@@ -33,7 +34,7 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "dilation": ((1, 1), (2, 1)),
     "kernel": ((3, 3), (1, 1), (3, 2), (5, 5)),
     "axis": (0, 1, 2, 3),
-    "activation": ("none", "relu", "sigmoid"),
+    "activation": ACTIVATIONS,
     "includes_padding": (0, 1),
     "degree": (2, 3, 4),
 }

@@ -32,7 +32,9 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.attributes import substituted
 from superopt.ops.bound import bound
+from superopt.ops.roles import Product
 from superopt.ops.sharding import is_divided
+from superopt.ops.traits import traits
 from superopt.rewriting import Typing, holds, infer_terms, type_equation
 from superopt.rewriting.divisions import divisions_needed, variable_type
 
@@ -247,9 +249,9 @@ def compares_groups(equation: Equation) -> bool:
 
 
 def convolutions(equation: Equation) -> tuple[Application, ...]:
-    """The applications of ``conv`` on both sides."""
+    """The convolutions on both sides."""
     terms = applications(*equation.left, *equation.right)
-    return tuple(term for term in terms if term.operator == "conv")
+    return tuple(term for term in terms if traits(term.operator).product is Product.CONVOLUTION)
 
 
 def kernel_variables(equation: Equation) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from superopt.generator.enumerate.joins import Indices, distinct_rows
 from superopt.generator.enumerate.last_level import Membership
 from superopt.generator.enumerate.levels import Piece
 from superopt.generator.presets.preset import Instance, Stage
+from superopt.ops.traits import HALVES
 
 Split = tuple[int, int, int]
 """(first half, second half, axis): two instances and the axis along which they cut."""
@@ -101,5 +102,5 @@ def splits_of(instances: Sequence[Instance]) -> tuple[Split, ...]:
     return tuple(
         (m, n, a.axis)
         for (m, a), (n, b) in itertools.product(numbered, repeat=2)
-        if (a.name, b.name) == ("split0", "split1") and a.axis == b.axis
+        if (a.name, b.name) == HALVES and a.axis == b.axis
     )

@@ -20,6 +20,7 @@ from superopt.generator.enumerate.structures import CHUNK, Hashes, Rows
 from superopt.generator.pair.instances import Shortening
 from superopt.generator.pair.pairing import Pairing, Reductions
 from superopt.generator.presets.preset import Instance
+from superopt.ops.traits import HALVES, traits
 
 SOURCES = 3
 """How many of the cheapest terms of a half's class are tried as an output."""
@@ -80,7 +81,7 @@ def merges(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
 def _split_pairs(instances: tuple[Instance, ...]) -> Iterator[tuple[int, int]]:
     """The numbers of the two halves of each split."""
     for (i, first), (j, second) in itertools.product(enumerate(instances), repeat=2):
-        if (first.name, second.name) == ("split0", "split1") and first.axis == second.axis:
+        if (first.name, second.name) == HALVES and first.axis == second.axis:
             yield i, j
 
 
@@ -106,7 +107,7 @@ def _triples(terms: RecordedTerms, halves: Indices, cuts: list[tuple[int, int]])
         joins = [
             number
             for number, instance in enumerate(instances)
-            if instance.name == "concat" and dict(instance.attributes)["axis"] == instances[half].axis
+            if traits(instance.name).joins and dict(instance.attributes)["axis"] == instances[half].axis
         ]
         good = (zero >= 0) & (one >= 0) & (terms.instances >= 0) & ~np.isin(terms.instances, joins)
         whole, zero, one = rows[good], zero[good], one[good]
@@ -151,7 +152,7 @@ def _shared(terms: RecordedTerms, found: _Triples) -> Rows:
     whole, left, right = _masks(terms, found).T
     good = (whole & ~(left | right) == 0) & ((whole & ~left != 0) | (whole & ~right != 0))
     good &= (left & right != 0) & (terms.instances[found.left] >= 0) & (terms.instances[found.right] >= 0)
-    halves = np.array([i.name in ("split0", "split1") for i in terms.stage.instances])
+    halves = np.array([i.name in HALVES for i in terms.stage.instances])
     for rows in (found.left, found.right):
         cheapest = terms.first[terms.arguments[rows, 0]]
         good &= ~(halves[np.maximum(terms.instances[rows], 0)] & (cheapest == found.whole))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
+from superopt.ops.traits import HALVES
 
 Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 Outputs: TypeAlias = "tuple[Term, ...]"
@@ -22,7 +23,6 @@ _OUTPUT_FORMS = 60
 _MOST_ORDERS = 32
 _MOST_NODES = 200_000
 """Terms that are kept at once, about 1 KB each with what is known of them."""
-HALVES = ("split0", "split1")
 
 
 class Node:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from superopt.generator.generalise.generalisation import explicit
 from superopt.generator.prune.bank import Bank
-from superopt.generator.prune.derivation import HALVES
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -24,6 +23,7 @@ from superopt.ir.terms import (
     operator_count,
     variables,
 )
+from superopt.ops.traits import HALVES
 
 CONSTANT = -2
 """``CONSTANT - row`` stands for a constant where the number of a slot or of a result would."""

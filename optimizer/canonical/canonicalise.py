@@ -14,9 +14,8 @@ from typing import Literal
 from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
 from superopt.ops import Opaque, Operator
-from superopt.ops.affine import BiasAdd, ChannelOperator
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Scale
+from superopt.ops.roles import FusionRole, Product
+from superopt.ops.traits import traits
 from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
 
 
@@ -128,7 +127,7 @@ class _Pass:
         for node_id, node in self._graph.nodes.items():
             if node_id not in self._editor or node_id in self._protected or node.origin is None:
                 continue
-            if isinstance(node.operator, Scale | BiasAdd) and self._follows_convolution(node):
+            if _is_fused_with_a_number(node) and self._follows_convolution(node):
                 names = self._source.proto.graph.node[node.origin].input
                 constants = [self._source.constants[name] for name in names if name in self._source.constants]
                 if any(tensor.size == 1 and len(tensor.shape) for tensor in constants):
@@ -136,9 +135,9 @@ class _Pass:
                     yield node_id
 
     def _follows_convolution(self, node: Node) -> bool:
-        while isinstance(node.operator, Scale | ChannelOperator):
+        while traits(node.operator.name).role in (FusionRole.VECTOR, FusionRole.FACTOR):
             node = self._graph[node.inputs[0].node]
-        return isinstance(node.operator, Conv)
+        return traits(node.operator.name).product is Product.CONVOLUTION
 
     def _dead(self) -> list[NodeId]:
         """Nodes that neither an output nor an opaque node needs."""
@@ -162,6 +161,14 @@ class _Pass:
             and not self._graph.users(node_id)
             and node_id not in self._graph.output_nodes
         )
+
+
+def _is_fused_with_a_number(node: Node) -> bool:
+    """Whether it is a factor, or a sum by vectors."""
+    operator = traits(node.operator.name)
+    return operator.role is FusionRole.FACTOR or (
+        operator.role is FusionRole.VECTOR and operator.neutral == 0
+    )
 
 
 def _is_understood(node: Node) -> bool:

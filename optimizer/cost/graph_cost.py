@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.plan import FusionGroup
+from superopt.ops.traits import traits
 from superopt.optimizer.cost.conversions import counted_twice, sources_of
 from superopt.optimizer.cost.deltas import Overlay, in_order, local_order
 from superopt.optimizer.cost.kernel import Kernel, is_read_outside, kernel_of
@@ -163,7 +164,7 @@ class KernelMemo:
         for value in node.inputs:
             source = graph.nodes[value.node]
             is_free = value.node in free
-            if source.operator.name == "broadcast" or (source.operator.name == "identity" and not is_free):
+            if source.operator.name in TRANSPARENT and (traits(source.operator.name).repeats or not is_free):
                 self._look(graph, source, free, blocked, nodes, context)
             context.append((is_free, value.node in blocked))
 

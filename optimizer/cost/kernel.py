@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
+from superopt.ops.roles import FusionRole
+from superopt.ops.traits import traits
 from superopt.optimizer.cost.machine import Residence, bytes_of, number_of
 from superopt.optimizer.cost.origin import Origin
 from superopt.optimizer.cost.sizes import Sizes
@@ -24,9 +27,6 @@ from superopt.optimizer.cost.spelling import respelled
 from superopt.optimizer.fusion import TRANSPARENT
 
 _BLOCKABLE_RANK = 4
-_HEADS = ("conv", "matmul")
-_MOVING = ("broadcast", "transpose", "identity")
-_FILLED = ("ones", "full")
 
 SMALL_WEIGHTS = 4 * 2**10
 """Bytes of weights up to which it does not matter where they lie when a kernel starts."""
@@ -36,9 +36,6 @@ LARGE_WEIGHTS = 128 * 2**10
 
 _FETCHING = 64
 """A kernel with fewer operations per byte of its weights waits for memory."""
-
-_TELLING = frozenset(("erf", "sigmoid", "tanh", "sqrt", "opaque"))
-"""Operators around which the runtime looks at the numbers that it is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +106,11 @@ class Kernel:
         )
 
     @property
+    def only_renames(self) -> bool:
+        """Whether it only gives a tensor another shape."""
+        return all(step.operator.renames for step in self.steps)
+
+    @property
     def moved_bytes(self) -> int:
         """Bytes of everything that enters or leaves the kernel, each counted once."""
         types = (*(source.type for source in self.sources), *self.output_types)
@@ -160,8 +162,10 @@ def _without_index(step: KernelStep) -> KernelStep:
 
 def main_operator(names: Sequence[str]) -> str:
     """Of the operators of a kernel the one that does the work: the first that does not only move elements."""
-    working = [name for name in names if name in _HEADS] or [name for name in names if name not in _MOVING]
-    return (*working, *names, "")[0]
+    products = (name for name in names if traits(name).product)
+    working = (name for name in names if not traits(name).moves)
+    visible = (name for name in names if name not in TRANSPARENT)
+    return next(itertools.chain(products, working, visible, names), "")
 
 
 def can_be_blocked(type_: object) -> bool:
@@ -214,8 +218,8 @@ class _Extraction:
         self._places: dict[Value, tuple[int, int]] = {}
         self._opaque = False
         self._body_bytes: int | None = None
-        names = {graph.nodes[member].operator.name for member in group.members}
-        self._origin = None if _TELLING.isdisjoint(names) else sizes.origin
+        operators = (graph.nodes[member].operator for member in group.members)
+        self._origin = sizes.origin if any(map(_looks_at_numbers, operators)) else None
 
     def kernel(self) -> Kernel:
         members = self._group.members
@@ -316,10 +320,11 @@ class _Extraction:
         if found is not None:
             return found
         node = self._graph.nodes[value.node]
-        if node.operator.name == "broadcast" or (self._origin is not None and _is_filled(node)):
+        operator = traits(node.operator.name)
+        if operator.repeats or (self._origin is not None and operator.fills):
             self._add(value.node)
             return self._places[value]
-        if node.operator.name == "identity" and value.node not in self._free:
+        if operator.role is FusionRole.TRANSPARENT and value.node not in self._free:
             place = self._place(node.inputs[0])
         else:
             type_ = self._type(value)
@@ -337,5 +342,6 @@ class _Extraction:
         return place
 
 
-def _is_filled(node: Node) -> bool:
-    return node.operator.name in _FILLED
+def _looks_at_numbers(operator: GraphOperator) -> bool:
+    """Whether the runtime looks at the numbers that it is given around such an operator."""
+    return isinstance(operator, Opaque) or bool(traits(operator.name).gate)

@@ -18,10 +18,9 @@ from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
+from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.machine import bytes_of
 
-_ALIASES = ("broadcast", "identity", "reshape")
-_FILLED = ("ones", "full")
 _PENALTY = 1e12
 
 
@@ -130,7 +129,7 @@ class _Liveness:
     def _root(self, value: Value) -> Value | None:
         """The tensor that a value is a view of; None for a constant."""
         node = self._graph.nodes[value.node]
-        while node.operator.name in _ALIASES and node.id not in self._free:
+        while node.operator.name in ALIASES and node.id not in self._free:
             value = node.inputs[0]
             node = self._graph.nodes[value.node]
         return None if node.id in self._free else value
@@ -145,10 +144,10 @@ class _Liveness:
         """The constants behind operands that take room: what holds one number everywhere does not."""
         for operand in values:
             value, node = operand, self._graph.nodes[operand.node]
-            while node.operator.name in _ALIASES:
+            while node.operator.name in ALIASES:
                 value = node.inputs[0]
                 node = self._graph.nodes[value.node]
-            if node.id in self._free and node.operator.name not in _FILLED:
+            if node.id in self._free and not traits(node.operator.name).fills:
                 yield value
 
     def _bytes(self, type_: ValueType) -> int:

@@ -38,7 +38,7 @@ class Nominal:
 
 
 def _microseconds(kernel: Kernel) -> float:
-    if {step.operator.name for step in kernel.steps} <= {"reshape"}:
+    if kernel.only_renames:
         return _RENAMING_MICROSECONDS
     if kernel.opaque:
         return LAUNCH_MICROSECONDS

@@ -11,8 +11,6 @@ from superopt.optimizer.cost.memory import Memory
 _GRAIN = 1024
 """Prices are multiples of 1/1024, so that their sums are exact and do not depend on the order of rewrites."""
 
-_FREE_STEPS = frozenset(("reshape",))
-
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -149,7 +147,7 @@ def is_free(kernel: Kernel) -> bool:
     """Whether the runtime only gives a tensor another shape."""
     if kernel.opaque or any(source.blocked for source in kernel.sources):
         return False
-    return all(step.operator.name in _FREE_STEPS for step in kernel.steps)
+    return kernel.only_renames
 
 
 def rounded(microseconds: float) -> float:

@@ -7,10 +7,6 @@ from typing import cast
 
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv
-from superopt.ops.matrix import Transpose
-from superopt.ops.pooling import Pool
-from superopt.ops.windows import explicit_padding
 
 
 def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
@@ -18,17 +14,13 @@ def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
 
     Shapes of the operands are known numbers.
     """
-    if isinstance(operator, Conv):
-        kernel = _last_two(operands[1])
-        padding = explicit_padding(
-            _last_two(operands[0]), kernel, operator.stride, operator.dilation, operator.padding
-        )
-        return operator if padding == operator.padding else dataclasses.replace(operator, padding=padding)
-    if isinstance(operator, Pool):
-        padding = operator.margins(*_last_two(operands[0]))
-        return operator if padding == operator.padding else _with(operator, "padding", padding)
-    if isinstance(operator, Transpose):
-        return operator if operator.perm else Transpose(operator.permutation(operands[0].rank))
+    window = operator.window(*operands)
+    if window is not None:
+        padding = window.margins(_last_two(operands[0]))
+        return operator if padding == window.padding else _with(operator, "padding", padding)
+    permutation = operator.permutation(operands[0].rank) if operands else None
+    if permutation is not None:
+        return _with(operator, "perm", permutation)
     axis: object = getattr(operator, "axis", None)
     if isinstance(axis, int) and axis < 0:
         return _with(operator, "axis", axis % operands[0].rank)

@@ -12,6 +12,7 @@ from superopt.equations import format_attribute
 from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import Operator, attribute_defaults
+from superopt.ops.traits import traits
 from superopt.optimizer.cost import GraphCost, PricedGroup
 from superopt.optimizer.explanation.kernels import onnx_node, operator_name
 
@@ -322,7 +323,7 @@ class _Sketch:
             is_weight = value.node in self._free
             symbol = self._symbols.symbol(self._graph, value, is_weight=is_weight)
             return self._add(value, DrawnNode(symbol, None))
-        if node.operator.name == "broadcast":
+        if traits(node.operator.name).repeats:
             number = self._number(node.inputs[0])
             self._nodes[value] = number
             return number

@@ -8,21 +8,13 @@ from typing import TypeAlias
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import FusionGroup
+from superopt.ops.roles import FusionRole
+from superopt.ops.traits import named, traits
 
 FreeNodes: TypeAlias = "Container[NodeId]"
 """The nodes that depend on weights alone: they are folded and belong to no group."""
 
-_SCALINGS = frozenset(("add", "mul", "div", "scale", "bias_add", "channel_scale"))
-_STEPS = {
-    "erf": _SCALINGS,
-    "sigmoid": _SCALINGS,
-    "tanh": _SCALINGS | {"power"},
-    "sqrt": _SCALINGS | {"power", "sub", "reduce_mean", "affine"},
-}
-"""What may stand around the operator that tells what the group is."""
-
-_ANY_STEP = frozenset[str]().union(*_STEPS.values())
-TRANSPARENT = ("broadcast", "identity")
+TRANSPARENT = named(lambda operator: operator.role is FusionRole.TRANSPARENT)
 """What vanishes when a graph is lowered, or costs nothing: the runtime sees through it."""
 
 _MAX_MEMBERS = 12
@@ -56,10 +48,10 @@ def _gates_near(graph: Graph, node_id: NodeId, free: FreeNodes) -> list[NodeId]:
     for _ in range(_MAX_DISTANCE):
         following: list[NodeId] = []
         for current in frontier:
-            name = graph.nodes[current].operator.name
-            if name in _STEPS:
+            operator = traits(graph.nodes[current].operator.name)
+            if operator.gate:
                 found.append(current)
-            elif name not in _ANY_STEP:
+            elif operator.gate_step is None:
                 continue
             readers = _readers(graph, current)
             for neighbour in (*_sources(graph, current), *(readers if len(readers) <= 2 else ())):
@@ -98,10 +90,11 @@ def _members(
     """From the gate down to the products that use it, and up through steps that nothing else reads."""
     if not is_available(gate):
         return set()
-    steps = _STEPS[graph.nodes[gate].operator.name]
+    steps = traits(graph.nodes[gate].operator.name).gate
 
     def joins(node_id: NodeId) -> bool:
-        return node_id not in free and graph.nodes[node_id].operator.name in steps and is_available(node_id)
+        step = traits(graph.nodes[node_id].operator.name).gate_step
+        return node_id not in free and step in steps and is_available(node_id)
 
     members = {gate}
     last = gate

@@ -14,14 +14,12 @@ from collections.abc import Iterator
 from superopt.ir.graph import Graph, Input, Node, NodeId, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import TensorType
-from superopt.ops.matrix import Transpose
-from superopt.optimizer.fusion.gates import FreeNodes, gate_of
+from superopt.ops.base import Operator
+from superopt.ops.roles import FusionRole, Product
+from superopt.ops.traits import traits
+from superopt.optimizer.fusion.gates import TRANSPARENT, FreeNodes, gate_of
 
-_VECTOR_STEPS = frozenset(("bias_add", "channel_scale", "affine"))
-_ACTIVATIONS = frozenset(("relu", "sigmoid", "tanh", "hard_sigmoid"))
-_FOLLOWERS = _VECTOR_STEPS | _ACTIVATIONS | {"add", "scale"}
-_HEADS = ("conv", "matmul")
-_NORMALISATIONS = frozenset(("layer_normalization", "rms_normalization"))
+_FOLLOWERS = (FusionRole.VECTOR, FusionRole.FACTOR, FusionRole.ACTIVATION, FusionRole.SUM)
 _MAX_CHAIN = 8
 _MATRIX_RANK = 2
 
@@ -38,7 +36,7 @@ def is_free(node: Node, free: FreeNodes) -> bool:
     """Whether the node belongs to no group: it is an input, it is folded, or it vanishes when lowered."""
     if node.id in free or isinstance(node.operator, Input | Weight):
         return True
-    return node.operator.name in ("broadcast", "identity")
+    return node.operator.name in TRANSPARENT
 
 
 def partition(graph: Graph, free: FreeNodes) -> dict[NodeId, FusionGroup]:
@@ -79,12 +77,12 @@ def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | No
 def _residual_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
     """A normalisation of rows and the sum that only it reads."""
     node: Node | None = graph.nodes[node_id]
-    if node.operator.name == "add":
+    if _role(node) is FusionRole.SUM:
         node = _only_user(graph, node)
-    if node is None or node.operator.name not in _NORMALISATIONS or node.id in free:
+    if node is None or _role(node) is not FusionRole.NORMALIZATION or node.id in free:
         return None
     total = graph.nodes[node.inputs[0].node]
-    if total.operator.name != "add" or total.id in free or _only_user(graph, total) is None:
+    if _role(total) is not FusionRole.SUM or total.id in free or _only_user(graph, total) is None:
         return None
     if node_id not in (total.id, node.id) or chain_of(graph, total.id, free) is not None:
         return None
@@ -94,20 +92,20 @@ def _residual_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup 
 def _possible_heads(graph: Graph, node_id: NodeId, free: FreeNodes) -> Iterator[NodeId]:
     """Convolutions and matrix products from which a chain of steps may lead to the node."""
     node = graph.nodes[node_id]
-    if isinstance(node.operator, Transpose):
+    if _permutation(node) is not None:
         user = _only_user(graph, node)
-        if user is not None and user.operator.name == "matmul":
+        if user is not None and _product(user) is Product.MATRIX:
             yield user.id
         return
     frontier = [node_id]
     for _ in range(_MAX_CHAIN):
         above: list[NodeId] = []
         for current in frontier:
-            operator = graph.nodes[current].operator.name
-            if operator in _HEADS:
+            step = graph.nodes[current]
+            if _product(step) is not None:
                 yield current
-            elif operator in _FOLLOWERS:
-                sources = (value.node for value in graph.nodes[current].inputs)
+            elif _role(step) in _FOLLOWERS:
+                sources = (value.node for value in step.inputs)
                 above.extend(s for s in sources if s not in free and len(graph.users(s)) == 1)
         frontier = above
 
@@ -115,7 +113,7 @@ def _possible_heads(graph: Graph, node_id: NodeId, free: FreeNodes) -> Iterator[
 def _grow(graph: Graph, head: NodeId, free: FreeNodes) -> FusionGroup:
     node = graph.nodes[head]
     members = [*_folded_transposes(graph, node, free), head]
-    convolution = node.operator.name == "conv"
+    convolution = _product(node) is Product.CONVOLUTION
     stage = _Stage.FOLDED
     while len(members) < _MAX_CHAIN and stage is not _Stage.ACTIVATED:
         follower = _only_user(graph, node)
@@ -133,14 +131,14 @@ def _stage_after(
     graph: Graph, node: Node, follower: Node, free: FreeNodes, *, convolution: bool
 ) -> _Stage | None:
     """What following the node makes of its group; None when the runtime does not fuse the two."""
-    if follower.operator.name in _ACTIVATIONS:
+    if _role(follower) is FusionRole.ACTIVATION:
         return _Stage.ACTIVATED
     if (
         _is_folded_step(graph, follower, free, axis=1 if convolution else -1)
         and follower.inputs[0] == node.value
     ):
         return _Stage.FOLDED
-    if follower.operator.name == "add":
+    if _role(follower) is FusionRole.SUM:
         absorbs = _absorbs_sum if convolution else _absorbs_matrix
         return _Stage.SUMMED if absorbs(graph, follower, node.id, free) else None
     return None
@@ -148,12 +146,12 @@ def _stage_after(
 
 def _is_folded_step(graph: Graph, node: Node, free: FreeNodes, *, axis: int) -> bool:
     """Whether the step's vectors are weights along the output channels, so that it can be folded."""
-    name = node.operator.name
-    if name not in _VECTOR_STEPS and name != "scale":
+    role = _role(node)
+    if role not in (FusionRole.VECTOR, FusionRole.FACTOR):
         return False
     if any(value.node not in free for value in node.inputs[1:]):
         return False
-    if name == "scale":
+    if role is FusionRole.FACTOR:
         return True
     type_ = graph.type_of(node.inputs[0])
     own: int = getattr(node.operator, "axis", 0)
@@ -182,7 +180,7 @@ def _is_plain_product(graph: Graph, node_id: NodeId) -> bool:
     node = graph.nodes[node_id]
     type_ = node.types[0]
     return (
-        node.operator.name == "matmul"
+        _product(node) is Product.MATRIX
         and isinstance(type_, TensorType)
         and type_.rank == _MATRIX_RANK
         and _only_user(graph, node) is not None
@@ -195,7 +193,7 @@ def _ends_convolution(graph: Graph, node_id: NodeId, free: FreeNodes) -> bool:
     for _ in range(_MAX_CHAIN):
         if _only_user(graph, node) is None:
             return False
-        if node.operator.name == "conv":
+        if _product(node) is Product.CONVOLUTION:
             return node.inputs[1].node in free
         if not _is_folded_step(graph, node, free, axis=1):
             return False
@@ -208,17 +206,29 @@ def _folded_transposes(graph: Graph, product: Node, free: FreeNodes) -> list[Nod
     found: list[NodeId] = []
     for value in dict.fromkeys(product.inputs):
         node = graph.nodes[value.node]
-        type_ = node.types[value.port]
-        if (
-            value.node in free
-            or not isinstance(node.operator, Transpose)
-            or not isinstance(type_, TensorType)
-        ):
+        permutation = _permutation(node)
+        if value.node in free or permutation is None:
             continue
-        swapped = Transpose().permutation(type_.rank)
-        if node.operator.permutation(type_.rank) == swapped and _only_user(graph, node) is not None:
+        *others, rows, columns = range(len(permutation))
+        if permutation == (*others, columns, rows) and _only_user(graph, node) is not None:
             found.append(node.id)
     return found
+
+
+def _permutation(node: Node) -> tuple[int, ...] | None:
+    """The axes of its input in the order of its output, of a node that only permutes axes."""
+    type_ = node.types[0] if node.types else None
+    if not isinstance(node.operator, Operator) or not isinstance(type_, TensorType):
+        return None
+    return node.operator.permutation(type_.rank)
+
+
+def _role(node: Node) -> FusionRole | None:
+    return traits(node.operator.name).role
+
+
+def _product(node: Node) -> Product | None:
+    return traits(node.operator.name).product
 
 
 def _only_user(graph: Graph, node: Node) -> Node | None:

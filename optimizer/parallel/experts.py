@@ -15,7 +15,9 @@ from types import MappingProxyType
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ops.opaque import Opaque
+from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
+from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
@@ -77,7 +79,7 @@ def assignments(
             found = shaper.by_columns_and_rows(axes, _is_dense)
             if found is not None:
                 yield name, shaper.assignment(found)
-        if any(operation.operator.name == "conv" for operation in subject.operations):
+        if any(_product(operation) is Product.CONVOLUTION for operation in subject.operations):
             found = shaper.by_columns_and_rows(shaper.all_axes, _is_dense)
             if found is not None:
                 yield "one weird trick", shaper.assignment(found)
@@ -149,7 +151,7 @@ class _Shaper:
             return False
         *_, last = self._tower(number)
         users = {edge.target for edge in self._subject.outgoing[last]}
-        return any(self._subject.operations[user].operator.name == "concat" for user in users)
+        return any(traits(self._subject.operations[user].operator.name).joins for user in users)
 
     def _tower(self, number: int) -> Iterator[int]:
         """The operation and those after it that read nothing else and whose output one operation reads."""
@@ -223,7 +225,11 @@ def _model_axes(mesh: Mesh) -> Iterator[tuple[int, ...]]:
 
 
 def _is_dense(operation: Operation) -> bool:
-    return operation.operator.name == "matmul" and bool(operation.weights)
+    return _product(operation) is Product.MATRIX and bool(operation.weights)
+
+
+def _product(operation: Operation) -> Product | None:
+    return traits(operation.operator.name).product
 
 
 def _is_embedding(operation: Operation) -> bool:

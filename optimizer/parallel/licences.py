@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from superopt.ir.terms import (
     Application,
@@ -30,7 +30,9 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import Operator, attribute_defaults, attributes_of
 from superopt.ops.opaque import Opaque
+from superopt.ops.roles import Divided
 from superopt.ops.splits import SplitKind
+from superopt.ops.traits import rule_names, traits
 from superopt.optimizer.parallel.search.subject import Operation
 from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.divisions import DIVIDING
@@ -125,7 +127,7 @@ class Licences:
     def _rule(self, operation: Operation, dimension: int) -> str | None:
         if isinstance(operation.operator, Opaque):
             return f"onnx:{operation.operator.op_type}"
-        for name in _NAMES.get(operation.operator.name, (operation.operator.name,)):
+        for name in rule_names(operation.operator.name):
             for division in self._known.get(name, ()):
                 if _covers(division, operation, dimension):
                     return division.rule
@@ -133,9 +135,6 @@ class Licences:
 
 
 DECLARED = "declared:"
-
-_NAMES = {"split": ("split", "split0", "split1")}
-"""Operators that rules write in a binary form."""
 
 
 def licensed(rules: Iterable[VerifiedRule]) -> Licences:
@@ -169,7 +168,7 @@ def _has_open_degrees(equation: Equation) -> bool:
 
 def _variable(whole: Term) -> str:
     """The variable that an input is, or is combined of; empty where there is none."""
-    if isinstance(whole, Application) and whole.operator == "combine":
+    if _is(whole, Divided.DEGREE, gathers=True):
         (whole,) = whole.inputs
     return whole.name if isinstance(whole, Variable) else ""
 
@@ -178,11 +177,11 @@ def _division(plain: Term, divided: Term) -> tuple[Application, tuple[Axis | Non
     """The operator on whole inputs, and the axes along which inputs and result are divided."""
     output: Axis | None = None
     is_sum = False
-    if isinstance(divided, Application) and divided.operator in ("combine", "reduce"):
-        is_sum = divided.operator == "reduce"
+    if _is(divided, Divided.DEGREE, gathers=True) or _is(divided, Divided.REPLICAS, gathers=True):
+        is_sum = _is(divided, Divided.REPLICAS, gathers=True)
         output = None if is_sum else _axis(divided)
         (divided,) = divided.inputs
-    elif isinstance(plain, Application) and plain.operator == "partition":
+    elif _is(plain, Divided.DEGREE, gathers=False):
         output = _axis(plain)
         (plain,) = plain.inputs
     else:
@@ -210,13 +209,21 @@ _NO_AXIS = "(no axis)"
 
 def _input(whole: Term, part: Term) -> Axis:
     """The axis along which ``part`` is divided where ``whole`` is not."""
-    if isinstance(whole, Application) and whole.operator == "combine" and whole.inputs[0] == part:
+    if _is(whole, Divided.DEGREE, gathers=True) and whole.inputs[0] == part:
         return _axis(whole)
     if not isinstance(part, Application) or not isinstance(whole, Variable) or part.inputs != (whole,):
         return _NO_AXIS
-    if part.operator == "partition":
+    if _is(part, Divided.DEGREE, gathers=False):
         return _axis(part)
-    return _COPIED if part.operator == "replicate" else _NO_AXIS
+    return _COPIED if _is(part, Divided.REPLICAS, gathers=False) else _NO_AXIS
+
+
+def _is(term: Term, divides: Divided, *, gathers: bool) -> TypeGuard[Application]:
+    """Whether the term makes or gathers such parts."""
+    if not isinstance(term, Application):
+        return False
+    operator = traits(term.operator)
+    return operator.divides is divides and operator.gathers is gathers
 
 
 def _axis(term: Application) -> Axis:

@@ -8,6 +8,7 @@ from superopt.ir.graph import GraphOperator
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
+from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.latency import Recorded
 from superopt.optimizer.cost.machine import bytes_of, number_of
@@ -16,10 +17,6 @@ from superopt.optimizer.cost.spelling import respelled
 from superopt.optimizer.cost.store import MemoryCostStore
 from superopt.optimizer.parallel.topology import DeviceKind
 
-FREE = frozenset(("broadcast", "identity", "reshape"))
-"""Operators that only rename a tensor, or that the runtime sees through."""
-
-_PRODUCTS = frozenset(("conv", "matmul"))
 _HALF_BYTES = 2
 _MICRO = 1e6
 
@@ -61,7 +58,7 @@ class TaskCosts:
         kind: DeviceKind,
         weights: tuple[int, ...],
     ) -> float:
-        if operator.name in FREE:
+        if operator.name in ALIASES:
             return 0.0
         if kind.profile is not None and isinstance(operator, Operator) and not isinstance(operator, Opaque):
             recorded = self._recorded.get(kind)
@@ -94,9 +91,9 @@ def roofline_microseconds(
 def backward_passes(operator: GraphOperator, operands_with_gradient: int) -> int:
     """How many times the cost of the operator its backward pass costs: a product is one product for every
     operand whose gradient is asked for, anything else costs as much as forwards."""
-    if operands_with_gradient == 0 or operator.name in FREE:
+    if operands_with_gradient == 0 or operator.name in ALIASES:
         return 0
-    return operands_with_gradient if operator.name in _PRODUCTS else 1
+    return operands_with_gradient if traits(operator.name).product else 1
 
 
 def _kernel(operator: Operator, inputs: Types, outputs: Types, weights: tuple[int, ...]) -> Kernel:

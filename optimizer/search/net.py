@@ -13,14 +13,13 @@ from superopt.ir.terms import Application, AttributeVariable, Term, Variable
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
+from superopt.ops.traits import ALIASES, HALVES, graph_name, named, traits
 from superopt.rewriting import Substitution
 from superopt.rewriting.binding import patterns
 
 _DEPTH = 3
 _UNKNOWN = 0
-_HALVES = ("split0", "split1")
-_NUMBERS = ("full", "ones")
-_MAY_BE_NUMBERS = frozenset(("full", "ones", "broadcast", "reshape", "identity"))
+_MAY_BE_NUMBERS = ALIASES | named(lambda operator: operator.fills)
 _WRITTEN_IN_SEVERAL_WAYS = frozenset(("axis", "padding", "perm", "shape", "size", "value"))
 
 
@@ -74,26 +73,21 @@ class Net:
         operator, below = self._shapes[shape]
         if operator is None or isinstance(term, Variable):
             return True
-        if term.operator in _NUMBERS:
+        if traits(term.operator).fills:
             is_number = isinstance(operator, Weight) and operator.number is not None
             return is_number or operator.name in _MAY_BE_NUMBERS
         if operator.name != graph_name(term.operator) or not isinstance(operator, Operator):
             return False
-        if term.operator in _HALVES:
+        if term.operator in HALVES:
             return self._fits(term.inputs[0], below[0])
         if not _attributes_fit(term, operator):
             return False
-        if term.operator == "concat":
+        if traits(term.operator).joins:
             return True
         if len(below) != len(term.inputs):
             return False
         orders = (below, below[::-1]) if operator.commutative else (below,)
         return any(all(map(self._fits, term.inputs, order)) for order in orders)
-
-
-def graph_name(operator: str) -> str:
-    """The name of the graph operator that a rule's operator matches."""
-    return "split" if operator in _HALVES else operator
 
 
 def _attributes_fit(term: Application, operator: Operator) -> bool:

@@ -13,12 +13,6 @@ from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops import Operator
-from superopt.ops.elementwise import Identity
-from superopt.ops.matrix import Transpose
-from superopt.ops.shape import Broadcast, Concat, Reshape, Split, Split0, Split1
-
-MOVEMENT = (Broadcast, Concat, Identity, Reshape, Split, Split0, Split1, Transpose)
-"""Operators that only move elements: they run in the element type itself, on views where numpy can."""
 
 
 def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
@@ -80,7 +74,7 @@ class Folder:
             results: tuple[Array, ...] = (np.asarray(self._weight(operator.label))[np.newaxis],)
         elif isinstance(operator, Operator):
             operands = [self._arrays[value] for value in node.inputs]
-            if not isinstance(operator, MOVEMENT):
+            if not operator.moves:
                 operands = [array.astype(np.float64) for array in operands]
             results = operator.evaluate(self._domain, *operands)
         else:

@@ -11,11 +11,11 @@ from typing import Protocol, TypeAlias
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension, as_symbol
-from superopt.ir.graph import Graph, Input, Node, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.folding import folded_bytes
 from superopt.ops import Opaque, Operator
-from superopt.ops.elementwise import Identity
+from superopt.ops.traits import traits
 
 OnnxAttribute: TypeAlias = "int | float | str | Sequence[int]"
 
@@ -112,7 +112,7 @@ class Emission:
     def resolve(self, value: Value) -> Value:
         """The value behind identities."""
         node = self.graph[value.node]
-        while isinstance(node.operator, Identity) and node.id not in self.untouched:
+        while _is_identity(node.operator) and node.id not in self.untouched:
             value = node.inputs[0]
             node = self.graph[value.node]
         return value
@@ -196,6 +196,11 @@ class Emission:
             seen |= fresh
             stack.extend(fresh)
         return False
+
+
+def _is_identity(operator: GraphOperator) -> bool:
+    own = traits(operator.name)
+    return own.renames and own.element_wise
 
 
 def known(where: str, dimension: Dimension) -> int:

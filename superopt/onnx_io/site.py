@@ -16,7 +16,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphEditor, GraphOperator, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of, simplest_fraction
-from superopt.ops.shape import Concat
+from superopt.ops.shape import Joining
 
 
 class NotLiftedError(SuperoptError):
@@ -107,7 +107,7 @@ class Site:
         """What makes each tensor that was joined along an axis to give the operand, and their types; nothing
         where that is no join."""
         node = self._editor[self.value(slot).node]
-        if not isinstance(node.operator, Concat) or node.operator.axis != axis:
+        if not isinstance(node.operator, Joining) or node.operator.axis != axis:
             return ()
         return tuple((self._editor[value.node].operator, self.type_of(value)) for value in node.inputs)
 

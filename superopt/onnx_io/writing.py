@@ -21,8 +21,8 @@ from superopt.onnx_io.protos import captured_names, dtype_of, renamed
 from superopt.onnx_io.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.units import Copy, Original, Stored, Unit, Written
 from superopt.ops import Opaque
-from superopt.ops.elementwise import Identity
-from superopt.ops.shape import Reshape, Split
+from superopt.ops.shape import Cutting
+from superopt.ops.traits import traits
 
 PREFIX = "superopt/"
 
@@ -87,7 +87,7 @@ class GraphWriter(Emission):
             return self._memo(("stored", operator.index), lambda: self._opaque(node, operator.index))
         if self.is_constant(value):
             return None
-        if isinstance(node.operator, Split):
+        if isinstance(node.operator, Cutting):
             node = outer_split(self, node)
         return self._memo(("new", node.id), lambda: recipe(self, node))
 
@@ -311,7 +311,7 @@ class GraphWriter(Emission):
         """The stored constant that holds what the operand reads, up to leading axes of 1 where allowed."""
         node = self.graph[self.resolve(operand.value).node]
         type_ = self.graph.type_of(operand.value)
-        while isinstance(node.operator, (Reshape, Identity)):
+        while traits(node.operator.name).renames:
             node = self.graph[node.inputs[0].node]
         if not isinstance(node.operator, Weight) or node.operator.label not in self._original.stored:
             return None
@@ -369,7 +369,7 @@ def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
     everything = Emission(graph, 0, frozenset())
     chains: dict[NodeId, list[NodeId]] = {}
     for node_id in graph.order:
-        if not isinstance(graph[node_id].operator, Split):
+        if not isinstance(graph[node_id].operator, Cutting):
             continue
         chains.setdefault(outer_split(everything, graph[node_id]).id, []).append(node_id)
     for chain in chains.values():

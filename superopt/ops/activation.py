@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from superopt.errors import IllTypedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import OnnxForm, axis_of, register, require_float, tensors
 from superopt.ops.elementwise import UnaryElementwise
+from superopt.ops.roles import FusionRole, GateStep
 from superopt.ops.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 
 Activation: TypeAlias = Literal["none", "relu", "sigmoid", "tanh"]
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+Approximation: TypeAlias = Literal["none", "tanh"]
+APPROXIMATIONS: tuple[Approximation, ...] = get_args(Approximation)
 
 
 def rectified(domain: Domain[A], array: A) -> A:
@@ -62,9 +66,11 @@ class Relu(UnaryElementwise):
     """max(x, 0)."""
 
     name: ClassVar[str] = "relu"
+    comparing: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Relu", since=6)
+    role: ClassVar[FusionRole | None] = FusionRole.ACTIVATION
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Rectified."""
@@ -77,6 +83,8 @@ class Sigmoid(UnaryElementwise):
     """1 / (1 + exp(-x))."""
 
     name: ClassVar[str] = "sigmoid"
+    role: ClassVar[FusionRole | None] = FusionRole.ACTIVATION
+    gate: ClassVar[frozenset[GateStep]] = frozenset({GateStep.SCALING})
     monotone: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Sigmoid", since=6)
 
@@ -91,6 +99,8 @@ class Tanh(UnaryElementwise):
     """Hyperbolic tangent."""
 
     name: ClassVar[str] = "tanh"
+    role: ClassVar[FusionRole | None] = FusionRole.ACTIVATION
+    gate: ClassVar[frozenset[GateStep]] = frozenset({GateStep.SCALING, GateStep.POWER})
     monotone: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Tanh", since=6)
@@ -106,6 +116,8 @@ class HardSigmoid(UnaryElementwise):
     """max(0, min(1, alpha x + beta))."""
 
     name: ClassVar[str] = "hard_sigmoid"
+    comparing: ClassVar[bool] = True
+    role: ClassVar[FusionRole | None] = FusionRole.ACTIVATION
     onnx: ClassVar[OnnxForm | None] = OnnxForm(
         "HardSigmoid", attributes=(("alpha", "alpha"), ("beta", "beta")), since=6
     )
@@ -123,6 +135,7 @@ class HardSwish(UnaryElementwise):
     """x max(0, min(1, x/6 + 1/2))."""
 
     name: ClassVar[str] = "hard_swish"
+    comparing: ClassVar[bool] = True
     composite: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("HardSwish", since=14)
@@ -156,6 +169,7 @@ class Erf(UnaryElementwise):
     """The error function."""
 
     name: ClassVar[str] = "erf"
+    gate: ClassVar[frozenset[GateStep]] = frozenset({GateStep.SCALING})
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Erf", since=9)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -171,7 +185,7 @@ class Gelu(UnaryElementwise):
     name: ClassVar[str] = "gelu"
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Gelu", attributes=(("approximate", "approximate"),), since=20)
-    approximate: Literal["none", "tanh"] = "none"
+    approximate: Approximation = "none"
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The definition of ONNX."""
@@ -193,6 +207,7 @@ class Softmax(UnaryElementwise):
     """exp(x) over its sum along one axis."""
 
     name: ClassVar[str] = "softmax"
+    comparing: ClassVar[bool] = True
     along_axis: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Softmax", attributes=(("axis", "axis"),), since=13)
     element_wise: ClassVar[bool] = False

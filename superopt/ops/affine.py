@@ -19,6 +19,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
+from superopt.ops.roles import FusionRole, GateStep
 from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
@@ -29,6 +30,9 @@ class ChannelOperator(Operator):
 
     positions: ClassVar[int | None] = 1
     axis: int
+    parameters: ClassVar[int | None] = 1
+    side_rank: ClassVar[int | None] = 1
+    role: ClassVar[FusionRole | None] = FusionRole.VECTOR
     inputs: ClassVar[int] = 2
     side_inputs: ClassVar[int] = 1
     polynomial: ClassVar[bool] = True
@@ -66,6 +70,7 @@ class Affine(ChannelOperator):
     """x * a + b with a and b per channel: batch normalisation at inference."""
 
     name: ClassVar[str] = "affine"
+    gate_step: ClassVar[GateStep | None] = GateStep.CENTRING
     inputs: ClassVar[int] = 3
     side_inputs: ClassVar[int] = 2
     composite: ClassVar[bool] = True
@@ -84,6 +89,8 @@ class ChannelScale(ChannelOperator):
     """x * a with a per channel."""
 
     name: ClassVar[str] = "channel_scale"
+    neutral: ClassVar[int | None] = 1
+    gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     axis: int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -98,6 +105,8 @@ class BiasAdd(ChannelOperator):
     """x + b with b per channel."""
 
     name: ClassVar[str] = "bias_add"
+    neutral: ClassVar[int | None] = 0
+    gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     linear: ClassVar[bool] = True
     axis: int
 
@@ -111,6 +120,9 @@ class BatchNormVector(Operator):
     """A vector computed from the statistics of a batch normalisation; exists only to be folded."""
 
     positions: ClassVar[int | None] = 1
+    parameters: ClassVar[int | None] = 1
+    equal_inputs: ClassVar[bool] = True
+    ranks: ClassVar[tuple[int, ...]] = (1,)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([c], ...) -> [c]."""

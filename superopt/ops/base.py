@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 from superopt.domains import Domain
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension, sum_of
+from superopt.ir.graph import GraphOperator
 from superopt.ir.types import ShardedType, TensorType, UnknownType, ValueType
 from superopt.ops.attributes import checked_attribute, normalise_attribute
+from superopt.ops.roles import Divided, FusionRole, GateStep, Product
 from superopt.ops.sharding import evaluate_divided, infer_divided, is_divided
 from superopt.ops.splits import Splits, axis_by_axis, undivided
+from superopt.ops.windows import Window
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -72,6 +75,27 @@ class Operator(ABC):
     - ``spatial``: [n, c, h, w] to [n, c, h', w'], every channel of every sample by itself;
     - ``per_channel``: element-wise, with vectors of one number for each position along ``axis``;
     - ``parallel``: changes how a tensor is divided, not what it holds.
+
+    Other traits are read by who prices, draws, places or writes operators instead of listing their names:
+
+    - ``comparing``: what it computes depends on which of two numbers is larger;
+    - elements: it only ``moves`` them; it ``renames`` a tensor (the same elements in the same order), or
+      ``repeats`` axes of 1 at any size; it ``joins`` tensors; which ``half`` of a tensor it is (0 or 1), for
+      which graphs have the operator ``in_graphs``;
+    - constants: a ``constant`` has no inputs and is known; one that ``fills`` a tensor with a number is a
+      ``superopt.ops.shape.Filled``; one that is ``neutral_for`` an operator makes it give back its other
+      input;
+    - numbers: the ``neutral`` one as last operand gives the first one back;
+    - products: the ``product`` that it is, its inputs from ``parameters`` on are weights in every model, one
+      of them (``kernel_input``) is a kernel of a convolution; ``windowed``: an image is seen through windows;
+    - types: all inputs have one type (``equal_inputs``); inputs but the first have ``side_rank``, numbers or
+      vectors along ``axis``, and the result has the type of the first; ``ranks`` that its input has, as often
+      as each is listed, none where it may have any;
+    - fusions of the runtime: its ``role`` in groups, the ``gate`` that it is the middle of, by what may stand
+      around it, and the ``gate_step`` that it is around another;
+    - divided tensors: what it ``divides``, whether it ``gathers`` parts instead of making them, and the
+      operator that it is ``undone_by``;
+    - ``typical``: values of attributes for tests, where those usual for the attribute's name do not fit.
     """
 
     name: ClassVar[str]
@@ -97,6 +121,32 @@ class Operator(ABC):
     per_channel: ClassVar[bool] = False
     parallel: ClassVar[bool] = False
 
+    comparing: ClassVar[bool] = False
+    moves: ClassVar[bool] = False
+    renames: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
+    joins: ClassVar[bool] = False
+    half: ClassVar[int | None] = None
+    in_graphs: ClassVar[str | None] = None
+    constant: ClassVar[bool] = False
+    fills: ClassVar[bool] = False
+    neutral_for: ClassVar[str | None] = None
+    neutral: ClassVar[int | None] = None
+    product: ClassVar[Product | None] = None
+    parameters: ClassVar[int | None] = None
+    kernel_input: ClassVar[int | None] = None
+    windowed: ClassVar[bool] = False
+    equal_inputs: ClassVar[bool] = False
+    side_rank: ClassVar[int | None] = None
+    ranks: ClassVar[tuple[int, ...]] = ()
+    role: ClassVar[FusionRole | None] = None
+    gate: ClassVar[frozenset[GateStep]] = frozenset()
+    gate_step: ClassVar[GateStep | None] = None
+    divides: ClassVar[Divided | None] = None
+    gathers: ClassVar[bool] = False
+    undone_by: ClassVar[str | None] = None
+    typical: ClassVar[Mapping[str, tuple[Fraction | int, ...]]] = {}
+
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Output types for input types, divided tensors among them; raises IllTypedError
         (DimensionMismatchError where two dimensions differ, so that unification can solve for symbols)."""
@@ -117,6 +167,39 @@ class Operator(ABC):
         """
         del attributes
         return True
+
+    @classmethod
+    def compares(cls, attributes: Mapping[str, object]) -> bool:
+        """Whether it is ``comparing`` with these attributes, which are as in ``is_total``."""
+        del attributes
+        return cls.comparing
+
+    @classmethod
+    def optional_sizes(cls, *inputs: TensorType) -> tuple[Dimension, ...]:
+        """Sizes that unification would decide although other sizes fit too."""
+        del inputs
+        return ()
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """Why the output is the first input; None where that is not known."""
+        del inputs, output
+        return None
+
+    def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
+        """The operator that does what ``inner`` and then this one do, whose output has that rank, and why;
+        None where there is none."""
+        del inner, rank
+        return None
+
+    def permutation(self, rank: int) -> tuple[int, ...] | None:
+        """The axes of an input of that rank in the order of the output; None if it does not only permute."""
+        del rank
+        return None
+
+    def window(self, *inputs: TensorType) -> Window | None:
+        """The windows through which an image is seen; None where there are none."""
+        del inputs
+        return None
 
     @abstractmethod
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -13,7 +14,7 @@ from superopt.domains.arrays import padded
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, floor_divide, surely_below, surely_even
 from superopt.ir.types import ElementType, TensorType, ValueType
-from superopt.ops.activation import Activation, activate, activation_from_text
+from superopt.ops.activation import Activation, Relu, activate, activation_from_text
 from superopt.ops.base import (
     Operator,
     Work,
@@ -26,8 +27,9 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.matrix import concrete
+from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
-from superopt.ops.windows import Padding, explicit_padding, odd_windows, output_size, windows
+from superopt.ops.windows import Padding, Window, explicit_padding, odd_windows, output_size, windows
 
 A = TypeVar("A")
 
@@ -40,10 +42,26 @@ class Conv(Operator):
     name: ClassVar[str] = "conv"
     inputs: ClassVar[int] = 2
     positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    product: ClassVar[Product | None] = Product.CONVOLUTION
+    parameters: ClassVar[int | None] = 1
+    kernel_input: ClassVar[int | None] = 1
+    windowed: ClassVar[bool] = True
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
     dilation: tuple[int, int] = (1, 1)
     activation: Activation = "none"
+
+    @classmethod
+    def compares(cls, attributes: Mapping[str, object]) -> bool:
+        """By its activation, which may be any where it is left open."""
+        activation = attributes.get("activation", "none")
+        return not isinstance(activation, str) or activation == Relu.name
+
+    def window(self, *inputs: TensorType) -> Window:
+        """Of the size of the weight."""
+        rows, columns = inputs[1].shape[2:]
+        return Window((rows, columns), self.stride, self.dilation, self.padding)
 
     def groups(self, data: TensorType, weight: TensorType) -> Dimension:
         """Channels of the input over channels of the weight; raises unless that divides the outputs."""
@@ -159,6 +177,9 @@ class Enlarge(Operator):
     linear: ClassVar[bool] = True
     spatial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    parameters: ClassVar[int | None] = 0
+    kernel_input: ClassVar[int | None] = 0
     kernel: tuple[int, int]
 
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
@@ -194,6 +215,7 @@ class AveragePoolKernel(Operator):
     name: ClassVar[str] = "avgpool_kernel"
     positions: ClassVar[int | None] = 4
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
+    constant: ClassVar[bool] = True
     kernel: tuple[int, int]
     channels: Dimension
 
@@ -224,6 +246,8 @@ class IdentityKernel(Operator):
     name: ClassVar[str] = "identity_kernel"
     positions: ClassVar[int | None] = 4
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
+    constant: ClassVar[bool] = True
+    neutral_for: ClassVar[str | None] = Conv.name
     kernel: tuple[int, int]
     channels: Dimension
 
@@ -259,6 +283,7 @@ class BandKernel(Operator):
     name: ClassVar[str] = "band_kernel"
     positions: ClassVar[int | None] = 4
     implicit: ClassVar[tuple[str, ...]] = ("channels",)
+    constant: ClassVar[bool] = True
     size: int
     alpha: Fraction | int
     channels: Dimension
@@ -287,6 +312,16 @@ class KernelResponse(Operator):
     inputs: ClassVar[int] = 2
     polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
+    parameters: ClassVar[int | None] = 0
+    kernel_input: ClassVar[int | None] = 0
+
+    @classmethod
+    def optional_sizes(cls, *inputs: TensorType) -> tuple[Dimension, ...]:
+        """Channels, which may be in groups, and outputs."""
+        if tuple(type_.rank for type_ in inputs) != (4, 1):
+            return ()
+        weight, vector = inputs
+        return (*weight.shape[:2], *vector.shape)
 
     def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
         """The three sizes that groups divide."""

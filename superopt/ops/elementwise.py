@@ -20,6 +20,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
+from superopt.ops.roles import FusionRole, GateStep
 
 A = TypeVar("A")
 
@@ -29,6 +30,7 @@ class BinaryElementwise(Operator):
 
     inputs: ClassVar[int] = 2
     element_wise: ClassVar[bool] = True
+    equal_inputs: ClassVar[bool] = True
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, t) -> t."""
@@ -61,6 +63,9 @@ class Add(BinaryElementwise):
     linear: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     commutative: ClassVar[bool] = True
+    neutral: ClassVar[int | None] = 0
+    role: ClassVar[FusionRole | None] = FusionRole.SUM
+    gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Add", since=7)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -74,6 +79,8 @@ class Subtract(BinaryElementwise):
     """x - y."""
 
     name: ClassVar[str] = "sub"
+    neutral: ClassVar[int | None] = 0
+    gate_step: ClassVar[GateStep | None] = GateStep.CENTRING
     polynomial: ClassVar[bool] = True
     composite: ClassVar[bool] = True
     linear: ClassVar[bool] = True
@@ -94,6 +101,8 @@ class Multiply(BinaryElementwise):
     polynomial: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     commutative: ClassVar[bool] = True
+    neutral: ClassVar[int | None] = 1
+    gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -107,6 +116,8 @@ class Divide(BinaryElementwise):
     """x / y, elementwise, of floating point tensors."""
 
     name: ClassVar[str] = "div"
+    neutral: ClassVar[int | None] = 1
+    gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     composite: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Div", since=7)
 
@@ -139,6 +150,11 @@ class Scale(Operator):
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Mul", since=7)
     element_wise: ClassVar[bool] = True
+    neutral: ClassVar[int | None] = 1
+    parameters: ClassVar[int | None] = 1
+    side_rank: ClassVar[int | None] = 0
+    role: ClassVar[FusionRole | None] = FusionRole.FACTOR
+    gate_step: ClassVar[GateStep | None] = GateStep.SCALING
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """(t, scalar) -> t."""
@@ -165,6 +181,14 @@ class Identity(Operator):
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Identity")
     element_wise: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+    renames: ClassVar[bool] = True
+    role: ClassVar[FusionRole | None] = FusionRole.TRANSPARENT
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """Always."""
+        del inputs, output
+        return "it does nothing"
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """t -> t."""
@@ -181,6 +205,7 @@ class Sqrt(UnaryElementwise):
     """Square root, elementwise."""
 
     name: ClassVar[str] = "sqrt"
+    gate: ClassVar[frozenset[GateStep]] = frozenset(GateStep)
     composite: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Sqrt", since=6)
@@ -206,6 +231,7 @@ class Power(UnaryElementwise):
     """
 
     name: ClassVar[str] = "power"
+    gate_step: ClassVar[GateStep | None] = GateStep.POWER
     exponent: Fraction | int
 
     @classmethod
@@ -213,6 +239,11 @@ class Power(UnaryElementwise):
         """For whole exponents that are not negative."""
         exponent = number_of(cls.name, attributes, "exponent")
         return exponent is not None and exponent >= 0 and exponent.denominator == 1
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """For the exponent 1."""
+        del inputs, output
+        return "the power 1" if self.exponent == 1 else None
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Products of the base and its square roots where the exponent is a small dyadic fraction, the

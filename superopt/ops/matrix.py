@@ -10,6 +10,7 @@ import numpy as np
 from superopt.domains import Domain
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
+from superopt.ir.graph import GraphOperator
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.base import (
     OnnxForm,
@@ -22,6 +23,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
+from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
@@ -37,6 +39,8 @@ class Matmul(Operator):
     polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 2
     onnx: ClassVar[OnnxForm | None] = OnnxForm("MatMul", since=1)
+    product: ClassVar[Product | None] = Product.MATRIX
+    ranks: ClassVar[tuple[int, ...]] = (2, 2, 3, 4)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([..., m, k], [..., k, n]) -> [..., m, n]."""
@@ -91,17 +95,31 @@ class Transpose(Operator):
     polynomial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = 2
+    moves: ClassVar[bool] = True
+    ranks: ClassVar[tuple[int, ...]] = (2, 2, 3, 4)
     perm: tuple[int, ...] = ()
 
     def permutation(self, rank: int) -> tuple[int, ...]:
         """The permutation of all axes at that rank; raises IllTypedError."""
-        if not self.perm:
-            if rank < 2:
-                raise IllTypedError(f"{self.name}: expected rank >= 2, got {rank}")
-            return (*range(rank - 2), rank - 1, rank - 2)
-        if sorted(self.perm) != list(range(rank)):
-            raise IllTypedError(f"{self.name}: perm={self.perm} is no permutation of {rank} axes")
-        return self.perm
+        return permutation_of(self.perm, rank)
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """Where the permutation is none."""
+        del inputs
+        rank = len(output.shape) if isinstance(output, TensorType) else -1
+        same = rank >= 0 and self.permutation(rank) == tuple(range(rank))
+        return "axes stay where they are" if same else None
+
+    def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
+        """Of a transposition: both permutations in one."""
+        if not isinstance(inner, Transpose):
+            return None
+        first = inner.permutation(rank)
+        together = tuple(first[axis] for axis in self.permutation(rank))
+        if together == tuple(range(rank)):
+            return Transpose(together), "two transpositions that cancel"
+        swapped = rank > 1 and together == permutation_of((), rank)
+        return Transpose(() if swapped else together), "two transpositions are one"
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Permuted shape."""
@@ -127,6 +145,8 @@ class IdentityMatrix(Operator):
     name: ClassVar[str] = "identity_matrix"
     positions: ClassVar[int | None] = 2
     implicit: ClassVar[tuple[str, ...]] = ("size",)
+    constant: ClassVar[bool] = True
+    neutral_for: ClassVar[str | None] = Matmul.name
     size: Dimension
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -138,6 +158,17 @@ class IdentityMatrix(Operator):
         """Ones on the diagonal."""
         size = concrete(self.name, self.size)
         return (domain.constant(np.eye(size, dtype=np.int64), np.ones((), np.int64)),)
+
+
+def permutation_of(perm: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """The permutation of all axes that ``perm`` writes at that rank; raises IllTypedError."""
+    if not perm:
+        if rank < 2:
+            raise IllTypedError(f"{Transpose.name}: expected rank >= 2, got {rank}")
+        return (*range(rank - 2), rank - 1, rank - 2)
+    if sorted(perm) != list(range(rank)):
+        raise IllTypedError(f"{Transpose.name}: perm={perm} is no permutation of {rank} axes")
+    return perm
 
 
 def concrete(where: str, dimension: Dimension) -> int:

@@ -27,6 +27,7 @@ from superopt.ops.base import (
 from superopt.ops.convolution import band
 from superopt.ops.elementwise import Power, UnaryElementwise
 from superopt.ops.reduction import mean_along
+from superopt.ops.roles import FusionRole
 from superopt.ops.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
@@ -39,7 +40,9 @@ class LocalResponseNormalization(UnaryElementwise):
 
     name: ClassVar[str] = "lrn"
     positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
     element_wise: ClassVar[bool] = False
+    typical: ClassVar[Mapping[str, tuple[Fraction | int, ...]]] = {"beta": (Fraction(3, 4), Fraction(1, 2))}
     onnx: ClassVar[OnnxForm | None] = OnnxForm(
         "LRN", attributes=(("size", "size"), ("alpha", "alpha"), ("beta", "beta"), ("bias", "bias"))
     )
@@ -87,6 +90,9 @@ class RowNormalization(Operator):
     """Rows along the last axis, normalised, times one number for each position in a row."""
 
     positions: ClassVar[int | None] = 1
+    parameters: ClassVar[int | None] = 1
+    side_rank: ClassVar[int | None] = 1
+    role: ClassVar[FusionRole | None] = FusionRole.NORMALIZATION
     epsilon: Fraction | int
 
     @classmethod

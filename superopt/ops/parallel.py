@@ -18,6 +18,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import Division, ElementType, TensorType, ValueType
 from superopt.ops.base import Operator, Work, axis_of, moved_bytes, register, tensors
+from superopt.ops.roles import Divided
 from superopt.ops.sharding import divided, divisions_of, replicas_of
 
 A = TypeVar("A")
@@ -115,6 +116,7 @@ class Partition(AxisOperator):
     """An axis divided among ``degree`` places (times those among which it is already)."""
 
     name: ClassVar[str] = "partition"
+    divides: ClassVar[Divided | None] = Divided.DEGREE
     axis: int
     degree: int
 
@@ -137,6 +139,9 @@ class Combine(AxisOperator):
     """``degree`` neighbouring parts of an axis put together."""
 
     name: ClassVar[str] = "combine"
+    divides: ClassVar[Divided | None] = Divided.DEGREE
+    gathers: ClassVar[bool] = True
+    undone_by: ClassVar[str | None] = Partition.name
     axis: int
     degree: int
 
@@ -159,6 +164,7 @@ class Replicate(ParallelOperator):
     """``degree`` copies of every replica."""
 
     name: ClassVar[str] = "replicate"
+    divides: ClassVar[Divided | None] = Divided.REPLICAS
     degree: int
 
     def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
@@ -180,6 +186,8 @@ class Reduce(ParallelOperator):
     """Sums of ``degree`` neighbouring replicas each."""
 
     name: ClassVar[str] = "reduce"
+    divides: ClassVar[Divided | None] = Divided.REPLICAS
+    gathers: ClassVar[bool] = True
     degree: int
 
     def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
@@ -203,6 +211,7 @@ class Pipeline(AxisOperator):
     """An axis in ``degree`` parts, one after another."""
 
     name: ClassVar[str] = "pipeline"
+    divides: ClassVar[Divided | None] = Divided.BATCHES
     axis: int
     degree: int
 
@@ -221,6 +230,9 @@ class Batch(AxisOperator):
     """The ``degree`` parts of an axis, once all of them are there."""
 
     name: ClassVar[str] = "batch"
+    divides: ClassVar[Divided | None] = Divided.BATCHES
+    gathers: ClassVar[bool] = True
+    undone_by: ClassVar[str | None] = Pipeline.name
     axis: int
     degree: int
 

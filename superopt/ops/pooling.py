@@ -22,7 +22,15 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.splits import Splits, axis_by_axis
-from superopt.ops.windows import Padding, explicit_padding, odd_windows, output_size, window_counts, windows
+from superopt.ops.windows import (
+    Padding,
+    Window,
+    explicit_padding,
+    odd_windows,
+    output_size,
+    window_counts,
+    windows,
+)
 
 A = TypeVar("A")
 
@@ -33,9 +41,16 @@ class Pool(Operator):
     inputs: ClassVar[int] = 1
     spatial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    windowed: ClassVar[bool] = True
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: Padding
+
+    def window(self, *inputs: TensorType) -> Window:
+        """Of the kernel that the operator names."""
+        del inputs
+        return Window(self.kernel, self.stride, (1, 1), self.padding)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[n, c, h, w] -> [n, c, h', w']; no window may lie in the padding alone."""
@@ -83,6 +98,7 @@ class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
     name: ClassVar[str] = "maxpool"
+    comparing: ClassVar[bool] = True
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
@@ -131,6 +147,7 @@ class GlobalAveragePool(Operator):
     spatial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
     onnx: ClassVar[OnnxForm | None] = OnnxForm("GlobalAveragePool")
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:

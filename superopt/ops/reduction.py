@@ -20,6 +20,7 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.elementwise import UnaryElementwise
+from superopt.ops.roles import GateStep
 from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
 
 A = TypeVar("A")
@@ -96,6 +97,7 @@ class ReduceMean(Reduction):
     """The mean along an axis."""
 
     name: ClassVar[str] = "reduce_mean"
+    gate_step: ClassVar[GateStep | None] = GateStep.CENTRING
     linear: ClassVar[bool] = True
     axis: int
 
@@ -110,6 +112,7 @@ class ReduceMax(Reduction):
     """The largest element along an axis."""
 
     name: ClassVar[str] = "reduce_max"
+    comparing: ClassVar[bool] = True
     axis: int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

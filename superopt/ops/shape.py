@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -11,6 +12,8 @@ import numpy as np
 from superopt.domains import Domain
 from superopt.errors import IllTypedError, RankMismatchError
 from superopt.ir.dimensions import Dimension
+from superopt.ir.graph import GraphOperator
+from superopt.ir.terms import Application, AttributeTerm
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.base import (
     OnnxForm,
@@ -24,14 +27,23 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.matrix import concrete
+from superopt.ops.roles import FusionRole
 from superopt.ops.splits import Splits, TaskDimension, axis_by_axis, kind_of_axis, reshaped
 
 A = TypeVar("A")
 
 
+class Joining(Operator):
+    """Tensors put together along an axis, in order."""
+
+    moves: ClassVar[bool] = True
+    joins: ClassVar[bool] = True
+    axis: int
+
+
 @register
 @dataclass(frozen=True, slots=True)
-class Concat(Operator):
+class Concat(Joining):
     """Tensors one after another along an axis; any number of them in a graph, two in a rule."""
 
     name: ClassVar[str] = "concat"
@@ -40,6 +52,11 @@ class Concat(Operator):
     linear: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Concat", attributes=(("axis", "axis"),), since=4)
     axis: int
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """Of one tensor."""
+        del output
+        return "there is nothing to join" if len(inputs) == 1 else None
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Equal shapes but for the axis, along which sizes add up."""
@@ -68,14 +85,32 @@ class Concat(Operator):
         return (domain.concatenate(arrays, axis),)
 
 
+def joined_along(axis: int) -> Joining:
+    """The operator that joins tensors along an axis."""
+    return Concat(axis)
+
+
+class Cutting(Operator):
+    """A tensor cut along an axis into pieces, each an output."""
+
+    moves: ClassVar[bool] = True
+    axis: int
+    sizes: tuple[Dimension, ...]
+
+
 @register
 @dataclass(frozen=True, slots=True)
-class Split(Operator):
+class Split(Cutting):
     """A tensor cut along an axis into pieces of the given sizes."""
 
     name: ClassVar[str] = "split"
     axis: int
     sizes: tuple[Dimension, ...]
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """Into one piece."""
+        del inputs, output
+        return "there is one piece" if len(self.sizes) == 1 else None
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """One output per size; the sizes add up to the dimension."""
@@ -107,6 +142,8 @@ class Split(Operator):
 class Half(Operator):
     """One of the two pieces of a tensor cut at ``size`` along ``axis``: a split as rules write it."""
 
+    moves: ClassVar[bool] = True
+    in_graphs: ClassVar[str | None] = Split.name
     inputs: ClassVar[int] = 1
     polynomial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
@@ -114,7 +151,15 @@ class Half(Operator):
     cuts: ClassVar[bool] = True
     axis: int
     size: Dimension
-    port: ClassVar[int]
+
+    @property
+    def port(self) -> int:
+        """The output of ``cut`` that it is."""
+        return self.half or 0
+
+    def cut(self, extent: Dimension) -> Cutting:
+        """The operator that graphs have for both halves of a tensor of that size."""
+        return Split(self.axis, (self.size, extent - self.size))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """The dimension becomes ``size``, or what is left of it."""
@@ -145,7 +190,7 @@ class Split0(Half):
 
     name: ClassVar[str] = "split0"
     implicit: ClassVar[tuple[str, ...]] = ("size",)
-    port: ClassVar[int] = 0
+    half: ClassVar[int | None] = 0
     axis: int
     size: Dimension
 
@@ -157,9 +202,12 @@ class Split1(Half):
 
     name: ClassVar[str] = "split1"
     implicit: ClassVar[tuple[str, ...]] = ("size",)
-    port: ClassVar[int] = 1
+    half: ClassVar[int | None] = 1
     axis: int
     size: Dimension
+
+
+_SHAPED = "the shape is that already"
 
 
 @register
@@ -172,7 +220,18 @@ class Reshape(Operator):
     polynomial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = None
+    moves: ClassVar[bool] = True
+    renames: ClassVar[bool] = True
     shape: tuple[Dimension, ...]
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """To the shape of the tensor."""
+        return _SHAPED if inputs[0] == output else None
+
+    def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
+        """Of a reshape: the last shape counts."""
+        del rank
+        return (self, "two reshapes are one") if isinstance(inner, Reshape) else None
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """The number of elements stays."""
@@ -204,7 +263,24 @@ class Broadcast(Operator):
     polynomial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     implicit: ClassVar[tuple[str, ...]] = ("shape",)
+    moves: ClassVar[bool] = True
+    repeats: ClassVar[bool] = True
+    role: ClassVar[FusionRole | None] = FusionRole.TRANSPARENT
     shape: tuple[Dimension, ...]
+
+    @classmethod
+    def optional_sizes(cls, *inputs: TensorType) -> tuple[Dimension, ...]:
+        """Any axis may be 1."""
+        return inputs[0].shape if inputs else ()
+
+    def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
+        """To the shape of the tensor."""
+        return _SHAPED if inputs[0] == output else None
+
+    def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
+        """Of a broadcast: the last shape counts."""
+        del rank
+        return (self, "two broadcasts are one") if isinstance(inner, Broadcast) else None
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Every dimension is 1 or equals the aligned one of the target."""
@@ -235,14 +311,37 @@ class Broadcast(Operator):
         return (domain.broadcast(arrays[0], tuple(concrete(self.name, size) for size in self.shape)),)
 
 
+class Filled(Operator):
+    """A tensor with one number everywhere."""
+
+    implicit: ClassVar[tuple[str, ...]] = ("shape",)
+    constant: ClassVar[bool] = True
+    fills: ClassVar[bool] = True
+    shape: tuple[Dimension, ...]
+
+    @property
+    @abstractmethod
+    def number(self) -> Fraction | int:
+        """The number."""
+
+    @staticmethod
+    def number_in(term: Application) -> AttributeTerm | None:
+        """The number that a term of such an operator says, which may be left open."""
+        return 1 if term.operator == Ones.name else term.attribute("value")
+
+
 @register
 @dataclass(frozen=True, slots=True)
-class Ones(Operator):
+class Ones(Filled):
     """A tensor of ones (TASO: I_ewmul)."""
 
     name: ClassVar[str] = "ones"
-    implicit: ClassVar[tuple[str, ...]] = ("shape",)
     shape: tuple[Dimension, ...]
+
+    @property
+    def number(self) -> Fraction | int:
+        """1."""
+        return 1
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> shape."""
@@ -265,13 +364,17 @@ class Ones(Operator):
 
 @register
 @dataclass(frozen=True, slots=True)
-class Full(Operator):
-    """A tensor with one number everywhere."""
+class Full(Filled):
+    """A tensor with the number ``value`` everywhere."""
 
     name: ClassVar[str] = "full"
-    implicit: ClassVar[tuple[str, ...]] = ("shape",)
     value: Fraction | int
     shape: tuple[Dimension, ...]
+
+    @property
+    def number(self) -> Fraction | int:
+        """The value."""
+        return self.value
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> shape."""

@@ -1,8 +1,8 @@
-"""Which operators have a trait: what the heads of axiom schemas are made of."""
+"""Traits of operators by name, as terms and graphs have them, and which operators have a trait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from superopt.ops.base import OPERATORS, Operator, attribute_names
 
@@ -23,6 +23,38 @@ _COUNTED: Mapping[str, Callable[[type[Operator]], bool]] = {
 _ATTRIBUTE = "has_"
 
 
+def traits(name: str) -> type[Operator]:
+    """The class of the operator of that name; ``Operator``, with every trait at its default, for inputs,
+    weights and nodes that no operator describes."""
+    return OPERATORS.get(name, Operator)
+
+
+def named(has: Callable[[type[Operator]], bool]) -> frozenset[str]:
+    """The names of the operators with a trait."""
+    return frozenset(name for name, operator in OPERATORS.items() if has(operator))
+
+
+HALVES = tuple(sorted(named(lambda operator: operator.half is not None)))
+"""The operators that are the first and the second half of a tensor."""
+
+ALIASES = named(lambda operator: operator.renames or operator.repeats)
+"""The operators whose elements are those of the input, where they lie, under another shape."""
+
+GROUPED = named(lambda operator: operator.grouped is not Operator.grouped)
+"""The operators whose channels may be in groups."""
+
+
+def graph_name(operator: str) -> str:
+    """The name of the graph operator that a rule's operator matches."""
+    return traits(operator).in_graphs or operator
+
+
+def rule_names(operator: str) -> Iterator[str]:
+    """The names under which rules speak of a graph operator, its own first."""
+    yield operator
+    yield from (name for name in OPERATORS if name != operator and graph_name(name) == operator)
+
+
 def trait_names() -> tuple[str, ...]:
     """All traits but those of one operator each: class variables, numbers of inputs, attributes."""
     attributes = sorted(
@@ -36,10 +68,23 @@ def operators_with(trait: str) -> frozenset[str] | None:
     if trait in OPERATORS:
         return frozenset((trait,))
     if trait in _DECLARED:
-        return frozenset(name for name, operator in OPERATORS.items() if getattr(operator, trait))
+        return named(lambda operator: bool(getattr(operator, trait)))
     if trait in _COUNTED:
-        return frozenset(name for name, operator in OPERATORS.items() if _COUNTED[trait](operator))
+        return named(_COUNTED[trait])
     if trait in trait_names():
         attribute = trait.removeprefix(_ATTRIBUTE)
         return frozenset(name for name in OPERATORS if attribute in attribute_names(name))
     return None
+
+
+__all__ = [
+    "ALIASES",
+    "GROUPED",
+    "HALVES",
+    "graph_name",
+    "named",
+    "operators_with",
+    "rule_names",
+    "trait_names",
+    "traits",
+]

@@ -26,6 +26,7 @@ class Upsample(Operator):
     spatial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
     stride: tuple[int, int]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
@@ -19,6 +20,33 @@ A = TypeVar("A")
 Padding: TypeAlias = "str | tuple[int, int, int, int]"
 """``valid``, ``same`` (symmetric, for odd kernels), ``same_upper``, ``same_lower``; or margins as
 (top, left, bottom, right)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The windows through which an operator sees an image, each number for rows and for columns."""
+
+    kernel: tuple[Dimension, Dimension]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: Padding
+
+    @property
+    def known_kernel(self) -> tuple[int, int] | None:
+        """The kernel where its sizes are numbers."""
+        rows, columns = self.kernel
+        return (rows, columns) if isinstance(rows, int) and isinstance(columns, int) else None
+
+    def margins(self, sizes: tuple[int, int]) -> tuple[int, int, int, int]:
+        """The padding as (top, left, bottom, right) for an image of known sizes and a known kernel."""
+        assert self.known_kernel is not None, "sizes are known"
+        return explicit_padding(sizes, self.known_kernel, self.stride, self.dilation, self.padding)
+
+    def spellings(self) -> tuple[Padding, ...]:
+        """All ways to write the padding that mean the same at every size, the given one first."""
+        if self.known_kernel is None:
+            return (self.padding,)
+        return padding_spellings(self.padding, self.known_kernel, self.stride, self.dilation)
 
 
 def output_size(

@@ -16,7 +16,7 @@ from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
 from superopt.ir.terms import Application, Condition, Term, Variable
 from superopt.ir.types import TensorType, ValueType
-from superopt.ops.shape import Concat, Half, Split
+from superopt.ops.shape import Half, Joining, joined_along
 from superopt.rewriting.binding import Bundle
 from superopt.rewriting.claims import MOST_RANK, speaks_of
 from superopt.rewriting.conditions import as_declared, holds
@@ -115,7 +115,7 @@ def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
         if not all(isinstance(t, TensorType) and t.element.is_float for t in part_types):
             return None
         known = [t for t in part_types if isinstance(t, TensorType)]
-        types[name] = Concat(binding.axis).infer(*known)[0] if isinstance(binding, Bundle) else known[0]
+        types[name] = joined_along(binding.axis).infer(*known)[0] if isinstance(binding, Bundle) else known[0]
     return types
 
 
@@ -266,7 +266,7 @@ class _Builder:
             return [self._value(term) for term in target]
         (output,) = self._match.outputs
         root = self._graph.nodes[output.node]
-        axis = cast("Concat", root.operator).axis
+        axis = cast("Joining", root.operator).axis
         start, stop = self._match.window
         middle = self._operands(target[0], axis)
         return [self._add(root.operator, (*root.inputs[:start], *middle, *root.inputs[stop:]), 0)]
@@ -284,19 +284,18 @@ class _Builder:
     def _binding(self, term: Variable) -> Value:
         binding = self._match.values[term.name]
         if isinstance(binding, Bundle):
-            return self._add(Concat(binding.axis), binding.values, 0)
+            return self._add(joined_along(binding.axis), binding.values, 0)
         return binding
 
     def _application(self, term: Application) -> Value:
         operator = self._typing.operators[term]
-        if isinstance(operator, Concat):
+        if isinstance(operator, Joining):
             return self._add(operator, self._operands(term, operator.axis), 0)
         inputs = tuple(self._value(child) for child in term.inputs)
         if isinstance(operator, Half):
             whole = self._typing.types[term.inputs[0]]
-            axis = operator.axis % whole.rank
-            sizes: tuple[Dimension, ...] = (operator.size, whole.shape[axis] - operator.size)
-            return self._add(Split(operator.axis, sizes), inputs, operator.port)
+            cut = operator.cut(whole.shape[operator.axis % whole.rank])
+            return self._add(cut, inputs, operator.port)
         return self._add(operator, inputs, 0)
 
     def _operands(self, term: Term, axis: int) -> tuple[Value, ...]:
@@ -308,7 +307,7 @@ class _Builder:
                 return binding.values
         elif term not in self._values:
             operator = self._typing.operators[term]
-            if isinstance(operator, Concat) and operator.axis % rank == axis % rank:
+            if isinstance(operator, Joining) and operator.axis % rank == axis % rank:
                 return tuple(value for child in term.inputs for value in self._operands(child, axis))
         return (self._value(term),)
 

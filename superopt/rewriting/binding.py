@@ -13,7 +13,7 @@ from superopt.ir.graph import Value
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
-from superopt.ops.matrix import Transpose
+from superopt.ops.matrix import permutation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def as_permutation(pattern: AttributeTerm, rank: int) -> AttributeTerm:
     if not isinstance(pattern, tuple):
         return pattern
     try:
-        return Transpose(pattern).permutation(rank)
+        return permutation_of(pattern, rank)
     except IllTypedError:
         return pattern
 

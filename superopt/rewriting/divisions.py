@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable
 from superopt.ir.types import Division, ElementType, ShardedType, TensorType
+from superopt.ops.roles import Divided
+from superopt.ops.traits import named, traits
 
-_APART = {"partition": "degree", "pipeline": "batches", "replicate": "replicas"}
-_TOGETHER = {"combine": "degree", "batch": "batches", "reduce": "replicas"}
-DIVIDING = frozenset((*_APART, *_TOGETHER))
+DIVIDING = named(lambda operator: operator.divides is not None)
 """The operators that change how a tensor is divided."""
 
-_Place = tuple[str, int]
+_Place = tuple[Divided, int]
 """What is counted, and along which axis; 0 for replicas."""
 
 
@@ -50,10 +50,11 @@ def variable_type(
     if not own:
         return TensorType(ElementType.FLOAT, tuple(shape))
     divisions = tuple(
-        Division(own.get(("degree", axis), 1), own.get(("batches", axis), 1)) for axis in range(len(shape))
+        Division(own.get((Divided.DEGREE, axis), 1), own.get((Divided.BATCHES, axis), 1))
+        for axis in range(len(shape))
     )
     sizes = tuple(size * division.parts for size, division in zip(shape, divisions, strict=True))
-    return ShardedType(ElementType.FLOAT, sizes, divisions, own.get(("replicas", 0), 1))
+    return ShardedType(ElementType.FLOAT, sizes, divisions, own.get((Divided.REPLICAS, 0), 1))
 
 
 def divisions_needed(
@@ -72,10 +73,10 @@ def divisions_needed(
                 degree = _value(term, "degree", attributes)
                 if place is None or degree is None:
                     break
-                if term.operator in _APART:
-                    demand.apart(place, degree)
-                else:
+                if traits(term.operator).gathers:
                     demand.together(place, degree)
+                else:
+                    demand.apart(place, degree)
             own = found.setdefault(name, {})
             for place, count in demand.needed.items():
                 own[place] = math.lcm(own.get(place, 1), count)
@@ -97,8 +98,10 @@ def _occurrences(term: Term, above: tuple[Application, ...]) -> Iterator[tuple[s
 
 
 def _place(term: Application, rank: int, attributes: Mapping[str, object]) -> _Place | None:
-    kind = _APART.get(term.operator) or _TOGETHER[term.operator]
-    if kind == "replicas":
+    kind = traits(term.operator).divides
+    if kind is None:
+        return None
+    if kind is Divided.REPLICAS:
         return kind, 0
     axis = _value(term, "axis", attributes)
     return None if axis is None or not -rank <= axis < rank else (kind, axis % rank)

@@ -20,12 +20,9 @@ from superopt.ir.graph import Graph, GraphEditor, NodeId, Value, Weight
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Identity
-from superopt.ops.matrix import Transpose
-from superopt.ops.pooling import Pool
-from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
-from superopt.ops.windows import Padding, padding_spellings
+from superopt.ops.shape import Cutting, Filled, Joining
+from superopt.ops.traits import graph_name, traits
+from superopt.ops.windows import Padding
 from superopt.rewriting.binding import (
     NOTHING,
     Binding,
@@ -37,8 +34,6 @@ from superopt.rewriting.binding import (
     patterns,
 )
 from superopt.rewriting.substitution import Substitution
-
-NUMBERS = ("full", "ones")
 
 
 class Window(NamedTuple):
@@ -85,7 +80,7 @@ def find_matches(
 def _all_matches(graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None) -> Iterator[Match]:
     finder = _Finder(graph, substitution)
     first = substitution.roots[0]
-    name = _graph_name(first.operator)
+    name = graph_name(first.operator)
     for node_id in graph.with_operator(name) if roots is None else sorted(set(roots)):
         node = graph.nodes.get(node_id)
         if node is None or node.operator.name != name:
@@ -93,7 +88,7 @@ def _all_matches(graph: Graph, substitution: Substitution, roots: Iterable[NodeI
         for value in node.values:
             for state in finder.match(first, value, NOTHING):
                 yield from finder.match_others(1, state, (value,))
-        if first.operator == "concat" and len(substitution.source) == 1:
+        if traits(first.operator).joins and len(substitution.source) == 1:
             yield from finder.match_windows(first, node.value)
 
 
@@ -134,7 +129,7 @@ class _Finder:
         """Neighbouring operands of a longer concat, one for every operand of the rule's concat."""
         node = self._nodes[value.node]
         length = _leaves(root)
-        if not isinstance(node.operator, Concat) or len(root.inputs) != 2 or length >= len(node.inputs):
+        if not isinstance(node.operator, Joining) or len(root.inputs) != 2 or length >= len(node.inputs):
             return
         seen: set[tuple[Value, ...]] = set()
         for start in range(len(node.inputs) - length + 1):
@@ -164,17 +159,17 @@ class _Finder:
             if known == binding:
                 yield state
             return
-        if term.operator in NUMBERS:
+        if traits(term.operator).fills:
             numbered = self._match_number(term, binding, state)
             if numbered is not None:
                 yield numbered
             return
         node = self._nodes[binding.node]
         operator = node.operator
-        if operator.name != _graph_name(term.operator) or not isinstance(operator, Operator) or node.after:
+        if operator.name != graph_name(term.operator) or not isinstance(operator, Operator) or node.after:
             return
         state = state.with_term(term, binding)
-        if isinstance(operator, Split):
+        if isinstance(operator, Cutting):
             halved = self._match_half(term, binding, operator, state)
             states = [] if halved is None else [halved]
             choices: list[tuple[Binding, ...]] = [node.inputs]
@@ -203,7 +198,7 @@ class _Finder:
 
     def _match_bundle(self, term: Application, bundle: Bundle, state: State) -> Iterator[State]:
         """A binary concat of a rule against a part of a larger concat."""
-        if term.operator != "concat" or len(term.inputs) != 2:
+        if not traits(term.operator).joins or len(term.inputs) != 2:
             return
         matched = self._bind_axis(term, bundle.axis, bundle.values[0], state)
         if matched is None:
@@ -222,14 +217,14 @@ class _Finder:
             if bound is None:
                 return None
             state = bound
-        wanted = 1 if term.operator == "ones" else term.attribute("value")
+        wanted = Filled.number_in(term)
         if isinstance(wanted, int | Fraction) and np.float32(float(wanted)) == np.float32(float(number)):
             return state.with_term(term, value)
         numbered = bind(state, "value", wanted, number, -1)
         return None if numbered is None else numbered.with_term(term, value)
 
-    def _match_half(self, term: Application, value: Value, split: Split, state: State) -> State | None:
-        is_first = term.operator == "split0"
+    def _match_half(self, term: Application, value: Value, split: Cutting, state: State) -> State | None:
+        is_first = traits(term.operator).half == 0
         if value.port != (0 if is_first else len(split.sizes) - 1) or len(split.sizes) < 2:
             return None
         whole = self._nodes[value.node].inputs[0]
@@ -252,7 +247,7 @@ class _Finder:
         for half in self._substitution.halved_concats:
             concat = cast("Application", half.inputs[0])
             value = state.terms[concat]
-            axis = cast("Concat", self._nodes[value.node].operator).axis % self._rank(value)
+            axis = cast("Joining", self._nodes[value.node].operator).axis % self._rank(value)
             cut = state.cuts.get((concat, axis))
             if cut is not None and self._size(concat.inputs[0], axis, state) != cut:
                 return False
@@ -278,7 +273,7 @@ class _Finder:
             rank = self._rank(inputs[0]) if inputs and name in ("axis", "perm") else -1
             if name == "padding":
                 values = self._spellings(pattern, operator, inputs, state)
-            elif isinstance(operator, Transpose):
+            elif name == "perm":
                 values = (operator.permutation(rank),)
                 pattern = as_permutation(pattern, rank)  # noqa: PLW2901
             bound = [bind(known, name, pattern, value, rank) for known in states for value in values]
@@ -291,22 +286,15 @@ class _Finder:
         self, pattern: AttributeTerm, operator: Operator, inputs: tuple[Value, ...], state: State
     ) -> tuple[Padding, ...]:
         """How the node's padding may be written: as it is, unless the rule compares it."""
-        if isinstance(operator, Conv):
-            weight = cast("TensorType", self._graph.type_of(inputs[1]))
-            kernel, dilation = weight.shape[2:], operator.dilation
-        else:
-            kernel, dilation = cast("Pool", operator).kernel, (1, 1)
-        own = cast("Conv | Pool", operator)
+        own = operator.window(*(cast("TensorType", self._graph.type_of(value)) for value in inputs))
+        assert own is not None, "only windows are padded"
         is_unbound = isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes
         if isinstance(pattern, AttributeVariable) and is_unbound:
             if pattern.name not in self._substitution.repeated_attributes:
                 return (own.padding,)
         elif pattern == own.padding:
             return (own.padding,)
-        rows, columns = kernel
-        if not isinstance(rows, int) or not isinstance(columns, int):
-            return (own.padding,)
-        spellings = padding_spellings(own.padding, (rows, columns), own.stride, dilation)
+        spellings = own.spellings()
         if not is_unbound or "same" not in spellings:
             return spellings
         return tuple(s for s in spellings if s == own.padding or s not in ("same_upper", "same_lower"))
@@ -317,7 +305,7 @@ class _Finder:
 
     def _candidates(self, root: Application, state: State) -> Iterable[NodeId]:
         """Nodes that could match the root: reached upwards from what is bound, else all of its kind."""
-        name = _graph_name(root.operator)
+        name = graph_name(root.operator)
         anchor = _nearest_bound(root, state)
         if anchor is None:
             return self._graph.with_operator(name)
@@ -331,15 +319,11 @@ class _Finder:
 def repeated_number(graph: Graph | GraphEditor, value: Value) -> Fraction | int | None:
     """The number that a tensor has everywhere, where that is known without its content."""
     operator = graph[value.node].operator
-    while isinstance(operator, Broadcast | Reshape | Identity):
+    while isinstance(operator, Operator) and (operator.renames or operator.repeats):
         value = graph[value.node].inputs[0]
         operator = graph[value.node].operator
     match operator:
-        case Full():
-            return operator.value
-        case Ones():
-            return 1
-        case Weight():
+        case Filled() | Weight():
             return operator.number
         case _:
             return None
@@ -362,7 +346,7 @@ def _nearest_bound(root: Application, state: State) -> tuple[Value, int] | None:
 def _operand_choices(
     term: Application, operator: Operator, inputs: tuple[Value, ...]
 ) -> list[tuple[Binding, ...]]:
-    if isinstance(operator, Concat) and len(inputs) > len(term.inputs) == 2:
+    if isinstance(operator, Joining) and len(inputs) > len(term.inputs) == 2:
         return _cuts(operator.axis, inputs)
     if operator.commutative and len(inputs) == 2 and inputs[0] != inputs[1]:
         return [inputs, (inputs[1], inputs[0])]
@@ -378,11 +362,6 @@ def _cuts(axis: int, values: tuple[Value, ...]) -> list[tuple[Binding, ...]]:
 
 def _leaves(term: Term) -> int:
     """The operands of a tree of concats."""
-    if isinstance(term, Application) and term.operator == "concat":
+    if isinstance(term, Application) and traits(term.operator).joins:
         return sum(_leaves(child) for child in term.inputs)
     return 1
-
-
-def _graph_name(operator: str) -> str:
-    """The name of the graph operator that a rule's operator matches."""
-    return "split" if operator in ("split0", "split1") else operator

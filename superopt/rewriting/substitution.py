@@ -24,6 +24,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS
 from superopt.ops.parallel import ParallelOperator
+from superopt.ops.traits import HALVES, traits
 from superopt.rewriting.conditions import names_in, why_undecidable
 
 
@@ -108,7 +109,7 @@ class Substitution:
         return tuple(
             term
             for term in self.source_applications
-            if term.operator not in ("split0", "split1")
+            if term.operator not in HALVES
             and any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit)
         )
 
@@ -118,9 +119,9 @@ class Substitution:
         return tuple(
             term
             for term in self.source_applications
-            if term.operator in ("split0", "split1")
+            if term.operator in HALVES
             and isinstance(term.inputs[0], Application)
-            and term.inputs[0].operator == "concat"
+            and traits(term.inputs[0].operator).joins
         )
 
 

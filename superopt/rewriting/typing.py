@@ -26,12 +26,12 @@ from superopt.ir.terms import (
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes, same_element
+from superopt.ops.traits import HALVES, traits
 
 FRESH = "?"
 """First character of the symbols that stand for implicit attributes."""
 
 MAX_CONSTANT_RANK = 5
-_HALVES = ("split0", "split1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class _Unifier:
     def _implicit(self, term: Application, name: str, types: Mapping[Term, TensorType]) -> object:
         if name == "shape":
             return tuple(self._fresh_symbol(f"{term.operator}{i}") for i in range(self._ranks[term]))
-        if term.operator not in _HALVES:
+        if term.operator not in HALVES:
             return self._fresh_symbol(name)
         (whole,) = term.inputs
         axis = self._given[term].get("axis")
@@ -192,7 +192,7 @@ class _Unifier:
 
     def _cut_of_concat(self, whole: Term, axis: object, types: Mapping[Term, TensorType]) -> Dimension | None:
         """The halves of a concat along its own axis are its operands."""
-        if isinstance(whole, Variable) or whole.operator != "concat" or not isinstance(axis, int):
+        if isinstance(whole, Variable) or not traits(whole.operator).joins or not isinstance(axis, int):
             return None
         own, rank = self._attribute(whole, "axis"), self._type_of(whole, types).rank
         if not isinstance(own, int) or own % rank != axis:

@@ -20,6 +20,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
+from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import names_in
 from superopt.verifier.chain import instantiated
 from superopt.verifier.consistency.overlaps import replaced
@@ -118,8 +119,7 @@ def _axes(axiom: Equation) -> tuple[AttributeTerm, ...]:
 
 
 def _halves(term: Term, axis: AttributeTerm) -> Iterator[Term]:
-    yield application("split0", {"axis": axis}, term)
-    yield application("split1", {"axis": axis}, term)
+    return (application(half, {"axis": axis}, term) for half in HALVES)
 
 
 __all__ = ["independence", "instance_equation", "seeds"]

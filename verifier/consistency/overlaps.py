@@ -24,9 +24,8 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.terms import application
+from superopt.ops.traits import HALVES
 from superopt.verifier.solver import AxiomInstance
-
-_SHAPED_BY_FIRST = frozenset(("scale", "channel_scale", "bias_add", "affine"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def has_open_shape(term: Term) -> bool:
     operator = OPERATORS[term.operator]
     if "shape" in operator.implicit and term.attribute("shape") is None:
         return True
-    if term.operator in _SHAPED_BY_FIRST:
+    if operator.side_rank is not None:
         return has_open_shape(term.inputs[0])
     inputs = [has_open_shape(child) for child in term.inputs]
     return all(inputs) if operator.element_wise and inputs else any(inputs)
@@ -95,7 +94,7 @@ def _cuts_open_terms(overlap: Overlap) -> bool:
     halves = (
         term
         for term in applications(overlap.peak, overlap.first, overlap.second, *values)
-        if term.operator in ("split0", "split1")
+        if term.operator in HALVES
     )
     return any(has_open_shape(term.inputs[0]) for term in halves)
 

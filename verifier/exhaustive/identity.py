@@ -21,10 +21,11 @@ import numpy as np
 from superopt.domains import FloatDomain
 from superopt.ir.terms import AttributeVariable, Equation
 from superopt.ir.types import TensorType
+from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.verifier.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
 from superopt.verifier.exhaustive.images import all_cases
-from superopt.verifier.exhaustive.parameters import ACTIVATIONS, Bound
+from superopt.verifier.exhaustive.parameters import Bound
 from superopt.verifier.exhaustive.program import Case, Program
 from superopt.verifier.exhaustive.residues import ResidueDomain, Residues
 from superopt.verifier.seeds import seed_of

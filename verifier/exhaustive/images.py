@@ -34,10 +34,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import PAIRS
-from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv
-from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.windows import explicit_padding
+from superopt.ops.base import OPERATORS, Operator
 from superopt.verifier.exhaustive.parameters import (
     DILATIONS,
     MARGINS,
@@ -54,7 +51,6 @@ FURTHER_PAIRINGS = 3
 SHARE = 5
 """Prime, so that each geometry meets all sizes of each other axis."""
 
-_WINDOWS = frozenset(("conv", "avgpool", "maxpool"))
 _BASES = 500
 _BOTH = -1
 _FEW: Mapping[str, Sequence[object]] = {
@@ -93,7 +89,7 @@ class _Images:
 
     @cached_property
     def has_windows(self) -> bool:
-        return any(step.term.operator in _WINDOWS for step in self.program.steps)
+        return any(OPERATORS[step.term.operator].windowed for step in self.program.steps)
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -116,9 +112,8 @@ class _Images:
                 isinstance(perm, tuple) and perm[ROWS:] != (ROWS, COLUMNS)
             ):
                 return False
-            if step.term.operator in ("reshape", "matmul") or (
-                step.term.operator == "transpose" and not perm
-            ):
+            places = OPERATORS[step.term.operator].positions
+            if places is None or (places == len((ROWS, COLUMNS)) and not perm):
                 return False
         conditions = self.program.equation.conditions
         return not self.program.equation.types and all(map(self._is_about_one_part, conditions))
@@ -342,19 +337,15 @@ def _window_meaning(
     operator: Operator, inputs: Sequence[TensorType], output: TensorType, axis: int
 ) -> tuple[object, ...]:
     """Margins along the axis; the stride if there are two windows, the dilation of a kernel of two."""
-    if isinstance(operator, Conv):
-        kernel, dilation = cast("tuple[int, int]", inputs[1].shape[ROWS:]), operator.dilation
-    elif isinstance(operator, MaxPool | AveragePool):
-        kernel, dilation = operator.kernel, (1, 1)
-    else:
+    window = operator.window(*inputs)
+    if window is None:
         return ()
-    sizes = cast("tuple[int, int]", inputs[0].shape[ROWS:])
-    margins = explicit_padding(sizes, kernel, operator.stride, dilation, operator.padding)
+    margins = window.margins(cast("tuple[int, int]", inputs[0].shape[ROWS:]))
     own = axis - ROWS
     return (
-        kernel[own],
+        window.kernel[own],
         margins[own],
         margins[own + 2],
-        operator.stride[own] if output.shape[axis] != 1 else 1,
-        dilation[own] if kernel[own] != 1 else 1,
+        window.stride[own] if output.shape[axis] != 1 else 1,
+        window.dilation[own] if window.kernel[own] != 1 else 1,
     )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from superopt.ir.types import TensorType
+from superopt.ops.activation import APPROXIMATIONS
+from superopt.ops.base import OPERATORS
 
 MAX_RANK = 4
 STRIDES = (1, 2, 3)
@@ -15,7 +17,6 @@ DILATIONS = (1, 2)
 MARGINS = ((0, 0), (1, 1), (0, 1), (1, 0), (2, 1))
 """Padding before and after along one axis."""
 PADDING_WORDS = ("valid", "same", "same_upper", "same_lower")
-ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 ANY_ACTIVATION = "sigmoid"
 """With a free ``exp`` this is an arbitrary function, in place of all ACTIVATIONS."""
 
@@ -66,15 +67,13 @@ class Bound:
             case "includes_padding":
                 return (0, 1)
             case "approximate":
-                return ("none", "tanh")
+                return APPROXIMATIONS
             case "size":
                 return self.sizes
             case "degree":
                 return self.sizes[1:]
-            case "beta" if operator == "lrn":
-                return (Fraction(3, 4), Fraction(1, 2))
             case _:
-                return _NUMBERS.get(attribute, _POSITIVE)
+                return OPERATORS[operator].typical.get(attribute) or _NUMBERS.get(attribute, _POSITIVE)
 
     def _shapes(self, elements: object) -> Iterator[tuple[int, ...]]:
         """All shapes of so many elements within the bound, matrices with such rows, and the vector."""

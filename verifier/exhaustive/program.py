@@ -13,6 +13,7 @@ from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Va
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.parallel import ParallelOperator
+from superopt.ops.roles import Divided
 from superopt.rewriting.typing import Typing
 from superopt.verifier.divided import demanding
 from superopt.verifier.instance import Instance
@@ -87,7 +88,7 @@ class Program:
         return any(issubclass(OPERATORS[step.term.operator], ParallelOperator) for step in self.steps)
 
     @cached_property
-    def demanding(self) -> Mapping[str, frozenset[str]]:
+    def demanding(self) -> Mapping[str, frozenset[Divided]]:
         """The inputs that stand for divided tensors."""
         return demanding(self.equation)
 

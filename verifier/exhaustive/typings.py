@@ -22,16 +22,21 @@ from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchE
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, TensorType
+from superopt.ops.traits import HALVES, named, traits
 from superopt.rewriting.conditions import computed, holds
 from superopt.verifier.divided import divided_forms
 from superopt.verifier.exhaustive.parameters import Bound
 from superopt.verifier.exhaustive.program import Case, Implicit, Instruction, Program
 
 IMPLICIT = "?"
-_NUMBERS_FIRST = frozenset(
-    ("conv", "avgpool", "maxpool", "enlarge", "kernel_response", "reshape", "broadcast")
+_NUMBERS_FIRST = named(
+    lambda operator: (
+        operator.windowed
+        or operator.kernel_input is not None
+        or operator.repeats
+        or operator.positions is None
+    )
 )
-_HALVES = ("split0", "split1")
 
 Sizes = Mapping[tuple[str, int], Sequence[int]]
 
@@ -202,7 +207,7 @@ class TypingSearch:
 
     def _cut_place(self, step: Instruction, state: _State) -> tuple[int, int] | None:
         """What is cut and along which axis; the halves of a concat along its own axis are its operands."""
-        if step.term.operator not in _HALVES:
+        if step.term.operator not in HALVES:
             return None
         (whole,) = step.inputs
         rank = _known(state, whole).rank
@@ -234,7 +239,7 @@ class TypingSearch:
                 )
 
     def _cuts(self, step: Instruction, state: _State) -> Mapping[tuple[int, int], Dimension]:
-        if step.term.operator != "concat" or len(step.inputs) != 2:
+        if not traits(step.term.operator).joins or len(step.inputs) != 2:
             return state.cuts
         first, axis = _known(state, step.inputs[0]), self._axis(step, state)
         if axis is None:

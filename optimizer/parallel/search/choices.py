@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.plan import Parallelism
+from superopt.ops.opaque import Opaque
+from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 
@@ -50,7 +52,7 @@ def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[
     """
     useful: list[set[int]] = []
     for operation in subject.operations:
-        heavy = operation.operator.name in ("matmul", "conv", "opaque")
+        heavy = isinstance(operation.operator, Opaque) or traits(operation.operator.name).product
         useful.append(set(licensed_dimensions(operation, licence)) if heavy else set())
     if not any(useful):
         return tuple(licensed_dimensions(operation, licence) for operation in subject.operations)

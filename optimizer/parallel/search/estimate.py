@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superopt.ir.types import TensorType
+from superopt.ops.traits import ALIASES
 from superopt.optimizer.parallel.search.choices import Choice, Choices, degrees_of
 from superopt.optimizer.parallel.search.elimination import Problem
 from superopt.optimizer.parallel.search.mesh import Mesh
@@ -26,7 +27,6 @@ from superopt.optimizer.parallel.search.redistribution import (
 )
 from superopt.optimizer.parallel.search.subject import Edge, Operation, Subject
 from superopt.optimizer.parallel.search.tables import Table, Tables
-from superopt.optimizer.parallel.task_costs import FREE
 
 Costs = NDArray[np.float64]
 
@@ -199,7 +199,7 @@ class Estimator:
         for port, type_ in enumerate(operation.outputs):
             states = made(operation, choices.all, port)
             size = tensor_bytes(type_)
-            if self.trains and operation.operator.name not in FREE:
+            if self.trains and operation.operator.name not in ALIASES:
                 memory += size * part(states, self.mesh.sizes)
             if is_output:
                 wanted = np.where(states == TERM, WHOLE, states)

@@ -10,8 +10,9 @@ from functools import cached_property
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.splits import Splits
+from superopt.ops.traits import ALIASES
 from superopt.optimizer.cost.sizes import Sizes
-from superopt.optimizer.parallel.task_costs import FREE, Types, backward_passes, roofline_microseconds
+from superopt.optimizer.parallel.task_costs import Types, backward_passes, roofline_microseconds
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.topology import DeviceKind
 
@@ -170,7 +171,7 @@ class Operations:
         return sorted(starts, key=lambda node_id: (starts[node_id], graph.position[node_id]))
 
     def _cost(self, node: Node) -> float:
-        if node.operator.name in FREE:
+        if node.operator.name in ALIASES:
             return 0.0
         inputs = tuple(self._type(self.graph.type_of(value)) for value in node.inputs)
         outputs = tuple(map(self._type, node.types))

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from superopt.errors import InvalidOptionError
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
+from superopt.ops.traits import ALIASES
 from superopt.optimizer.parallel.communication import summed
 from superopt.optimizer.parallel.placement import Placement, needed, produced
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.task_costs import FREE, Types
+from superopt.optimizer.parallel.task_costs import Types
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
 
 Key = tuple[int, int]
@@ -252,7 +253,7 @@ class Assembly:
         inputs = _parts(operation.inputs, splits.inputs, parts)
         outputs = _parts(operation.outputs, splits.outputs, parts)
         forward = np.zeros(len(cluster))
-        if operation.operator.name not in FREE:
+        if operation.operator.name not in ALIASES:
             for device in how.devices:
                 forward[device] = self._prices.tasks.task_microseconds(
                     operation.operator, inputs, outputs, cluster.devices[device].kind, operation.weights
@@ -271,7 +272,7 @@ class Assembly:
             Duration.of(forward, works),
             Duration.of(forward * operation.passes, works),
             works,
-            operation.operator.name not in FREE,
+            operation.operator.name not in ALIASES,
             tuple(
                 shape_of(type_)
                 for type_ in _parts(

@@ -24,6 +24,7 @@ from superopt.generator.prune.questions import Theorems
 from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.gallery.gains import Gain, gains
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
+from superopt.ops.traits import named
 from superopt.rewriting import Substitution
 from superopt.rewriting.divisions import DIVIDING
 from superopt.substitution_db.store.records import Rule, Selection
@@ -36,10 +37,10 @@ LEAST_SAVED = 0.01
 _NAMED = 3
 """Graphs that a reason names."""
 
-NEUTRAL = frozenset(("identity_kernel", "identity_matrix"))
+NEUTRAL = named(lambda operator: operator.neutral_for is not None)
 """Constants by which an operator computes nothing."""
 
-MADE = NEUTRAL | {"avgpool_kernel"}
+MADE = named(lambda operator: operator.constant and not operator.fills)
 """Constants that no model has: rules alone bring them in."""
 
 

@@ -24,13 +24,12 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
+from superopt.ops.traits import HALVES
 from superopt.rewriting.claims import speaks_of
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.egraph.vocabulary import is_open
 from superopt.rewriting.substitution import Substitution
 from superopt.rewriting.typing import Typing, infer_terms
-
-HALVES = ("split0", "split1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from superopt.ir.terms import Application, AttributeVariable, Term, Variable, applications
-from superopt.rewriting.egraph.judgement import HALVES, Question, Slot
+from superopt.ops.traits import HALVES
+from superopt.rewriting.egraph.judgement import Question, Slot
 from superopt.rewriting.egraph.vocabulary import Vocabulary, written
 
 REWRITING, ORDERS = "rewriting", "orders"

@@ -14,9 +14,10 @@ from typing import cast
 from superopt.errors import IllTypedError
 from superopt.ir.terms import Application, Equation, Term, Variable, applications, variables
 from superopt.ir.types import TensorType
+from superopt.ops.roles import Product
+from superopt.ops.traits import traits
 from superopt.rewriting import Typing, holds, substitutions_of
 from superopt.rewriting.typing import FRESH
-from superopt.substitution_db.rules.statistics import family_of
 from superopt.verifier.concrete import operator_symbols, substituted, with_numbers
 from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.schemes import Scheme
@@ -36,8 +37,6 @@ has instead.
 
 USUAL_DIMENSIONS = (2, 3, 4)
 _SCHEMES = 3
-_KERNEL_INPUT = {"conv": 1, "enlarge": 0, "kernel_response": 0}
-_PARAMETERS = _KERNEL_INPUT | {"scale": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def _is_known(term: Term, known: frozenset[str]) -> bool:
 def _weights(ordered: Sequence[Application]) -> Iterator[frozenset[str]]:
     """What may be known beforehand: parameters always, and all operands of products but one."""
     parameters = frozenset(variables(*(term for user in ordered for term in _parameters(user))))
-    products = [term for term in ordered if term.operator == "matmul"]
+    products = [term for term in ordered if traits(term.operator).product is Product.MATRIX]
     operands = frozenset(variables(*(child for term in products for child in term.inputs))) - parameters
     yield parameters
     if operands:
@@ -120,10 +119,8 @@ def _weights(ordered: Sequence[Application]) -> Iterator[frozenset[str]]:
 
 def _parameters(term: Application) -> tuple[Term, ...]:
     """The inputs that are weights in every model: kernels, scales, shifts."""
-    place = _PARAMETERS.get(term.operator)
-    if place is None:
-        place = 1 if family_of(term.operator) in ("affine", "normalization") else len(term.inputs)
-    return term.inputs[place:]
+    place = traits(term.operator).parameters
+    return () if place is None else term.inputs[place:]
 
 
 def _numbers(equation: Equation, scheme: Scheme) -> Iterator[Mapping[str, int]]:
@@ -149,7 +146,7 @@ def _usual(name: str) -> int:
 
 def _kernel_symbols(equation: Equation) -> Iterator[str]:
     for term in applications(*equation.left, *equation.right):
-        place = _KERNEL_INPUT.get(term.operator)
+        place = traits(term.operator).kernel_input
         if place is not None and place < len(term.inputs):
             for name in variables(term.inputs[place]):
                 yield from (f"{name}.2", f"{name}.3")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from superopt.ir.terms import Application, Equation, Term, applications, subterms, variables
 from superopt.journeys.library.gallery.gains import Gain
-
-_MOVING = frozenset(("concat", "split0", "split1", "transpose", "reshape", "identity", "broadcast"))
+from superopt.ops.traits import traits
 
 
 class Kind(enum.StrEnum):
@@ -69,7 +68,7 @@ def _operators(side: Sequence[Term], gain: Gain) -> Counter[tuple[str, str]]:
 
 
 def _without_moves(operators: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
-    return Counter({name: count for name, count in operators.items() if name[0] not in _MOVING})
+    return Counter({name: count for name, count in operators.items() if not traits(name[0]).moves})
 
 
 def _is_known(term: Application, known: Sequence[str]) -> bool:

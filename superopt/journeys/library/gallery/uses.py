@@ -9,10 +9,10 @@ from functools import cache
 from superopt import zoo
 from superopt.ir import Graph
 from superopt.onnx_io import lift, load_model
+from superopt.ops.traits import HALVES
 from superopt.rewriting import Substitution, apply_match, find_matches
 
 NETWORKS = ("squeezenet", "resnext50", "bert-base", "nasrnn", "light-inception_v2", "light-shufflenet")
-HALVES = ("split0", "split1")
 _MOST_SITES = 20
 
 

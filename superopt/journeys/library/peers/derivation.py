@@ -17,13 +17,13 @@ from superopt.errors import IllTypedError
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Direction, Equation
 from superopt.journeys.library.peers.forms import Form, Forms, graph_of
+from superopt.ops.traits import graph_name
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
 from superopt.verifier.instance import Instance
 from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.schemes import Scheme
 from superopt.verifier.seeds import seed_of
 
-_HALVES = ("split0", "split1")
 _SEED = 21
 
 
@@ -57,8 +57,8 @@ class Library:
             both = replace(equation, direction=Direction.BOTH)
             self._ids.update((rule_id(both), rule_id(replace(equation, direction=Direction.FORWARD))))
             for substitution in substitutions_of(both, rule_id(equation)):
-                name = substitution.roots[0].operator
-                self._by_operator.setdefault("split" if name in _HALVES else name, []).append(substitution)
+                name = graph_name(substitution.roots[0].operator)
+                self._by_operator.setdefault(name, []).append(substitution)
 
     def has(self, equation: Equation) -> bool:
         """Whether the rule is there, in one direction or in both, whatever its variables are called."""

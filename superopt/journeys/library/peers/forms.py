@@ -15,11 +15,8 @@ from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.terms import Application, Term, Variable, subterms
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator, attributes_of
-from superopt.ops.convolution import Conv
-from superopt.ops.matrix import Transpose
-from superopt.ops.pooling import Pool
-from superopt.ops.shape import Concat, Half, Split
-from superopt.ops.windows import Padding, padding_spellings
+from superopt.ops.shape import Cutting, Half, Joining
+from superopt.ops.windows import Padding
 from superopt.rewriting.typing import Typing
 
 Form = tuple[int, ...]
@@ -36,7 +33,7 @@ def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorTy
     values: dict[Term, Value] = {
         Variable(name): editor.add(Input(name, type_)).value for name, type_ in types.items()
     }
-    splits: dict[tuple[Value, Split], NodeId] = {}
+    splits: dict[tuple[Value, Cutting], NodeId] = {}
     inner = _inner_concats(terms, typing)
     for term in subterms(*terms):
         if not isinstance(term, Application) or term in inner:
@@ -45,8 +42,7 @@ def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorTy
         inputs = [values[child] for child in _joined(term, inner)]
         if isinstance(operator, Half):
             whole = typing.types[term.inputs[0]]
-            rest = whole.shape[operator.axis % whole.rank] - operator.size
-            split = Split(operator.axis, (operator.size, rest))
+            split = operator.cut(whole.shape[operator.axis % whole.rank])
             key = (inputs[0], split)
             if key not in splits:
                 splits[key] = editor.add(split, inputs).id
@@ -62,7 +58,7 @@ def _inner_concats(terms: Sequence[Term], typing: Typing) -> frozenset[Term]:
     axes: dict[Term, int] = {
         term: operator.axis % typing.types[term].rank
         for term, operator in typing.operators.items()
-        if isinstance(operator, Concat)
+        if isinstance(operator, Joining)
     }
     users = [term for term in subterms(*terms) if isinstance(term, Application)]
     otherwise = {child for term in users for child in term.inputs if axes.get(term) != axes.get(child)}
@@ -102,9 +98,9 @@ class Forms:
         operator = node.operator
         if isinstance(operator, Input):
             yield self._number((operator.label,))
-        elif isinstance(operator, Concat):
+        elif isinstance(operator, Joining):
             yield self._concat(operator.axis % types[0].rank, inputs)
-        elif isinstance(operator, Split):
+        elif isinstance(operator, Cutting):
             yield from self._split(operator, inputs[0], types[0])
         else:
             named = cast("Operator", operator)
@@ -115,11 +111,11 @@ class Forms:
         own = ((number,) for number in inputs)
         parts = [self._parts[n[0]][1] if self._parts.get(n[0], (-1,))[0] == axis else n for n in own]
         joined = tuple(itertools.chain.from_iterable(parts))
-        number = self._number(("concat", axis, joined))
+        number = self._number(("joined", axis, joined))
         self._parts[number] = (axis, joined)
         return number
 
-    def _split(self, operator: Split, whole: int, type_: TensorType) -> Iterator[int]:
+    def _split(self, operator: Cutting, whole: int, type_: TensorType) -> Iterator[int]:
         axis = operator.axis % type_.rank
         base = whole
         start: Dimension = 0
@@ -143,7 +139,7 @@ def _attributes(operator: Operator, types: Sequence[TensorType]) -> Iterator[Has
     for name, value in attributes_of(operator).items():
         if name == "axis" and isinstance(value, int) and types:
             yield value % types[0].rank if types[0].rank else value
-        elif isinstance(operator, Transpose):
+        elif name == "perm":
             yield operator.permutation(types[0].rank)
         elif name == "padding":
             yield _padding(operator, types)
@@ -153,12 +149,7 @@ def _attributes(operator: Operator, types: Sequence[TensorType]) -> Iterator[Has
 
 def _padding(operator: Operator, types: Sequence[TensorType]) -> Padding:
     """The margins where they are the same at all sizes, else the word."""
-    if isinstance(operator, Conv):
-        rows, columns = types[1].shape[2:]
-        if not isinstance(rows, int) or not isinstance(columns, int):
-            return operator.padding
-        spellings = padding_spellings(operator.padding, (rows, columns), operator.stride, operator.dilation)
-    else:
-        pool = cast("Pool", operator)
-        spellings = padding_spellings(pool.padding, pool.kernel, pool.stride, (1, 1))
+    window = operator.window(*types)
+    assert window is not None, "only windows are padded"
+    spellings = window.spellings()
     return next((spelling for spelling in spellings if isinstance(spelling, tuple)), spellings[0])
