@@ -30,9 +30,9 @@ from superopt.optimizer.check.distance import distance
 from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.cost import GraphCost, Sizes
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from superopt.optimizer.runnable import runnable_original
+from superopt.optimizer.pipeline.runnable import runnable_original
+from superopt.optimizer.pipeline.selection import usable_rules
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
-from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 from tests.fuzz.journey import Whim

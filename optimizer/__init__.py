@@ -1,21 +1,27 @@
 """Optimizing models: cheaper equal graphs, found by search under measured costs, and checked."""
 
-from superopt.optimizer.decision import plan_of
 from superopt.optimizer.explanation.page import html_of
-from superopt.optimizer.optimize import Journey, Result, optimize
-from superopt.optimizer.report import RecordedStep, Report, recorded_trace
+from superopt.optimizer.pipeline.measured import Measured
+from superopt.optimizer.pipeline.prepare import Request
+from superopt.optimizer.pipeline.report import RecordedStep, Report, recorded_trace
+from superopt.optimizer.pipeline.run import Pipeline, Result, optimize
+from superopt.optimizer.pipeline.simulated import Simulated
+from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import CancelToken, Progress, ProgressCallback, TraceStep, replay
 from superopt.options import Options
 
 __all__ = [
     "CancelToken",
-    "Journey",
+    "Measured",
     "Options",
+    "Pipeline",
     "Progress",
     "ProgressCallback",
     "RecordedStep",
     "Report",
+    "Request",
     "Result",
+    "Simulated",
     "TraceStep",
     "html_of",
     "optimize",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from superopt.optimizer.blame import Suspect
+from superopt.optimizer.pipeline.blame import Suspect
 
 
 def accusation(

@@ -13,15 +13,14 @@ from typing import cast
 
 from superopt import optimizer
 from superopt.accusation import accusation
+from superopt.axioms import load_axioms
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
-from superopt.machines import for_devices
-from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.ops import Opaque
-from superopt.optimizer import Options, Progress, Report
-from superopt.optimizer.blame import Suspect
+from superopt.optimizer import Measured, Options, Progress, Report, Simulated
 from superopt.optimizer.check import (
     Equivalence,
     Reference,
@@ -39,11 +38,12 @@ from superopt.optimizer.check import (
 from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import physical_cores
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from superopt.optimizer.parallel.journey import ClusterJourney
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.report import SCHEMA
-from superopt.optimizer.runnable import loads, runnable_original, weight_bytes
-from superopt.optimizer.selection import is_safe_with_infinities
+from superopt.optimizer.pipeline.blame import Suspect
+from superopt.optimizer.pipeline.judge import Judge
+from superopt.optimizer.pipeline.report import SCHEMA
+from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
+from superopt.optimizer.pipeline.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.substitution_db import open_database
 from superopt.substitution_db.database import Database
@@ -172,17 +172,11 @@ def optimize_with(
             accused.append(accusation(suspect, dims=options.dims, keep=options.keep, apart=apart))
             know({"suspects": accused})
 
+        judge: Judge = Measured(opened.costs, device)
         if cluster is not None:
-            journey = ClusterJourney(
-                lifted, rules, options, cluster, plan, progress, started=began, accuse=accuse
-            )
-            planned = journey.run()
-            written = for_devices(lifted, planned.graph, planned.plan, cluster.name, len(cluster))
-            return Result(written, planned.report, published)
-        found = optimizer.optimize(
-            lifted, rules, options, opened.costs, progress, target=device, started=began, accuse=accuse
-        )
-    return Result(lower(lifted, found.graph, found.plan), found.report, published)
+            judge = Simulated(cluster, load_axioms().equations, plan)
+        found = optimizer.optimize(lifted, rules, options, judge, progress, started=began, accuse=accuse)
+    return Result(found.model, found.report, published)
 
 
 def check(

@@ -16,15 +16,16 @@ from typing import cast
 from superopt.api import Result
 from superopt.onnx_io import LoweredModel, ModelSource, load_model
 from superopt.optimizer import Progress, Report
-from superopt.optimizer.report import (
+from superopt.optimizer.pipeline.report import (
     CostSummary,
     EquivalenceSummary,
     ModelSummary,
     OpaqueNode,
     RuleCounts,
     SearchSummary,
+    section_of,
 )
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import DEFAULTS, Options
 from superopt.substitution_db.rules.versions import PublishedRules
 from superopt.supervision import OPTIMIZE, Job, Outcome, run_job
@@ -135,23 +136,17 @@ def _progress(state: Mapping[str, object]) -> Progress:
 
 def _stand_in(outcome: Outcome, nodes: int) -> Report:
     """The report of a job whose process wrote none, as an object."""
-    values = {
-        name: cast("Mapping[str, object]", value)
-        for name, value in outcome.report.items()
-        if isinstance(value, dict)
-    }
-    model = values["model"]
-    opaque = tuple(OpaqueNode(**node) for node in cast("list[dict[str, str]]", model["opaque"]))
-    known = {**model, "nodes_before": nodes, "nodes_after": nodes, "opaque": opaque, "warnings": ()}
-    search = {**values["search"], "curve": ()}
+    values = {name: section_of(outcome.report, name) for name in outcome.report}
+    opaque = tuple(OpaqueNode(**node) for node in cast("list[dict[str, str]]", values["model"]["opaque"]))
+    known = {"nodes_before": nodes, "nodes_after": nodes, "opaque": opaque, "warnings": ()}
     return Report(
-        model=ModelSummary(**known),  # pyright: ignore[reportArgumentType]
+        model=ModelSummary(**{**values["model"], **known}),  # pyright: ignore[reportArgumentType]
         options=values["options"],
         rules=RuleCounts(**values["rules"]),  # pyright: ignore[reportArgumentType]
         cost=CostSummary(**values["cost"]),  # pyright: ignore[reportArgumentType]
         measured=None,
         equivalence=EquivalenceSummary(**values["equivalence"]),  # pyright: ignore[reportArgumentType]
-        search=SearchSummary(**search),  # pyright: ignore[reportArgumentType]
+        search=SearchSummary(**{**values["search"], "curve": ()}),  # pyright: ignore[reportArgumentType]
         canonical=(),
         trace=(),
         fusion=(),

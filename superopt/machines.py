@@ -1,22 +1,11 @@
-"""Plans for several devices at the edge: clusters by what users call them, models with their plan written."""
+"""Clusters by what users call them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from superopt.ir import Graph, Plan
-from superopt.onnx_io import LiftedModel, LoweredModel, lower
-from superopt.optimizer.parallel.annotation import annotate
 from superopt.optimizer.parallel.cluster import load_cluster, named_cluster, named_description, parse_cluster
 from superopt.optimizer.parallel.topology import Cluster
-
-
-def for_devices(lifted: LiftedModel, graph: Graph, plan: Plan, cluster: str, devices: int) -> LoweredModel:
-    """The model, annotated with its plan; just the model where there is none."""
-    lowered = lower(lifted, graph, Plan())
-    if not plan.parallel:
-        return lowered
-    return annotate(lowered, graph, plan, cluster, [f"{cluster}/{number}" for number in range(devices)])
 
 
 def find_cluster(cluster: str | Path) -> Cluster:

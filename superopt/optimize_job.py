@@ -22,9 +22,8 @@ from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.source import LIMIT
 from superopt.optimizer import Progress, Report
-from superopt.optimizer.record import BYTE_FOR_BYTE
-from superopt.optimizer.report import EquivalenceSummary
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary
+from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import Options
 
 Tell = Callable[[JsonObject], None]

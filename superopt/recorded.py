@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,20 +14,21 @@ from superopt.accusation import accusation
 from superopt.api import check, verified_substitutions
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
-from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.optimizer import plan_of, recorded_trace
-from superopt.optimizer.blame import Suspect, blamed, is_false
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.check import Equivalence
-from superopt.optimizer.optimize import kept_nodes
 from superopt.optimizer.parallel.execution.program import save_program
 from superopt.optimizer.parallel.plan_text import plan_from_json
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.blame import Suspect, blamed, is_false
+from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.selection import kept_nodes
+from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import retraced
 from superopt.quarantine import quarantine
 from superopt.rewriting import Substitution
@@ -80,13 +80,12 @@ def require_equal(
     suspect = blame(model, report, database=database) if is_false(equivalence) else None
     if suspect is None:
         raise NotEquivalentError(why)
-    lifted = lift(load_model(model, loads))
     sizes, names, apart = recorded_sizes(report), _recorded_names(report), _names_apart(report)
     quarantine(
         [accusation(suspect, dims=sizes, keep=names, apart=apart)],
         found_by="replay",
-        model=Path(lifted.source.name).name,
-        sha256=hashlib.sha256(lifted.source.original).hexdigest(),
+        model=Path(lowered.source.name).name,
+        sha256=lowered.source.sha256,
         seed=0,
         database=database,
     )
@@ -180,7 +179,11 @@ def _start(
 ) -> tuple[LiftedModel, Graph, Sequence[Substitution]]:
     """The model, the graph that the recorded trace begins with, and the rules that may be applied."""
     lifted = lift(replace(load_model(model, loads), apart=_names_apart(report)))
-    _require_same_model(report, lifted.source.original, lifted.source.name)
+    own, recorded = lifted.source.sha256, section_of(report, "model").get("sha256")
+    if recorded != own:
+        raise InvalidFileError(
+            f"{lifted.source.name}: the report is of another model: expected sha256 {recorded}, got {own}"
+        )
     if _returned(report) == "original":
         return lifted, lifted.graph, ()
     with open_database(database) as opened:
@@ -189,16 +192,11 @@ def _start(
 
 
 def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
-    section, options = report.get("parallel"), report.get("options")
-    if not isinstance(section, dict) or not isinstance(options, dict):
+    if not isinstance(report.get("parallel"), dict) or not isinstance(report.get("options"), dict):
         raise InvalidFileError("report: it has no plan: optimise with --cluster to get one")
-    content, given = cast("Mapping[str, object]", section), cast("Mapping[str, object]", options)
-    cluster = content.get("cluster")
-    described: Mapping[str, object] = {}
-    if isinstance(cluster, dict):
-        described = cast("Mapping[str, object]", cluster)
-    name, devices, dims = described.get("name"), described.get("devices"), given.get("dims")
-    objective = given.get("objective")
+    content, options = section_of(report, "parallel"), section_of(report, "options")
+    cluster, dims, objective = section_of(content, "cluster"), options.get("dims"), options.get("objective")
+    name, devices = cluster.get("name"), cluster.get("devices")
     if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
         raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")
     if objective not in [known.value for known in ParallelObjective]:
@@ -217,8 +215,7 @@ def _returned(report: Mapping[str, object]) -> str:
 
 def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
     """The nodes that were to stay; raises InvalidFileError where the report does not say which."""
-    options = report.get("options")
-    names = cast("Mapping[str, object]", options).get("keep") if isinstance(options, dict) else None
+    names = section_of(report, "options").get("keep")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
         raise InvalidFileError(f"report: expected the names of kept nodes as options.keep, got {names!r}")
     return tuple(cast("list[str]", names))
@@ -226,31 +223,14 @@ def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
 
 def _names_apart(report: Mapping[str, object]) -> frozenset[str]:
     """The names of dimensions that did not mean equality; none in reports that do not say."""
-    sizes = report.get("sizes")
-    names = cast("Mapping[str, object]", sizes).get("apart") if isinstance(sizes, dict) else None
-    return (
-        frozenset(str(name) for name in cast("list[object]", names))
-        if isinstance(names, list)
-        else frozenset()
-    )
+    names = section_of(report, "sizes").get("apart")
+    return frozenset(map(str, cast("list[object]", names))) if isinstance(names, list) else frozenset()
 
 
 def recorded_sizes(report: Mapping[str, object]) -> Mapping[str, int]:
     """The sizes of open dimensions that were asked for; raises InvalidFileError for what is none."""
-    options = report.get("options")
-    dims = cast("Mapping[str, object]", options).get("dims") if isinstance(options, dict) else None
-    sizes: Mapping[str, object] = cast("Mapping[str, object]", dims) if isinstance(dims, dict) else {}
+    sizes = section_of(section_of(report, "options"), "dims")
     wrong = {name: size for name, size in sizes.items() if not isinstance(size, int) or size < 1}
     if wrong:
         raise InvalidFileError(f"report: expected sizes of at least 1 as options.dims, got {wrong}")
     return cast("Mapping[str, int]", sizes)
-
-
-def _require_same_model(report: Mapping[str, object], content: bytes, name: str) -> None:
-    model = report.get("model")
-    recorded = cast("Mapping[str, object]", model).get("sha256") if isinstance(model, dict) else None
-    actual = hashlib.sha256(content).hexdigest()
-    if recorded != actual:
-        raise InvalidFileError(
-            f"{name}: the report is of another model: expected sha256 {recorded}, got {actual}"
-        )

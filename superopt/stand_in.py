@@ -23,7 +23,7 @@ def stand_in_report(
     *,
     crashed: bool,
 ) -> dict[str, object]:
-    """The report as JSON values, of the schema that ``optimizer.report`` writes.
+    """The report as JSON values, of the schema that ``optimizer.pipeline.report`` writes.
 
     ``state`` is what the process said last: progress, and under ``nodes`` and ``opaque`` what it knew of the
     model; what it did not say is None or 0.

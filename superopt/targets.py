@@ -26,7 +26,7 @@ from superopt.optimizer.cost import (
     profile_of,
     read_profile,
 )
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.search import Backtracking, CancelToken, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db.database import Database

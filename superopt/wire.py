@@ -11,6 +11,9 @@ from pathlib import Path
 GRAPH = 7
 """The number of a model's graph."""
 
+NODE = 1
+"""The number of a node in a graph."""
+
 INITIALIZER = 5
 """The number of an initialiser in a graph."""
 
@@ -42,15 +45,21 @@ class Field:
 
 def is_model(path: Path) -> bool:
     """Whether the file can be an ONNX model: a message with one graph."""
+    try:
+        node_count(path)
+    except WireError:
+        return False
+    return True
+
+
+def node_count(path: Path) -> int:
+    """The nodes of the model's graph; raises WireError for what is no model."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
-            return False
+            raise WireError
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            try:
-                graph_of(content)
-            except WireError:
-                return False
-            return True
+            graph = graph_of(content)
+            return sum(field.number == NODE for field in fields(content, graph.start, graph.end))
 
 
 def may_have_external_data(path: Path) -> bool:

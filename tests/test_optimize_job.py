@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +15,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from superopt import optimize_job
-from superopt.onnx_io import load_model
+from superopt.ir import Graph
+from superopt.onnx_io import LiftedModel, LoweredModel, load_model, lowering, source
 from superopt.optimize_job import Attached
+from superopt.optimizer.pipeline.judge import Compared, Equality
 from superopt.recorded import replay
+from superopt.server.worker import work
 
 
 @pytest.fixture
@@ -62,3 +69,81 @@ def test_it_comes_out_as_one_file(
     if result.report.returned == "original":
         assert out.read_bytes() == model.read_bytes()
     assert replay(model, report, database=database).to_bytes() == out.read_bytes()
+
+
+@dataclass
+class Counts:
+    """Files by hash that were loaded, graphs that were lowered, hashes of the files that were judged."""
+
+    loaded: Counter[str] = field(default_factory=Counter[str])
+    lowered: list[Graph] = field(default_factory=list[Graph])
+    judged: list[str] = field(default_factory=list[str])
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    counts = Counts()
+    parsed, original, compare = source._parsed, lowering._original, Equality.compare
+
+    def counted_load(content: bytes, name: str) -> onnx.ModelProto:
+        counts.loaded[hashlib.sha256(content).hexdigest()] += 1
+        return parsed(content, name)
+
+    def counted_lowering(lifted: LiftedModel, graph: Graph) -> object:
+        counts.lowered.append(graph)
+        return original(lifted, graph)
+
+    def counted_judgement(equality: Equality, lowered: Callable[[], LoweredModel]) -> Compared:
+        compared = compare(equality, lowered)
+        assert isinstance(compared.file, bytes)
+        counts.judged.append(hashlib.sha256(compared.file).hexdigest())
+        return compared
+
+    monkeypatch.setattr(source, "_parsed", counted_load)
+    monkeypatch.setattr(lowering, "_original", counted_lowering)
+    monkeypatch.setattr(Equality, "compare", counted_judgement)
+    return counts
+
+
+def optimize_here(
+    model_path: Path,
+    output_path: Path,
+    options: dict[str, object],
+    database_url: str,
+    progress: Callable[[dict[str, object]], None],
+) -> dict[str, object]:
+    """As ``superopt.supervision.optimize_file`` does in a process of its own."""
+    arguments = {"model": str(model_path), "output": str(output_path), "options": options}
+    more = {"database": database_url, "started": time.monotonic()}
+    report = optimize_job.optimize({**arguments, **more}, progress)["report"]
+    assert isinstance(report, dict)
+    return report
+
+
+CLUSTER = "name: pair\nnodes: [{devices: 2, device: t4, link: {bandwidth: 300 GB/s, latency: 1 us}}]"
+
+
+@pytest.mark.parametrize("is_for_cluster", [False, True])
+def test_a_job_loads_a_model_once_and_writes_the_bytes_that_it_judged(
+    *, is_for_cluster: bool, model: Path, tmp_path: Path, counts: Counts
+) -> None:
+    directory = tmp_path / "job"
+    (directory / "input").mkdir(parents=True)
+    given = model.rename(directory / "input" / "model.onnx").read_bytes()
+    options: dict[str, object] = {"objective": "flops", "budget": 120.0, "max_candidates": 50}
+    if is_for_cluster:
+        (directory / "cluster").write_text(CLUSTER)
+        options |= {"objective": "latency", "cluster": str(directory / "cluster")}
+    arguments: dict[str, object] = {
+        "directory": str(directory),
+        "model_name": "net.onnx",
+        "options": options,
+        "database_url": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "max_model_nodes": 10,
+        "optimize_file": "tests.test_optimize_job:optimize_here",
+    }
+    written = directory / str(work.optimize(arguments, lambda _: None)["result"])
+    assert counts.loaded[hashlib.sha256(given).hexdigest()] == 1
+    assert written.read_bytes() != given
+    assert hashlib.sha256(written.read_bytes()).hexdigest() == counts.judged[-1]
+    assert len(counts.lowered) == len(counts.judged)

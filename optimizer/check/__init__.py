@@ -4,7 +4,6 @@ from superopt.optimizer.check.compare import Agreement, compare_outputs
 from superopt.optimizer.check.equivalence import Equivalence, Reference, check_equivalence
 from superopt.optimizer.check.given import (
     check_dims,
-    check_inputs,
     load_inputs,
     names_apart,
     require_archive,
@@ -25,7 +24,6 @@ __all__ = [
     "Sizing",
     "check_dims",
     "check_equivalence",
-    "check_inputs",
     "compare_latency",
     "compare_latency_apart",
     "compare_outputs",

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import NodeId
-from superopt.onnx_io import LiftedModel
 from superopt.optimizer.cost import GraphCost, Latency
-from superopt.optimizer.decision import Ablation, Variant
 from superopt.optimizer.explanation.gains import RuleGain, rule_gains
 from superopt.optimizer.explanation.kernels import KernelTable, slowest_kernels
 from superopt.optimizer.explanation.rewritten_regions import Region, rewritten_regions
 from superopt.optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
+from superopt.optimizer.pipeline.prepare import Prepared
+from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant
 from superopt.optimizer.search import TraceStep
-from superopt.rewriting import Substitution
 
 
 @dataclass(frozen=True)
@@ -24,15 +23,11 @@ class Findings:
     """What is explained. ``chosen`` is the variant that is returned, None when that is the original;
     ``judged`` are all that were timed, the last one last."""
 
-    lifted: LiftedModel
+    prepared: Prepared
     start: GraphCost
-    chosen: Variant | None
+    chosen: PricedVariant | None
     ablations: Sequence[Ablation]
-    offered: Sequence[Substitution]
-    usable: Set[str]
-    excluded: Set[str]
-    judged: Sequence[Variant]
-    protected: Set[NodeId]
+    judged: Sequence[PricedVariant]
     was_cut_short: bool
 
 
@@ -77,26 +72,25 @@ def _rules_of(trace: Sequence[TraceStep]) -> dict[NodeId, list[str]]:
 def explain(findings: Findings, seconds: float) -> Explanation:
     """Explains in about so many seconds; prices that are missing are measured while they last."""
     began = time.monotonic()
-    start = findings.start
+    start, prepared = findings.start, findings.prepared
+    lifted, rules = prepared.request.lifted, prepared.request.rules
     rejected = [variant for variant in findings.judged if findings.chosen is None and variant.trace]
     final = start if findings.chosen is None else findings.chosen.cost
     trace = () if findings.chosen is None else findings.chosen.trace
     objective = start.objective
     if isinstance(objective, Latency):
         objective.deadline = began + seconds
-    regions = (
-        () if findings.chosen is None else rewritten_regions(start, final, findings.lifted, _rules_of(trace))
-    )
+    regions = () if findings.chosen is None else rewritten_regions(start, final, lifted, _rules_of(trace))
     unused, complete = unused_rules(
-        findings.offered,
+        rules,
         Circumstances(
             start=start,
             applied=trace,
             tried=frozenset(rule for variant in findings.judged for rule in variant.rules),
             final=final.graph,
-            usable=findings.usable,
-            excluded=findings.excluded,
-            protected=findings.protected,
+            usable=frozenset(rule.rule_id for rule in prepared.usable),
+            excluded=frozenset(prepared.request.options.exclude_rules),
+            protected=prepared.protected,
             was_cut_short=findings.was_cut_short,
             unit=objective.unit,
             deadline=began + seconds,
@@ -111,7 +105,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
         gains=rule_gains(trace, findings.ablations),
         tried=rule_gains(rejected[-1].trace, findings.ablations) if rejected else (),
         unused=unused,
-        before=slowest_kernels(start, findings.lifted),
-        after=slowest_kernels(final, findings.lifted),
+        before=slowest_kernels(start, lifted),
+        after=slowest_kernels(final, lifted),
         regions=regions,
     )

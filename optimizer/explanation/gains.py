@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from superopt.optimizer.decision import Ablation
+from superopt.optimizer.pipeline.verdict import Ablation
 from superopt.optimizer.search import TraceStep
 
 

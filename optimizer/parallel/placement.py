@@ -62,11 +62,6 @@ def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region
     }
 
 
-def placed_whole(rank: int, device: int) -> Placement:
-    """All of a tensor of that rank on one device."""
-    return Placement((1,) * rank, (device,))
-
-
 def needed(splits: Splits, how: Parallelism, slot: int) -> Placement:
     """Where an operator divided so needs its input of that number: a copy for each task that reads a part."""
     return _placement(splits, how, splits.inputs[slot], ())

@@ -10,7 +10,7 @@ from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
 from superopt.onnx_io.protos import subgraphs
 from superopt.optimizer.parallel.cluster import parse_cluster
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from superopt.server.problem_types import InvalidClusterError, ModelTooLargeError
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from superopt.child_main import resolve
-from superopt.onnx_io import load_model
-from superopt.optimizer.runnable import loads
 from superopt.server.problem_types import ModelTooLargeError
 from superopt.server.worker.reports import named_report, report_text
+from superopt.wire import WireError, node_count
 
 if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
@@ -78,6 +77,9 @@ def _packed(output: Path) -> Path:
 
 
 def _refuse_large(model: Path, limit: int) -> None:
-    nodes = len(load_model(model, loads).proto.graph.node)
+    try:
+        nodes = node_count(model)
+    except WireError:
+        return  # the optimization says what is wrong with it
     if nodes > limit:
         raise ModelTooLargeError(f"the model has {nodes} nodes, {limit} are allowed")

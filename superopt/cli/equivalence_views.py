@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from superopt.optimizer.report import EquivalenceSummary
+from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 
 def errors_against(equivalence: EquivalenceSummary) -> str:

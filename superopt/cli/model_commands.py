@@ -13,7 +13,7 @@ from superopt import api
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output, several
 from superopt.errors import InvalidOptionError
-from superopt.optimizer.report import EquivalenceSummary
+from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 NOT_EQUIVALENT = 1
 _UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3}

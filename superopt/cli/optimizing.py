@@ -17,7 +17,7 @@ from superopt.cli.plan_views import print_plan
 from superopt.cli.size_views import size_pairs
 from superopt.onnx_io import require_destination
 from superopt.optimize_job import optimized
-from superopt.optimizer.report import EquivalenceSummary, Report
+from superopt.optimizer.pipeline.report import EquivalenceSummary, Report
 
 
 class _Text(io.StringIO):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from superopt.optimizer.report import written
+from superopt.optimizer.pipeline.report import written
 
 
 def size_pairs(section: object) -> dict[str, object]:

@@ -81,6 +81,11 @@ class LoweredModel:
         """
         if self.unchanged and self.source.given is not None and not self.source.has_external_data:
             return self.source.given
+        return self._content
+
+    @cached_property
+    def _content(self) -> bytes:
+        """Kept, so that what was judged is what is written."""
         self.require_one_file()
         return self._assembled(_inline).SerializeToString()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -61,6 +62,11 @@ class SourceModel:
     def original(self) -> bytes:
         """The model file as it was given."""
         return self.as_given.proto.SerializeToString() if self.given is None else self.given
+
+    @cached_property
+    def sha256(self) -> str:
+        """What reports identify the model file by."""
+        return hashlib.sha256(self.original).hexdigest()
 
     @cached_property
     def opset(self) -> int | None:

@@ -11,8 +11,8 @@ from superopt.onnx_io import lift, load_model, lower
 from superopt.optimizer import Options, plan_of
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import Flops, GraphCost, Origin, Sizes
+from superopt.optimizer.pipeline.selection import usable_rules
 from superopt.optimizer.search import RuleSet, SearchLimits, Watch, search_named
-from superopt.optimizer.selection import usable_rules
 from superopt.rewriting import Substitution, apply_match, find_matches
 
 STEPS = 4

@@ -8,10 +8,9 @@ import onnx
 
 from superopt.errors import InvalidModelError
 from superopt.onnx_io import lift, load_model, lower
-from superopt.optimizer import Options
+from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.cost import CostStore
-from superopt.optimizer.optimize import optimize
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from superopt.rewriting import Substitution
 
 
@@ -32,7 +31,7 @@ class Whole:
         except InvalidModelError:
             self.refused += 1
             raise
-        result = optimize(lifted, self._rules, self._options, self._costs)
+        result = optimize(lifted, self._rules, self._options, Measured(self._costs))
         if result.report.why.startswith("internal error"):
             name = onnx.ModelProto.FromString(content).graph.name
             self.failures.append(f"{name}: {result.report.why}")

@@ -16,12 +16,12 @@ import onnx
 from superopt.api import verified_substitutions
 from superopt.ir import Plan
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
-from superopt.optimizer import Options, optimize
+from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from superopt.optimizer.check.equivalence import Sample
 from superopt.optimizer.cost import CostStore, GraphCost, Kernel, MemoryCostStore, Price, Sizes
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
@@ -87,7 +87,7 @@ def optimised(
     """The whole main job with a small budget; also wrong: slower by its report, or an internal error."""
     lifted = lift(load_model(content, loads))
     options = Options(budget=budget, threads=1, seed=seed, max_candidates=300)
-    result = optimize(lifted, rules, options, costs)
+    result = optimize(lifted, rules, options, Measured(costs))
     report = result.report
     if report.why.startswith("internal error"):
         return Finding(0, report.why)

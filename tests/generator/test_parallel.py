@@ -10,7 +10,7 @@ from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.generator import generate, load_preset
 from superopt.generator.generalise.sampling import Sampler
-from superopt.optimizer.selection import usable_rules
+from superopt.optimizer.pipeline.selection import usable_rules
 from superopt.options import Options
 from superopt.rewriting import substitutions_of
 from superopt.verifier.verify import Status, verify

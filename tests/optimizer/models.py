@@ -9,7 +9,7 @@ import onnx
 
 from superopt.ir import Graph, Weight
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model
-from superopt.optimizer import Journey, Options, Result
+from superopt.optimizer import Measured, Options, Pipeline, Request, Result
 from superopt.optimizer.cost import CostStore
 from superopt.optimizer.cost.runtime import Array
 from tests.optimizer.rules import ASSOCIATIVE, DISTRIBUTIVE, rules
@@ -48,7 +48,8 @@ def run(
 ) -> Result:
     """The journey of a model in a short time, with few rules."""
     given: dict[str, object] = {"budget": 6.0, "threads": 1, **options}
-    return Journey(model, rules(*texts), Options(**given), costs).run()  # type: ignore[arg-type]
+    options = Options(**given)  # type: ignore[arg-type]
+    return Pipeline(Request(model, rules(*texts), options), Measured(costs)).run()
 
 
 def lifted_text(graph: str) -> LiftedModel:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from superopt.optimizer.blame import first_difference, is_false
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.check.judging import Evidence
+from superopt.optimizer.pipeline.blame import first_difference, is_false
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100])

@@ -17,8 +17,9 @@ from superopt.optimizer.check import Comparison, compare_latency, compared
 from superopt.optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
 from superopt.optimizer.check.latency import Contest, Pairs
 from superopt.optimizer.cost.runtime import Array, RunTime
-from superopt.optimizer.decision import Ablation, opinion
 from superopt.optimizer.explanation.gains import rule_gains
+from superopt.optimizer.pipeline.decision import opinion
+from superopt.optimizer.pipeline.verdict import Ablation
 from superopt.optimizer.search import TraceStep
 
 RECORDED = json.loads(Path(__file__).with_name("noise.json").read_text())

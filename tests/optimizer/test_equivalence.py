@@ -19,7 +19,7 @@ from superopt.optimizer.check import Equivalence, Reference, Sampling, check_equ
 from superopt.optimizer.check.distance import MULTIPLE, Distance, distance
 from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.cost.runtime import Array, LoadedModel
-from superopt.optimizer.report import EquivalenceSummary
+from superopt.optimizer.pipeline.report import EquivalenceSummary
 from tests.optimizer.plants import PLANTS, all_planted, planted
 
 RANDOM = np.random.default_rng(7)

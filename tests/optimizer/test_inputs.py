@@ -28,7 +28,7 @@ from superopt.optimizer.check.roles import (
     Uniform,
 )
 from superopt.optimizer.cost.runtime import LoadedModel
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL

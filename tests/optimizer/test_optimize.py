@@ -21,9 +21,11 @@ from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.optimizer import (
     CancelToken,
-    Journey,
+    Measured,
     Options,
+    Pipeline,
     Progress,
+    Request,
     html_of,
     optimize,
     plan_of,
@@ -158,7 +160,7 @@ def test_every_rejected_variant_is_reported(costs: MemoryCostStore) -> None:
     ]
     ports = [value("x", [256, 256]), value("y", [256, 256])], [value("z", [256, 4])]
     model = lift(load_model(made(nodes, *ports, [weight("w", 256, 4)]).SerializeToString()))
-    report = Journey(model, false, Options(budget=8.0, threads=1), costs).run().report
+    report = Pipeline(Request(model, false, Options(budget=8.0, threads=1)), Measured(costs)).run().report
     assert report.returned == "original"
     with_rule, bare = report.rejected
     assert (with_rule.rules, with_rule.equal) == ((false[0].rule_id,), False)
@@ -311,7 +313,8 @@ def test_the_budget_is_the_whole_wall_time() -> None:
 def test_progress_and_cancelling(costs: MemoryCostStore) -> None:
     told: list[Progress] = []
     model = lifted(skewed_products())
-    Journey(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), costs, told.append).run()
+    options = Options(budget=6.0, threads=1)
+    Pipeline(Request(model, rules(ASSOCIATIVE), options, told.append), Measured(costs)).run()
     assert list(dict.fromkeys(p.phase for p in told)) == [
         "pricing",
         "search",
@@ -320,7 +323,8 @@ def test_progress_and_cancelling(costs: MemoryCostStore) -> None:
     ]
     cancel = CancelToken()
     cancel.cancel()
-    result = Journey(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), costs, None, cancel).run()
+    request = Request(model, rules(ASSOCIATIVE), options, None, cancel)
+    result = Pipeline(request, Measured(costs)).run()
     assert (result.report.returned, result.report.search.stopped_by) == ("original", "cancelled")
 
 
@@ -330,7 +334,7 @@ def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.Log
             raise KeyError("the disk is gone")
 
     model = lifted(skewed_products())
-    result = optimize(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), Broken())
+    result = optimize(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), Measured(Broken()))
     assert result.report.returned == "original"
     assert result.report.why == "internal error, please report it: KeyError: 'the disk is gone'"
     assert "optimizing" in caplog.text
@@ -349,7 +353,7 @@ def test_a_failure_within_is_never_the_fault_of_what_was_given() -> None:
             raise InvalidModelError("a rewritten graph is invalid")
 
     model = lifted(skewed_products())
-    report = optimize(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), Refusing()).report
+    report = optimize(model, rules(ASSOCIATIVE), Options(budget=6.0, threads=1), Measured(Refusing())).report
     assert (report.returned, report.why.startswith("internal error")) == ("original", True)
 
 
@@ -362,12 +366,12 @@ def test_what_is_given_is_checked_before_anything_is_measured(tmp_path: Path) ->
     np.savez(path, x1=np.zeros((256, 256), np.float32))
     for inputs, message in ((path, "are missing; it has x1"), (tmp_path / "none.npz", "numpy archive")):
         with pytest.raises(InvalidFileError, match=message):
-            optimize(model, rules(ASSOCIATIVE), Options(inputs=inputs, threads=1), Untouched())
+            optimize(model, rules(ASSOCIATIVE), Options(inputs=inputs, threads=1), Measured(Untouched()))
 
 
 def test_the_budget_counts_from_when_it_was_asked_for(costs: MemoryCostStore) -> None:
     long_ago = time.monotonic() - 3600
     model = lifted(dense_blocks(20, 32, 14))
-    result = optimize(model, rules(*ALL), Options(budget=60.0, threads=1), costs, started=long_ago)
+    result = optimize(model, rules(*ALL), Options(budget=60.0, threads=1), Measured(costs), started=long_ago)
     assert result.report.search.candidates < 100
     assert result.report.search.stopped_by == "budget"

@@ -11,7 +11,7 @@ import pytest
 
 from superopt.errors import InvalidFileError
 from superopt.onnx_io import lift, load_model
-from superopt.optimizer import Journey, Options, html_of
+from superopt.optimizer import Measured, Options, Pipeline, Request, html_of
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.optimizer.explanation.amounts import amount, change, signed
 from tests.optimizer.models import model_of
@@ -30,7 +30,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     path.write_bytes(model_of(skewed_products()))
     offered = rules(ASSOCIATIVE, "relu(x) => relu(relu(x))")
     options = Options(budget=8.0, threads=1)
-    result = Journey(lift(load_model(path)), offered, options, MemoryCostStore()).run()
+    result = Pipeline(Request(lift(load_model(path)), offered, options), Measured(MemoryCostStore())).run()
     return json.loads(json.dumps(result.report.to_json()))
 
 

@@ -11,7 +11,7 @@ import pytest
 from superopt.errors import InvalidFileError, MissingServiceError
 from superopt.ops.activation import Relu
 from superopt.ops.matrix import Matmul
-from superopt.optimizer import Journey, Options
+from superopt.optimizer import Measured, Options, Pipeline, Request
 from superopt.optimizer.cost import (
     CostProfile,
     GraphCost,
@@ -27,7 +27,7 @@ from superopt.optimizer.cost import (
 )
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.runtime import LoadedModel
-from superopt.optimizer.report import MemorySummary, Report
+from superopt.optimizer.pipeline.report import MemorySummary, Report
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted, model_of
 from tests.optimizer.rules import ASSOCIATIVE, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
@@ -83,7 +83,11 @@ def test_a_search_for_an_absent_device_says_so(distant: CostProfile) -> None:
     options = Options(budget=20.0, threads=1, samples=1)
     known = rules(SCALE_INTO_AFFINE, BIAS_INTO_AFFINE)
     target = Target.of_profile(distant)
-    report = Journey(lifted(dense_blocks(2)), known, options, MemoryCostStore(), target=target).run().report
+    report = (
+        Pipeline(Request(lifted(dense_blocks(2)), known, options), Measured(MemoryCostStore(), target))
+        .run()
+        .report
+    )
     assert (report.cost.source, report.measured, report.returned) == ("profile", None, "optimized")
     assert report.cost.after < report.cost.before
     assert report.equivalence.passed
@@ -100,7 +104,7 @@ def test_a_limit_of_memory_is_kept_or_the_original_returned() -> None:
 
     def reported(limit: int) -> Report:
         options = Options(budget=10.0, threads=1, samples=1, memory_limit=limit)
-        return Journey(model, rules(ASSOCIATIVE), options, MemoryCostStore()).run().report
+        return Pipeline(Request(model, rules(ASSOCIATIVE), options), Measured(MemoryCostStore())).run().report
 
     kept = reported(100_000)
     assert (kept.returned, kept.memory) == ("optimized", MemorySummary(278_528, 16_448, 100_000))

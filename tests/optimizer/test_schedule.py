@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from superopt.optimizer.schedule import Schedule
+from superopt.optimizer.pipeline.schedule import Schedule
 
 
 def _schedule(

@@ -12,7 +12,7 @@ from onnx import TensorProto
 import superopt.api
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LiftedModel, lift, load_model
-from superopt.optimizer import optimize
+from superopt.optimizer import Measured, optimize
 from superopt.optimizer.check import names_apart
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.options import Options
@@ -82,7 +82,9 @@ def test_an_option_that_contradicts_the_inputs_is_refused(costs: MemoryCostStore
     with pytest.raises(
         InvalidOptionError, match=r"dimension n: expected one size, got 8 as an option and 300"
     ):
-        optimize(lifted("n"), rules(ASSOCIATIVE), Options(dims={"n": 8}, inputs=path, threads=1), costs)
+        optimize(
+            lifted("n"), rules(ASSOCIATIVE), Options(dims={"n": 8}, inputs=path, threads=1), Measured(costs)
+        )
 
 
 def test_where_the_model_does_not_run_nothing_is_searched(costs: MemoryCostStore) -> None:

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import lift, load_model
 from superopt.ops.matrix import Matmul
-from superopt.optimizer import Options, optimize
+from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
-from superopt.optimizer.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads
 from tests.onnx_io.kit import model as small
 from tests.onnx_io.kit import node, tensor, value, weight
 from tests.onnx_io.tolerated import TOLERATED
@@ -73,7 +73,7 @@ def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     model = lift(load_model(proto))
     options = Options(budget=6.0, threads=1, dims={"n": 99_999_999_999})
-    report = optimize(model, rules(ASSOCIATIVE), options, costs).report
+    report = optimize(model, rules(ASSOCIATIVE), options, Measured(costs)).report
     assert (report.returned, report.why) == (
         "original",
         "the original does not run at n=99999999999; give others, or --inputs",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from superopt.errors import InvalidModelError
-from superopt.ir.graph import Graph, Input, Node, NodeId, Value
+from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
@@ -141,11 +141,6 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
         if node.id in needed
     }
     return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
-
-
-def value_name(value: Value) -> str:
-    """How messages name a value that has no name."""
-    return f"{value.node}:{value.port}"
 
 
 def _counted(edges: Sequence[Edge], operations: Sequence[Operation]) -> Iterator[Edge]:

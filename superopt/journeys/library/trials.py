@@ -18,8 +18,8 @@ from superopt.ir.graph import Graph
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Nominal, Sizes
+from superopt.optimizer.pipeline.selection import is_safe_with_infinities
 from superopt.optimizer.search import RuleSet, SearchLimits, Watch, search_named
-from superopt.optimizer.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, substitutions_of
 from superopt.zoo.micrographs import WITH_HEADROOM, WITHOUT_HEADROOM
 

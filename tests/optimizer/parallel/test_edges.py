@@ -10,11 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from superopt.errors import InvalidFileError, InvalidModelError, SuperoptError
-from superopt.machines import for_devices
 from superopt.onnx_io import LiftedModel, lift, load_model
-from superopt.optimizer import Options
+from superopt.optimizer import Options, Pipeline, Request, Result, Simulated, optimize
 from superopt.optimizer.parallel.cluster import parse_cluster
-from superopt.optimizer.parallel.journey import ClusterJourney, ClusterResult
 from superopt.optimizer.parallel.topology import Cluster
 
 SOLO = parse_cluster("name: solo\nnodes: [{device: t4}]", "solo")
@@ -75,15 +73,15 @@ def _run(
     objective: str = "latency",
     memory: int | None = None,
     given: Mapping[str, object] | None = None,
-) -> ClusterResult:
+) -> Result:
     dims = {"batch": 64} if lifted is DYNAMIC else {}
     options = Options(
         objective=objective, budget=60, cluster=cluster.name, dims=dims, memory_limit=memory, search="none"
     )
-    return ClusterJourney(lifted, (), options, cluster, given).run()
+    return Pipeline(Request(lifted, (), options), Simulated(cluster, given=given)).run()
 
 
-def _section(result: ClusterResult) -> Mapping[str, object]:
+def _section(result: Result) -> Mapping[str, object]:
     assert result.report.parallel is not None
     return result.report.parallel
 
@@ -97,7 +95,7 @@ def test_whatever_runs_is_planned_and_written(model: LiftedModel, cluster: Clust
     total = cast("Mapping[str, float]", section["predicted"])["total"]
     baselines = cast("Sequence[Mapping[str, float]]", section["baselines"])
     assert all(total <= baseline["total"] for baseline in baselines)
-    written = for_devices(model, result.graph, result.plan, cluster.name, len(cluster)).to_bytes()
+    written = result.model.to_bytes()
     assert len(load_model(written).proto.graph.node) == len(model.source.proto.graph.node)
 
 
@@ -138,4 +136,4 @@ def test_sizes_are_asked_for(
 ) -> None:
     options = Options(cluster="pair", dims=dims)
     with pytest.raises(error, match=message):
-        ClusterJourney(model, (), options, PAIR).run()
+        optimize(model, (), options, Simulated(PAIR))

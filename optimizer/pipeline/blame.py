@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from superopt.ir.graph import Graph
 from superopt.optimizer.check import Equivalence
-from superopt.optimizer.decision import Court, Variant, Verdict
 from superopt.optimizer.search import TraceStep, replay
 from superopt.rewriting import Substitution
 
@@ -41,31 +40,6 @@ class Suspect:
 
 Accuse = Callable[[Suspect], None]
 """What is told at once of a rule that changed outputs."""
-
-
-def decided(
-    court: Court,
-    start: Graph,
-    variant: Variant,
-    accuse: Accuse,
-    search_again: Callable[[], Variant | None],
-) -> Verdict:
-    """The verdict on a variant; where its outputs differ, on what is left of it without the rules to blame,
-    which are accused. Where nothing is left, another one is searched for.
-    """
-    verdict = court.decide(variant)
-    while verdict.equivalence is not None and is_false(verdict.equivalence) and verdict.variant.trace:
-        accused = verdict.variant
-        suspect = blamed(start, accused.trace, court.rules, court.equivalence_of)
-        if suspect is None:
-            return verdict
-        accuse(suspect)
-        rest = court.without(accused, (suspect.rule,))
-        left = rest if rest.trace else search_again()
-        if left is None:
-            return replace(verdict, why=f"{verdict.why}; rule {suspect.rule} is to blame, and suspect now")
-        verdict = court.decide(left)
-    return verdict
 
 
 def blamed(

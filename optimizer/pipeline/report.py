@@ -11,17 +11,19 @@ from typing import Literal, cast
 
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
-from superopt.optimizer.blame import Suspect
 from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.check import Comparison, Equivalence
 from superopt.optimizer.check.distance import MULTIPLE, Distance, Multiple
 from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
-from superopt.optimizer.rejection import Rejection
+from superopt.optimizer.pipeline.blame import Suspect
+from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 
 SCHEMA = 1
+
+BYTE_FOR_BYTE = "the original is returned, byte for byte"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class CostSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LatencySummary:
     """Whole models timed in the runtime; ``interval`` holds the ratio with probability ``confidence``."""
 
     unit: str
@@ -82,9 +84,9 @@ class Measured:
     threads: int
 
     @staticmethod
-    def of(comparison: Comparison, threads: int) -> Measured:
+    def of(comparison: Comparison, threads: int) -> LatencySummary:
         """The comparison as the report holds it."""
-        return Measured(
+        return LatencySummary(
             unit="us",
             before=round(comparison.before, 3),
             after=round(comparison.after, 3),
@@ -274,7 +276,7 @@ class Report:
     options: Mapping[str, object]
     rules: RuleCounts
     cost: CostSummary
-    measured: Measured | None
+    measured: LatencySummary | None
     equivalence: EquivalenceSummary
     search: SearchSummary
     canonical: tuple[CanonicalStep, ...]
@@ -340,6 +342,12 @@ def recorded_trace(report: Mapping[str, object]) -> tuple[RecordedStep, ...]:
         raise InvalidFileError("report: expected a list as trace")
     numbered = enumerate(cast("list[object]", steps), start=1)
     return tuple(_recorded(number, step) for number, step in numbered if not _is_canonical(step))
+
+
+def section_of(report: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """A section of a report as JSON values; empty where it has none."""
+    section = report.get(name)
+    return cast("Mapping[str, object]", section) if isinstance(section, dict) else {}
 
 
 def _is_canonical(step: object) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from superopt.errors import InvalidModelError
-from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower, stored_bytes
 from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
@@ -31,15 +30,15 @@ def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:
     return _saved(lower(lifted, lifted.graph, Plan()), directory / "original.onnx")
 
 
-def runnable_rewrite(lifted: LiftedModel, graph: Graph, plan: Plan, directory: Path) -> tuple[ModelFile, int]:
-    """A rewritten model and its number of nodes; in ``directory`` when it is too large for one file."""
-    lowered = lower(lifted, graph, plan)
-    if not lifted.source.has_external_data:
+def runnable(model: LoweredModel, directory: Path) -> ModelFile:
+    """A rewritten model: the bytes that are written where it is returned; in ``directory`` when it is too
+    large for one file."""
+    if not model.source.has_external_data:
         try:
-            return lowered.to_bytes(), lowered.node_count
+            return model.to_bytes()
         except InvalidModelError:
             pass
-    return _saved(lowered, directory / "rewritten.onnx"), lowered.node_count
+    return _saved(model, directory / "rewritten.onnx")
 
 
 def weight_bytes(lifted: LiftedModel) -> int:

@@ -66,6 +66,10 @@ class Schedule:
         """When there must be a result to be written."""
         return self.started + self.budget - self.writing
 
+    def until(self, share: float, reserved: float) -> float:
+        """The end of a share of the budget, so that seconds are left of it that are ``reserved``."""
+        return min(self.started + share * (self.budget - self.writing), self.end - reserved)
+
     @property
     def deadline(self) -> float:
         """When judging must be over."""
@@ -94,6 +98,17 @@ class Schedule:
         """Whether a rewritten model can be found and judged in the time that is left; one that takes little
         while any is left."""
         return self.left > 0 and self.judging < max(_SHORT, (1 - _LEAST_SEARCH_SHARE) * self.left)
+
+    def allows_check(self) -> bool:
+        """Whether a rewritten model can be written, opened and run in the time that is left."""
+        return self._lasts(self.writing + self.loading + self.running)
+
+    def allows_timing(self) -> bool:
+        """Whether both models can be opened and run a few times in the time that is left."""
+        return self._lasts(2 * self.loading + 4 * self.running)
+
+    def _lasts(self, seconds: float) -> bool:
+        return seconds <= self.left or seconds < _SHORT
 
     def search_ends(self) -> float:
         """When a search that begins now must be over (monotonic clock), so that what it finds is judged."""

@@ -1,0 +1,1 @@
+"""One optimization from a lifted model to a written one: prepare, search, check, judge, write, report."""

@@ -1,0 +1,208 @@
+"""Which rewritten model comes back, if any: decided by running whole models, never by predicted costs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from superopt.ir.graph import Graph
+from superopt.onnx_io import Executed, LoweredModel, lower
+from superopt.optimizer.check import Comparison, Equivalence, compare_latency, compare_latency_apart
+from superopt.optimizer.check.interval import DOUBT
+from superopt.optimizer.cost import Target
+from superopt.optimizer.cost.runtime import Array, ModelFile, RuntimeRefusedError
+from superopt.optimizer.pipeline.judge import REFUSED, Equality
+from superopt.optimizer.pipeline.runnable import runnable
+from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
+from superopt.optimizer.pipeline.write import plan_of
+
+_MAX_FAMILIES = 6
+_NOTICEABLE = 1.004
+"""A variant must certainly be faster than another by this factor to be preferred."""
+
+_WHOLE_SHARE = 0.9
+"""Of the time that is left, for timing what is undecided."""
+
+_BUSY_SHARE = 0.8
+"""A machine is loaded where a run takes less than this share of its time on a core."""
+
+
+@dataclass
+class Decision:
+    """Judges variants of one model. ``minimal_ratio`` must be excluded from below by the interval.
+
+    However many variants come before it, one that is not faster is accepted with probability ``DOUBT`` at
+    most: each is asked for twice the certainty of the one before. Nothing is begun that will not end in time.
+    ``without`` leaves rules out of a variant.
+    """
+
+    equality: Equality
+    feeds: Mapping[str, Array]
+    target: Target
+    minimal_ratio: float
+    without: Callable[[PricedVariant, Sequence[str]], PricedVariant]
+    verdicts: list[Verdict[PricedVariant]]
+    ablations: list[Ablation] = field(default_factory=list["Ablation"])
+    _judgements: int = 0
+    _executed: Executed | None = None
+
+    def __post_init__(self) -> None:
+        self._original = self.equality.original
+        self._schedule = self._original.prepared.request.schedule
+
+    def decide(self, variant: PricedVariant) -> Verdict[PricedVariant]:
+        """Judges a variant; one with several rules is refined while time lasts."""
+        started = time.monotonic()
+        verdict = self._judge(variant, share=0.35 if len(variant.rules) > 1 else 0.6)
+        if verdict.comparison is None or len(variant.rules) < 2:
+            return verdict
+        refined = self._refined(verdict, time.monotonic() - started)
+        if refined is None:
+            return verdict
+        again = self._judge(*refined, share=0.9)
+        return again if _is_preferable(again, verdict) else verdict
+
+    def _judge(
+        self, variant: PricedVariant, model: LoweredModel | None = None, *, share: float
+    ) -> Verdict[PricedVariant]:
+        """The verdict, remembered; a ``model`` is the variant's, lowered before."""
+        verdict = self._verdict(variant, model, share)
+        self.verdicts.append(verdict)
+        return verdict
+
+    def _verdict(
+        self, variant: PricedVariant, model: LoweredModel | None, share: float
+    ) -> Verdict[PricedVariant]:
+        """Equality first, then speed, in a share of the time that is left."""
+
+        def refused(
+            why: str, equivalence: Equivalence | None = None, comparison: Comparison | None = None
+        ) -> Verdict[PricedVariant]:
+            return Verdict(variant, False, why, None, equivalence, comparison)  # noqa: FBT003
+
+        if not self._schedule.allows_check():
+            return refused("there was no time left to check the rewritten model")
+        compared = self.equality.compare(lambda: model or self._lowered(variant.graph))
+        equal, equivalence, executes = compared.why, compared.equivalence, compared.executes
+        if not compared.is_equal:
+            return refused(equal, equivalence)
+        if not self.target.is_here:
+            why = f"{equal}; cheaper by the recorded costs of {self.target.name}, where it could not be timed"
+            return Verdict(variant, True, why, compared.model, equivalence)  # noqa: FBT003
+        if not self._schedule.allows_timing():
+            return refused(f"{equal}, but there was no time left to time it", equivalence)
+        before = None if executes is None else self._originally_executed()
+        if executes is not None and executes == before:
+            why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
+            return Verdict(variant, self.minimal_ratio < 1.0, why, compared.model, equivalence)
+        reason = _difference(before, executes)
+        if not variant.trace and not reason:
+            why = "but no rule was applied, and ONNX Runtime is not known to execute anything else"
+            return refused(f"{equal}, {why}", equivalence)
+        self._judgements += 1
+        try:
+            comparison = self._compare(compared.file, share, _WHOLE_SHARE, DOUBT / 2**self._judgements)
+        except RuntimeRefusedError as error:
+            return refused(f"{equal}, but cannot be timed: {error}", equivalence)
+        if comparison.low <= self.minimal_ratio:
+            why = f"{equal}, {opinion(comparison)}"
+            return refused(why, equivalence, comparison)
+        why = f"{equal}, and {_measured(comparison)}"
+        if not variant.trace:
+            why = f"{why}, without any rule: {reason}"
+        return Verdict(variant, True, why, compared.model, equivalence, comparison)  # noqa: FBT003
+
+    def _lowered(self, graph: Graph) -> LoweredModel:
+        return lower(self._original.prepared.request.lifted, graph, plan_of(graph))
+
+    def _originally_executed(self) -> Executed | None:
+        if self._executed is None:
+            self._executed = self.equality.opened(self._original.file)[1]
+        return self._executed
+
+    def _compare(
+        self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
+    ) -> Comparison:
+        """Times the original and another model in a share of the time that is left, or in the longest one."""
+        left, original = max(0.0, self._schedule.left), self._original
+        compare = compare_latency_apart if original.is_large else compare_latency
+        return compare(
+            original.file,
+            model,
+            self.feeds,
+            threads=original.prepared.request.threads,
+            seconds=share * left,
+            longest=longest * left,
+            doubt=doubt,
+            provider=original.provider,
+        )
+
+    def _refined(
+        self, verdict: Verdict[PricedVariant], seconds: float
+    ) -> tuple[PricedVariant, LoweredModel] | None:
+        """Leaves out one rule after another where the whole model is faster without it.
+
+        ``seconds`` is what judging took: time for judging the outcome is left.
+        """
+        assert verdict.comparison is not None
+        best, fastest = verdict.variant, verdict.comparison
+        model: LoweredModel | None = None
+        spent = seconds
+        for rule in verdict.variant.rules[::-1][:_MAX_FAMILIES]:
+            started = time.monotonic()
+            if self._schedule.deadline - started < 1.5 * (spent + seconds):
+                break
+            candidate = self.without(best, (rule,))
+            if not candidate.trace or len(candidate.trace) == len(best.trace):
+                continue
+            try:
+                lowered = self._lowered(candidate.graph)
+                compared = self._compare(runnable(lowered, self._original.directory), share=0.1)
+            except REFUSED:
+                continue
+            self.ablations.append(Ablation(rule, fastest, compared))
+            if compared.low > fastest.ratio * _NOTICEABLE:
+                best, model, fastest = candidate, lowered, compared
+            spent = time.monotonic() - started
+        return None if model is None else (best, model)
+
+
+def _measured(comparison: Comparison) -> str:
+    return f"measured {comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f}) times as fast"
+
+
+def opinion(comparison: Comparison) -> str:
+    """Why a model is not accepted: it was not faster, or that could not be found out here and now."""
+    measured = _measured(comparison)
+    if not comparison.is_undecided:
+        return f"but not certainly faster: {measured}"
+    if comparison.share < _BUSY_SHARE:
+        load, cores = os.getloadavg()[0], os.cpu_count()
+        return (
+            f"but undecided: the machine is too loaded (a run had a core for {comparison.share:.0%} of its "
+            f"time; load average {load:.1f} on {cores} cores): {measured} in {comparison.rounds} rounds"
+        )
+    return f"but undecided: {measured} in {comparison.rounds} rounds; a longer budget allows for more"
+
+
+def _difference(before: Executed | None, after: Executed | None) -> str:
+    """What the runtime executes more or less often than before, in words; nothing where that is not known."""
+    if before is None or after is None:
+        return ""
+    changed = [
+        f"{after.kernels.get(name, 0)} {name.rpartition('.')[2]} for {before.kernels.get(name, 0)}"
+        for name in sorted(before.kernels.keys() | after.kernels.keys())
+        if before.kernels.get(name, 0) != after.kernels.get(name, 0)
+    ]
+    return f"ONNX Runtime executes {', '.join(changed)}" if changed else ""
+
+
+def _is_preferable(refined: Verdict[PricedVariant], whole: Verdict[PricedVariant]) -> bool:
+    """Whether to take what refining gave: unless it failed, or is slower after all."""
+    if not whole.accepted or not refined.accepted:
+        return not whole.accepted or refined.accepted
+    assert refined.comparison is not None
+    assert whole.comparison is not None
+    return refined.comparison.high > whole.comparison.ratio

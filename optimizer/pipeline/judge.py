@@ -1,0 +1,172 @@
+"""What every judge of rewritten models shares: the course of a trial, equality, and whom to blame."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from superopt.errors import InvalidModelError, UnsupportedError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import Executed, LoweredModel, lower
+from superopt.optimizer.check import Equivalence, Reference, check_equivalence
+from superopt.optimizer.check.kernels import load_and_list
+from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider, RuntimeRefusedError
+from superopt.optimizer.pipeline.blame import Suspect, blamed, is_false
+from superopt.optimizer.pipeline.original import Original
+from superopt.optimizer.pipeline.prepare import Prepared
+from superopt.optimizer.pipeline.report import Report
+from superopt.optimizer.pipeline.runnable import runnable
+from superopt.optimizer.pipeline.verdict import PlannedVariant, PricedVariant, Variant, Verdict
+
+V = TypeVar("V", bound=Variant)
+
+REFUSED = (UnsupportedError, RuntimeRefusedError, InvalidModelError)
+"""What writing or opening a rewritten model raises."""
+
+
+class UnchangedError(Exception):
+    """The original is to be returned; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A rewritten model as the runtime opened it: the file, what it executes where that was asked for, and
+    whether it is equal, in a sentence. Nothing is known of a model that cannot be run."""
+
+    why: str
+    equivalence: Equivalence | None = None
+    model: LoweredModel | None = None
+    file: ModelFile = b""
+    executes: Executed | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether it is equal."""
+        return self.equivalence is not None and self.equivalence.passed
+
+
+@dataclass(frozen=True, eq=False)
+class Equality:
+    """Compares rewritten models with the original, by running both on the same inputs. ``lists_kernels``:
+    whether what the runtime executes is of interest."""
+
+    original: Original
+    reference: Reference
+    lists_kernels: bool = False
+
+    def compare(self, lowered: Callable[[], LoweredModel]) -> Compared:
+        """Lowers and runs a rewritten model."""
+        try:
+            model = lowered()
+            file = runnable(model, self.original.directory)
+            loaded, executes = self.opened(file)
+            equivalence = check_equivalence(self.reference, loaded)
+        except REFUSED as error:
+            return Compared(f"the rewritten model cannot be run here: {error}")
+        why = "equal, on weak evidence as the outputs hardly vary" if equivalence.weak else "equal"
+        if not equivalence.passed:
+            why = f"not equal: {equivalence.why}"
+        return Compared(why, equivalence, model, file, executes)
+
+    def opened(self, file: ModelFile) -> tuple[LoadedModel, Executed | None]:
+        """A model in memory, and what the runtime executes of it where that is of interest."""
+        original = self.original
+        threads, provider = original.prepared.request.threads, original.provider
+        if self.lists_kernels:
+            return load_and_list(file, threads, provider, original.directory)
+        return LoadedModel(file, threads, provider=provider), None
+
+
+class Trial(ABC, Generic[V]):
+    """One optimization before one judge. ``verdicts`` are all that were given; ``last`` is the one that the
+    outcome rests on. Models are run by the ``provider`` here; ``equality`` is None before they can be."""
+
+    def __init__(self, prepared: Prepared, provider: Provider = Provider.CPU) -> None:
+        self.provider = provider
+        self.suspects: tuple[Suspect, ...] = ()
+        self.verdicts: list[Verdict[V]] = []
+        self.last: Verdict[V] | None = None
+        self._prepared = prepared
+        self._request = prepared.request
+        self._schedule = prepared.request.schedule
+        self._equality: Equality | None = None
+
+    def run(self, original: Original) -> Verdict[V]:
+        """The verdict that accepted a variant; raises UnchangedError where none did."""
+        variant = self._search(original)
+        refusal = "cancelled" if self._request.cancel.is_cancelled else self._refusal(variant)
+        if refusal:
+            raise UnchangedError(refusal)
+        verdict = self._decide(original, variant)
+        if not verdict.accepted:
+            raise UnchangedError(verdict.why)
+        return verdict
+
+    @abstractmethod
+    def account(self, report: Report) -> Report:
+        """The report with what this judge alone knows; explained if time allows."""
+
+    @abstractmethod
+    def _search(self, original: Original) -> V:
+        """The best variant by what is predicted."""
+
+    @abstractmethod
+    def _refusal(self, variant: V) -> str:
+        """Why what was found need not be judged; empty where it must be."""
+
+    @abstractmethod
+    def _decide(self, original: Original, variant: V) -> Verdict[V]:
+        """Judges a variant and, where it is not accepted, others in its place."""
+
+    @abstractmethod
+    def _judge(self, variant: V) -> Verdict[V]:
+        """Judges one variant: equality first."""
+
+    @abstractmethod
+    def _without(self, variant: V, rule: str) -> V | None:
+        """What is left of a variant without a rule, or takes its place."""
+
+    def _judged(self, variant: V) -> Verdict[V]:
+        """The verdict on a variant; where its outputs differ, on what is left of it without the rules to
+        blame, which are accused."""
+        verdict = self.last = self._judge(variant)
+        while verdict.equivalence is not None and is_false(verdict.equivalence) and verdict.variant.trace:
+            start, trace = self._prepared.canonical.graph, verdict.variant.trace
+            suspect = blamed(start, trace, self._request.rules, self._equivalence_of)
+            if suspect is None:
+                return verdict
+            self.suspects += (suspect,)
+            self._request.accuse(suspect)
+            left = self._without(verdict.variant, suspect.rule)
+            if left is None:
+                why = f"{verdict.why}; rule {suspect.rule} is to blame, and suspect now"
+                self.last = replace(verdict, why=why)
+                return self.last
+            verdict = self.last = self._judge(left)
+        return verdict
+
+    def _equivalence_of(self, graph: Graph) -> Equivalence | None:
+        """Whether a rewritten graph is equal; None where it cannot be run, or no time is left for that."""
+        if self._equality is None or not self._schedule.allows_check():
+            return None
+        return self._equality.compare(lambda: lower(self._request.lifted, graph, Plan())).equivalence
+
+
+AnyTrial = Trial[PricedVariant] | Trial[PlannedVariant]
+
+
+class Judge(Protocol):
+    """Decides which rewritten model comes back: ``Measured`` by running it, ``Simulated`` by simulation."""
+
+    @property
+    def device(self) -> str | None:
+        """What the report calls the device that is optimized for; None for a cluster."""
+        ...
+
+    def begin(self, prepared: Prepared) -> AnyTrial:
+        """A trial. Raises InvalidInputError for what does not fit, MissingServiceError for a device that is
+        not there."""
+        ...

@@ -1,0 +1,331 @@
+"""Judging on one device, by running whole models: what is predicted by measured costs, checked and timed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from superopt.optimizer.check import Sizing, settle_sizes
+from superopt.optimizer.cost import (
+    HERE,
+    CostStore,
+    GraphCost,
+    Latency,
+    MemoryLimit,
+    Objective,
+    Origin,
+    Sizes,
+    Target,
+    device_name,
+    objective_of,
+)
+from superopt.optimizer.cost.runtime import Provider, misdeclared
+from superopt.optimizer.explanation import Explanation, Findings, explain
+from superopt.optimizer.pipeline.decision import Decision
+from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError
+from superopt.optimizer.pipeline.original import Original
+from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
+from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
+from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict
+from superopt.optimizer.search import (
+    Phase,
+    Progress,
+    RuleSet,
+    SearchLimits,
+    SearchResult,
+    Watch,
+    search_named,
+    without_rules,
+)
+
+_LOG = logging.getLogger(__name__)
+
+_SECOND_OPINIONS = 3
+_LEAST_SECONDS = 5.0
+"""A search and its judgement are not begun with less time than this."""
+
+_QUICK = 1.0
+"""Seconds; of a model that is opened in less time it is found out what the runtime executes."""
+
+_PRICING_SHARE = 0.5
+_SETTLING_SHARE = 0.2
+"""Share of the time left after which no other sizes are tried."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Runs both models and returns the faster one; for a device that is not here recorded costs decide."""
+
+    costs: CostStore
+    target: Target = HERE
+
+    @property
+    def device(self) -> str:
+        """The name of the device."""
+        return device_name(self.target.provider) if self.target.is_here else self.target.name
+
+    def begin(self, prepared: Prepared) -> MeasuredTrial:
+        """A trial. Raises InvalidOptionError, and MissingServiceError for a device that is not there."""
+        request = prepared.request
+        ends = request.started + _PRICING_SHARE * request.options.budget
+        objective = objective_of(request.options.objective, self.costs, request.threads, self.target, ends)
+        return MeasuredTrial(prepared, self.target, objective)
+
+
+class MeasuredTrial(Trial[PricedVariant]):
+    """One optimization for one device; what is None is not known yet.
+
+    ``rules`` are those that may be used and are not suspect; ``reserved`` seconds were kept for judging.
+    """
+
+    def __init__(self, prepared: Prepared, target: Target, objective: Objective) -> None:
+        super().__init__(prepared, target.provider if target.is_here else Provider.CPU)
+        self._target = target
+        self._objective = objective
+        self._rules = prepared.usable
+        self._sizing: Sizing | None = None
+        self._start: GraphCost | None = None
+        self._result: SearchResult | None = None
+        self._reserved = 0.0
+        self._decision: Decision | None = None
+        self._misdeclared: tuple[str, ...] = ()
+
+    def _search(self, original: Original) -> PricedVariant:
+        """Settles sizes, prices, searches; raises UnchangedError where the budget is too short for it, or the
+        original does not run."""
+        prepared, schedule = self._prepared, self._schedule
+        self._require_time()
+        ends = time.monotonic() + _SETTLING_SHARE * schedule.left
+        lifted = self._request.lifted
+        sizing = settle_sizes(lifted, prepared.inputs, prepared.given, original.opened, ends)
+        self._sizing = sizing
+        if sizing.runs is False:
+            raise UnchangedError(refusal_of(self._request.options, sizing.guessed))
+        schedule.running = original.first_run(sizing.plan)
+        if original.is_large:
+            original.release()
+        self._require_time()
+        self._request.tell("pricing")
+        start = self._start = self._priced(sizing)
+        deadline = schedule.search_ends()
+        self._reserved = schedule.deadline - deadline
+        self._measure_until(deadline)
+        self._result = self._searched(start, deadline)
+        return self._variant(start, self._result)
+
+    def _refusal(self, variant: PricedVariant) -> str:
+        if variant.cost.penalty:
+            needed = f"{variant.cost.memory.peak:,} bytes"
+            return f"no equal graph was found within the memory limit: the best needs {needed}"
+        if variant.trace or variant.canonical:
+            return ""
+        if self._result is not None and self._result.stopped_by == "budget":
+            return "no rule was found to lower the predicted cost before the budget ended"
+        return "no rule lowers the predicted cost"
+
+    def _decide(self, original: Original, variant: PricedVariant) -> Verdict[PricedVariant]:
+        """The best variant, then what is found without its rules, then the canonical graph."""
+        self._tell("check")
+        self._measure_until(math.inf)
+        decision = self._decision = self._decision_on(original, variant.start)
+        self._tell("timing")
+        verdict = self._judged(variant)
+        if not verdict.accepted:
+            verdict = self.last = self._second_opinion(verdict)
+        if not verdict.accepted and variant.canonical and verdict.variant.trace:
+            start = variant.start
+            alone = decision.decide(replace(variant, graph=start.graph, trace=(), cost=start))
+            if alone.equivalence is not None:
+                verdict = self.last = alone
+        return verdict
+
+    def _judge(self, variant: PricedVariant) -> Verdict[PricedVariant]:
+        assert self._decision is not None, "the original was run"
+        return self._decision.decide(variant)
+
+    def _without(self, variant: PricedVariant, rule: str) -> PricedVariant | None:
+        self._rules = tuple(known for known in self._rules if known.rule_id != rule)
+        rest = self._left(variant, (rule,))
+        return rest if rest.trace else self._searched_again(variant.start)
+
+    def _left(self, variant: PricedVariant, dropped: Sequence[str]) -> PricedVariant:
+        cost, trace = without_rules(variant.start, variant.trace, self._prepared.usable, frozenset(dropped))
+        return replace(variant, graph=cost.graph, trace=trace, cost=cost)
+
+    def _require_time(self) -> None:
+        if not self._schedule.is_enough():
+            left = max(self._schedule.left, 0.0)
+            raise UnchangedError(
+                f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
+            )
+
+    def _priced(self, sizing: Sizing) -> GraphCost:
+        lifted, objective, most = self._request.lifted, self._objective, self._request.options.memory_limit
+        limit = None if most is None else MemoryLimit(most)
+        sizes = Sizes(lifted.graph, sizing.assignment, Origin(lifted))
+        start = GraphCost.of(self._prepared.canonical.graph, objective, sizes, limit=limit)
+        if isinstance(objective, Latency):
+            objective.measure_again()
+            start = start.refreshed()
+        return start
+
+    def _measure_until(self, deadline: float) -> None:
+        if isinstance(self._objective, Latency):
+            self._objective.deadline = deadline
+
+    def _searched(self, start: GraphCost, deadline: float, distrusted: Container[str] = ()) -> SearchResult:
+        """What is found without some of the rules."""
+        request, options = self._request, self._request.options
+
+        def forward(progress: Progress) -> None:
+            if request.progress is not None:
+                until = deadline - request.started
+                request.progress(replace(progress, seconds=request.seconds, until=until))
+
+        limits = SearchLimits(
+            deadline=deadline,
+            alpha=options.alpha,
+            max_candidates=options.max_candidates,
+            patience=options.patience,
+            seed=options.seed,
+        )
+        rules = [rule for rule in self._rules if rule.rule_id not in distrusted]
+        watch = Watch(limits, request.cancel, forward)
+        return search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
+
+    def _variant(self, start: GraphCost, result: SearchResult) -> PricedVariant:
+        steps = self._prepared.canonical.steps
+        return PricedVariant(result.best.graph, steps, result.trace, result.best, start)
+
+    def _searched_again(self, start: GraphCost, distrusted: Container[str] = ()) -> PricedVariant | None:
+        """What is found without some of the rules in a part of the time that is left."""
+        left = self._schedule.left
+        if left < _LEAST_SECONDS or not self._schedule.is_enough():
+            return None
+        self._tell("search")
+        ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)
+        result = self._searched(start, ends, distrusted)
+        if not result.trace:
+            return None
+        self._result = result
+        return self._variant(start, result)
+
+    def _second_opinion(self, rejected: Verdict[PricedVariant]) -> Verdict[PricedVariant]:
+        """Searches again without the rules whose predicted gain did not show, while time lasts.
+
+        A rule that the cost model flatters takes the place of others: what is found without it may be faster.
+        """
+        distrusted: set[str] = set()
+        for _ in range(_SECOND_OPINIONS):
+            if not rejected.variant.rules or rejected.comparison is None:
+                break
+            distrusted.add(rejected.variant.rules[0])
+            first = self._result
+            found = self._searched_again(rejected.variant.start, distrusted)
+            if found is None:
+                break
+            verdict = self._judged(found)
+            if verdict.accepted:
+                return verdict
+            self._result = first
+            rejected = verdict
+        return rejected
+
+    def _decision_on(self, original: Original, start: GraphCost) -> Decision:
+        """What decides, after the original was run on a first sample."""
+        request, schedule = self._request, self._schedule
+        assert self._sizing is not None, "sizes are settled before anything is judged"
+        reference = original.reference(self._sizing.plan, schedule.deadline - schedule.timing)
+        first = reference.first()
+        if first is None:
+            raise UnchangedError(refusal_of(request.options))
+        self._misdeclared = misdeclared(reference.outputs, first.outputs)
+        began = time.monotonic()
+        reference.repeated()
+        schedule.running = max(schedule.running, time.monotonic() - began)
+        original.release()
+        if original.is_large:
+            reference.release()
+        lists_kernels = self._target.is_here and schedule.loading < _QUICK
+        self._equality = Equality(original, reference, lists_kernels)
+        least = _minimal_ratio(start, request.options.objective)
+        return Decision(self._equality, first.feeds, self._target, least, self._left, self.verdicts)
+
+    def _tell(self, phase: Phase) -> None:
+        start, result = self._start, self._result
+        cost = math.nan if start is None else start.total
+        best = cost if result is None else result.best.total
+        self._request.tell(phase, 0 if result is None else result.candidates, cost, best)
+
+    def account(self, report: Report) -> Report:
+        """The report with prices, sizes, memory and the explanation."""
+        start, result, objective = self._start, self._result, self._objective
+        accepted = None if report.returned == "original" or self.last is None else self.last.variant
+        before = 0.0 if start is None else start.total - start.penalty
+        after = before if accepted is None else accepted.cost.total
+        sizes = self._sizes()
+        report = replace(
+            report,
+            model=replace(
+                report.model, warnings=tuple(dict.fromkeys((*report.model.warnings, *self._misdeclared)))
+            ),
+            cost=CostSummary(objective.unit, objective.source, before, after),
+            sizes=sizes,
+            why=report.why if accepted is None else sizes.qualified(report.why),
+            explanation=self._explanation(accepted),
+        )
+        if result is not None:
+            strategy = self._request.options.search
+            report = replace(
+                report,
+                rules=replace(report.rules, matched=len(result.matched)),
+                search=SearchSummary.of(strategy, result, self._reserved),
+            )
+        if start is None:
+            return report
+        peak = start.memory.peak if accepted is None else accepted.cost.memory.peak
+        memory = MemorySummary(start.memory.peak, peak, self._request.options.memory_limit)
+        return replace(report, memory=memory)
+
+    def _sizes(self) -> SizesSummary:
+        """The sizes of open dimensions at which things happened: those of the arrays that models were fed."""
+        sizing, decision, judged = self._sizing, self._decision, self.last
+        if sizing is None or self._start is None:
+            return SizesSummary()
+        checked: list[Mapping[str, int]] = []
+        timed = None
+        if decision is not None and judged is not None:
+            compared = 0 if judged.equivalence is None else judged.equivalence.samples
+            for sample in islice(decision.equality.reference.samples(), compared):
+                sizes = sizing.plan.sizes_of(sample.feeds)
+                if sizes not in checked:
+                    checked.append(sizes)
+            timed = None if judged.comparison is None else sizing.plan.sizes_of(decision.feeds)
+        apart = tuple(sorted(self._request.lifted.source.apart))
+        return SizesSummary(sizing.sizes, tuple(checked), timed, sizing.guessed, apart)
+
+    def _explanation(self, chosen: PricedVariant | None) -> Explanation | None:
+        """None where nothing was priced, or it was cancelled, and where explaining fails: the model matters
+        more."""
+        if self._start is None or self._request.cancel.is_cancelled:
+            return None
+        ablations = () if self._decision is None else self._decision.ablations
+        judged = tuple(verdict.variant for verdict in self.verdicts)
+        was_cut_short = self._result is None or self._result.stopped_by != "exhausted"
+        findings = Findings(self._prepared, self._start, chosen, ablations, judged, was_cut_short)
+        try:
+            return explain(findings, self._schedule.explaining())
+        except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation
+            _LOG.exception("explaining %s failed", self._request.lifted.source.name)
+            return None
+
+
+def _minimal_ratio(start: GraphCost, objective: str) -> float:
+    """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
+    if start.penalty:
+        return 0.0
+    return 1.0 if objective in ("latency", "throughput") else 0.99

@@ -1,0 +1,174 @@
+"""The main job: a lifted model and proved rules in; the best equal model, its trace and the report out."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LiftedModel, LoweredModel
+from superopt.optimizer.cost.runtime import RuntimeRefusedError
+from superopt.optimizer.pipeline.blame import Accuse
+from superopt.optimizer.pipeline.judge import AnyTrial, Judge, UnchangedError
+from superopt.optimizer.pipeline.original import Original
+from superopt.optimizer.pipeline.prepare import Request, prepare, refusal_of
+from superopt.optimizer.pipeline.report import (
+    BYTE_FOR_BYTE,
+    CostSummary,
+    EquivalenceSummary,
+    LatencySummary,
+    ModelSummary,
+    OpaqueNode,
+    Report,
+    RuleCounts,
+    SearchSummary,
+)
+from superopt.optimizer.pipeline.verdict import Variant, Verdict, rejections
+from superopt.optimizer.search import CancelToken, ProgressCallback, TraceStep
+from superopt.options import Options
+from superopt.rewriting import Substitution
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out: the ``model`` is the one that was judged. ``graph`` is the lifted graph itself when the
+    original is returned."""
+
+    graph: Graph
+    plan: Plan
+    trace: tuple[TraceStep, ...]
+    model: LoweredModel
+    report: Report
+
+
+def optimize(
+    lifted: LiftedModel,
+    rules: Sequence[Substitution],
+    options: Options,
+    judge: Judge,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+    started: float | None = None,
+    accuse: Accuse = lambda _: None,
+) -> Result:
+    """Optimizes a model within the budget; the judge decides for what, and what comes back. ``rules`` must
+    all be verified; ``accuse`` is told at once of those that changed outputs, which are not used further.
+
+    The budget counts from ``started`` (a time of the monotonic clock), now without it, and leaves time for
+    writing the result. Raises InvalidInputError for what is given and does not fit the model,
+    MissingServiceError for a device that is not there. Any other failure is logged, and the original is
+    returned with the reason in the report.
+    """
+    began = time.monotonic() if started is None else started
+    request = Request(lifted, rules, options, progress, cancel or CancelToken(), began, accuse)
+    pipeline = Pipeline(request, judge)
+    try:
+        return pipeline.run()
+    except (UnprovedRuleError, MissingServiceError):
+        raise
+    except MemoryError as error:
+        _LOG.exception("optimizing %s failed", lifted.source.name)
+        return pipeline.original(f"{refusal_of(options)}: {error or 'not enough memory'}")
+    except Exception as error:
+        if isinstance(error, InvalidInputError) and pipeline.trial is None:
+            raise
+        _LOG.exception("optimizing %s failed", lifted.source.name)
+        return pipeline.original(f"{INTERNAL_ERROR}: {type(error).__name__}: {error}")
+
+
+@dataclass
+class Pipeline:
+    """One optimization; ``run`` lets every failure through, which is what tests want.
+
+    Once there is a ``trial`` nothing that goes wrong is the fault of what was given.
+    """
+
+    request: Request
+    judge: Judge
+    trial: AnyTrial | None = field(default=None, init=False)
+
+    def run(self) -> Result:
+        """Prepares, searches, judges, writes."""
+        prepared = prepare(self.request)
+        trial = self.trial = self.judge.begin(prepared)
+        with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+            try:
+                verdict = trial.run(Original(prepared, trial.provider, Path(directory)))
+            except UnchangedError as unchanged:
+                return self.original(str(unchanged))
+            except RuntimeRefusedError as error:
+                return self.original(f"the original does not run: {error}")
+            variant, model = verdict.variant, verdict.model
+            assert model is not None, "what was judged is returned"
+            report = self._report(verdict, verdict.why)
+            return Result(variant.graph, variant.plan, variant.trace, model, report)
+
+    def original(self, why: str) -> Result:
+        """The original, with the reason."""
+        lifted = self.request.lifted
+        model = LoweredModel.of_source(lifted.source, lifted.names)
+        return Result(lifted.graph, Plan(), (), model, self._report(None, why))
+
+    def _report(self, accepted: Verdict[Variant] | None, why: str) -> Report:
+        """The report where the variant of a verdict is returned, or the original without one."""
+        request, trial, judged = self.request, self.trial, accepted
+        if judged is None and trial is not None:
+            judged = trial.last
+        comparison = None if judged is None else judged.comparison
+        equivalence = None if judged is None else judged.equivalence
+        trace = () if accepted is None else accepted.variant.trace
+        plan = Plan() if accepted is None else accepted.variant.plan
+        report = Report(
+            model=self._model(accepted),
+            options={**request.options.to_json(), "threads": request.threads},
+            rules=RuleCounts(
+                len({rule.rule_id for rule in request.rules}), 0, len({step.rule for step in trace})
+            ),
+            cost=CostSummary("us", "analytic", 0.0, 0.0),
+            measured=None if comparison is None else LatencySummary.of(comparison, request.threads),
+            equivalence=(
+                EquivalenceSummary.untouched(request.options.tolerance, self._returned(accepted))
+                if equivalence is None
+                else EquivalenceSummary.of(equivalence)
+            ),
+            search=SearchSummary(request.options.search, 0.0, 0, 0.0, "budget"),
+            canonical=() if accepted is None else accepted.variant.canonical,
+            trace=trace,
+            fusion=tuple(group.members for group in plan.fusion.values()),
+            returned="original" if accepted is None else "optimized",
+            why=why,
+            target=self.judge.device,
+            rejected=() if trial is None else rejections(trial.verdicts),
+            suspects=() if trial is None else trial.suspects,
+        )
+        return report if trial is None else trial.account(report)
+
+    def _model(self, accepted: Verdict[Variant] | None) -> ModelSummary:
+        lifted = self.request.lifted
+        nodes = len(lifted.source.as_given.proto.graph.node)
+        written = None if accepted is None else accepted.model
+        return ModelSummary(
+            name=Path(lifted.source.name).name,
+            sha256=lifted.source.sha256,
+            nodes_before=nodes,
+            nodes_after=nodes if written is None else written.node_count,
+            opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
+            overridable=len(lifted.source.as_given.overridable),
+            warnings=lifted.source.warnings,
+        )
+
+    def _returned(self, accepted: Verdict[Variant] | None) -> str:
+        """What is returned where nothing was compared."""
+        if accepted is not None:
+            return "the graph is as it was"
+        if self.request.lifted.source.has_external_data:
+            return "the original is returned, with its external data in a file of its own"
+        return BYTE_FOR_BYTE

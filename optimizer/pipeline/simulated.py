@@ -1,0 +1,373 @@
+"""Judging on a cluster that is not here: plans are simulated. That a rewritten graph is equal is checked here
+all the same, by running both models."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from superopt.errors import InvalidFileError, SuperoptError
+from superopt.ir.graph import Graph
+from superopt.ir.terms import Equation
+from superopt.onnx_io import LiftedModel, LoweredModel
+from superopt.optimizer.canonical import CanonicalStep
+from superopt.optimizer.parallel.cluster_advice import what_would_do
+from superopt.optimizer.parallel.experts import ONE_DEVICE
+from superopt.optimizer.parallel.forecast import seconds_to_check
+from superopt.optimizer.parallel.licences import Licences, declared, divisions_of, licensed
+from superopt.optimizer.parallel.plan_text import plan_from_json
+from superopt.optimizer.parallel.quantities import size_text
+from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.substitution import Substitutions
+from superopt.optimizer.parallel.section import limited_by, section
+from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.topology import Cluster, limited
+from superopt.optimizer.pipeline.judge import REFUSED, Equality, Trial
+from superopt.optimizer.pipeline.original import Original
+from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
+from superopt.optimizer.pipeline.report import (
+    CostSummary,
+    Report,
+    SearchSummary,
+    SizesSummary,
+    recorded_trace,
+    section_of,
+)
+from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict
+from superopt.optimizer.pipeline.write import for_devices
+from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced
+from superopt.rewriting import Substitution
+
+_FIRST_PLAN_SHARE = 0.5
+_REWRITING_SHARE = 0.65
+_PLANNING_SHARE = 0.8
+"""Of the budget: until then the graph is planned as it is, is rewritten, and what came out of that is
+planned; the rest is for checking."""
+
+_UNCHECKED_SHARE = 0.9
+"""Where nothing is rewritten, planning may take until then."""
+
+_SAMPLING_SHARE = 0.15
+"""Until then the scale of random inputs is tried out on the original."""
+
+_MOST_PREPARING = 0.4
+"""Of what is left of the budget: where running the original takes longer, no other graph is checked."""
+
+_CHECK_SHARE = 0.7
+"""What opening and running a rewritten model takes, of what that took for the original, which is run more."""
+
+_CHECKED_BYTES = 1 << 30
+"""Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Returns the plan that is predicted to be best on the cluster, and the graph that it is for.
+
+    Dimensions are divided by rules; where none says how, by the ``axioms``. ``given`` is a plan to be
+    evaluated instead of searched, as JSON values; its trace is applied first.
+    """
+
+    cluster: Cluster
+    axioms: Sequence[Equation] = ()
+    given: Mapping[str, object] | None = None
+    device: None = field(default=None, init=False)
+
+    def begin(self, prepared: Prepared) -> SimulatedTrial:
+        """A trial. Raises InvalidModelError for a model whose sizes are not known, InvalidOptionError and
+        InvalidFileError for options and plans that do not fit it."""
+        request = prepared.request
+        limit = request.options.memory_limit
+        cluster = self.cluster if limit is None else limited(self.cluster, limit)
+        plannable(request.lifted.graph, request.options.dims)
+        trial = SimulatedTrial(prepared, cluster, self._licences(request.rules))
+        if self.given is not None:
+            _require_same_model(self.given, request.lifted)
+            trial.evaluate(self.given)
+        return trial
+
+    def _licences(self, rules: Sequence[Substitution]) -> Licences:
+        """By the rules of the library; where none says how an operator is divided, by the axioms; where these
+        do not, by what the operator declares, which the report tells apart."""
+        axioms = [d for axiom in self.axioms for d in divisions_of(axiom, f"axiom:{axiom.name}")]
+        return licensed(rules).and_otherwise(Licences(axioms, declared).rule)
+
+
+class SimulatedTrial(Trial[PlannedVariant]):
+    """One optimization for one cluster.
+
+    ``given`` is the variant of a plan that was given, ``plain`` that of the graph as it is. ``equality`` is
+    None before the original was run here, and where it cannot be, for the reason ``unchecked``. ``alone`` is
+    what one device takes.
+    """
+
+    def __init__(self, prepared: Prepared, cluster: Cluster, licences: Licences) -> None:
+        super().__init__(prepared)
+        self._cluster = cluster
+        self._licences = licences
+        self._reserved = 0.0
+        self._planner = Planner(
+            cluster,
+            ParallelObjective(self._request.options.objective),
+            licences.allow,
+            self._until(_PLANNING_SHARE),
+            self._request.options.seed,
+        )
+        self._given: PlannedVariant | None = None
+        self._plain: PlannedVariant | None = None
+        self._planned: Planned | None = None
+        self._unchecked = ""
+        self._is_checkable = True
+        self._baselines: Mapping[str, float] = {}
+        self._alone: float | None = None
+        self._tried = 0
+        self._matched = 0
+        self._is_full = False
+        self._best_at = 0.0
+
+    def evaluate(self, given: Mapping[str, object]) -> None:
+        """Takes a plan to be evaluated, after its trace. Raises InvalidFileError where it does not fit."""
+        steps = recorded_trace(given) if "trace" in given else ()
+        end = self._until(_FIRST_PLAN_SHARE)
+
+        def price(graph: Graph) -> float | None:
+            return self._estimated(graph) if time.monotonic() < end else None
+
+        canonical = self._prepared.canonical
+        graph, trace = retraced(canonical.graph, steps, self._request.rules, price)
+        self._matched = len({step.rule for step in trace})
+        subject = Subject.of(self._sized(graph))
+        plan = plan_from_json(given, subject, len(self._cluster))
+        chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
+        self._given = PlannedVariant(graph, canonical.steps, trace, subject, chosen)
+
+    def _search(self, original: Original) -> PlannedVariant:
+        """The given plan; else the best one of the graph as it is and of what rewriting makes of it."""
+        if self._given is not None:
+            self._keep_baselines(self._planner.experts(self._given.subject))
+            return self._given
+        self._request.tell("search")
+        self._prepare(original)
+        canonical, lifted = self._prepared.canonical, self._request.lifted
+        start, steps = (canonical.graph, canonical.steps) if self._is_checkable else (lifted.graph, ())
+        planner = self._planner
+        planner.deadline = self._until(_PLANNING_SHARE if self._rewrites or steps else _UNCHECKED_SHARE)
+        if self._rewrites:
+            planner.deadline = self._until(_FIRST_PLAN_SHARE)
+        planned = self._planned = planner.plan(self._sized(start))
+        best = self._plain = _variant(start, steps, (), planned)
+        self._best_at = self._request.seconds
+        self._keep_baselines(planned.experts)
+        for graph, trace in self._rewritten(start):
+            if self._is_over():
+                break
+            other = _variant(graph, steps, trace, planner.plan(self._sized(graph)))
+            if other.chosen.rank < best.chosen.rank:
+                best, self._best_at = other, self._request.seconds
+        return best
+
+    def _refusal(self, variant: PlannedVariant) -> str:
+        if variant.chosen.fits or self._planned is None:
+            return ""
+        thriftiest = min(self._planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
+        needs, has = limited_by(thriftiest.simulation, self._cluster)
+        enough = what_would_do(self._planned.subject, self._planner, needs)
+        return (
+            f"the model does not fit on {self._cluster.name}: the plan that needs least memory needs "
+            f"{size_text(needs)} on a device that has {size_text(has)}; {enough}"
+        )
+
+    def _decide(self, original: Original, variant: PlannedVariant) -> Verdict[PlannedVariant]:
+        """The best variant, then the canonical graph, then the graph as it was given."""
+        plain = self._plain or variant
+        best = variant.chosen.simulation.microseconds
+        self._request.tell("check", self._tried, plain.chosen.simulation.microseconds, best)
+        if variant.trace or variant.canonical:
+            self._open(original)
+        verdict = self._judged(variant)
+        if not verdict.accepted and verdict.variant.trace and self._plain is not None:
+            verdict = self.last = self._judge(self._plain)
+        if verdict.accepted:
+            return verdict
+        graph = self._request.lifted.graph
+        self.last = self._judge(_variant(graph, (), (), self._planner.plan(self._sized(graph))))
+        return self.last
+
+    def _judge(self, variant: PlannedVariant) -> Verdict[PlannedVariant]:
+        verdict = self._verdict(variant)
+        self.verdicts.append(verdict)
+        return verdict
+
+    def _verdict(self, variant: PlannedVariant) -> Verdict[PlannedVariant]:
+        def lowered() -> LoweredModel:
+            cluster = self._cluster
+            return for_devices(self._request.lifted, variant.graph, variant.plan, cluster.name, len(cluster))
+
+        predicted = self._predicted(variant.chosen)
+        if variant.trace or variant.canonical:
+            if self._equality is None:
+                return Verdict(variant, False, self._unchecked)  # noqa: FBT003
+            compared = self._equality.compare(lowered)
+            why = f"{compared.why}; {predicted}" if compared.is_equal else compared.why
+            return Verdict(variant, compared.is_equal, why, compared.model, compared.equivalence)
+        why = "the graph is as it was"
+        if self.verdicts:
+            why = f"{self.verdicts[-1].why}; {why}"
+        elif not self._is_checkable:
+            why = f"{why}: no other can be checked in time"
+        return Verdict(variant, True, f"{why}; {predicted}", lowered())  # noqa: FBT003
+
+    def _predicted(self, chosen: SimulatedPlan) -> str:
+        took = chosen.simulation.microseconds
+        devices = "1 device" if len(self._cluster) == 1 else f"{len(self._cluster)} devices"
+        speedup = f", {self._alone / took:.2f} times as fast as one" if self._alone else ""
+        fits = ""
+        if not chosen.fits:
+            needs, has = limited_by(chosen.simulation, self._cluster)
+            fits = f"; it does not fit: a device needs {size_text(needs)} and has {size_text(has)}"
+        predicted = f"planned for {devices} and predicted to take {took:,.0f} us{speedup}"
+        return f"{predicted}: simulated, not measured{fits}"
+
+    def _without(self, variant: PlannedVariant, rule: str) -> PlannedVariant | None:
+        del variant, rule
+        return self._plain
+
+    def _prepare(self, original: Original) -> None:
+        """Runs the original, if another graph may come out and is likely to be checked in time; leaves the
+        time that the check will take. A graph that could not be checked stays as it was."""
+        if not self._rewrites and not self._prepared.canonical.steps:
+            return
+        lifted, weight_bytes = self._request.lifted, self._schedule.weight_bytes
+        most = _MOST_PREPARING * (self._request.options.budget - self._request.seconds)
+        took = math.inf
+        if seconds_to_check(self._sized(lifted.graph), weight_bytes) <= most:
+            began = time.monotonic()
+            self._open(original)
+            took = time.monotonic() - began
+            self._reserved = _CHECK_SHARE * took
+        if took > most or self._equality is None:
+            self._is_checkable, self._reserved = False, 0.0
+
+    def _open(self, original: Original) -> None:
+        """Runs the original on a first sample, where that was not tried."""
+        if self._equality is not None or self._unchecked:
+            return
+        request, options = self._request, self._request.options
+        if request.schedule.weight_bytes > _CHECKED_BYTES:
+            self._unchecked = "it is too large to be checked here"
+            return
+        scaled = request.started + _SAMPLING_SHARE * options.budget
+        try:
+            reference = original.reference(self._prepared.inputs, scaled)
+        except REFUSED as error:
+            self._unchecked = f"the original cannot be run here: {error}"
+            return
+        if reference.first() is None:
+            self._unchecked = refusal_of(options)
+            return
+        reference.sampling = replace(reference.sampling, deadline=request.started + options.budget)
+        self._equality = Equality(original, reference)
+
+    def _rewritten(self, start: Graph) -> Iterator[tuple[Graph, tuple[TraceStep, ...]]]:
+        """Graphs whose best plan is estimated to be faster."""
+        if not self._rewrites:
+            return
+        self._planner.deadline = self._until(_REWRITING_SHARE)
+
+        def is_enough() -> bool:
+            most = self._request.options.max_candidates
+            self._is_full = most is not None and search.tried >= most
+            return self._is_full or self._is_over()
+
+        rules = RuleSet(self._prepared.usable, self._prepared.protected)
+        search = Substitutions(rules, self._estimated, is_enough, self._request.options.alpha)
+        found = search.run(start)
+        self._tried, self._matched = search.tried, len(search.matched)
+        if found:
+            self._planner.deadline = self._until(_PLANNING_SHARE)
+        yield from ((rewritten.graph, rewritten.trace) for rewritten in found if rewritten.trace)
+
+    @property
+    def _rewrites(self) -> bool:
+        """Whether rules are tried: where the outcome can be checked here."""
+        is_small = self._schedule.weight_bytes <= _CHECKED_BYTES
+        return self._is_checkable and is_small and self._request.options.search != "none"
+
+    def _is_over(self) -> bool:
+        """Whether the planner's time is up, or nobody wants the result any more."""
+        return self._planner.is_expired() or self._request.cancel.is_cancelled
+
+    def _sized(self, graph: Graph) -> Graph:
+        return plannable(graph, self._request.options.dims)
+
+    def _estimated(self, graph: Graph) -> float | None:
+        """What the graph takes by the planner's estimate, None where it cannot be planned."""
+        try:
+            return self._planner.estimate(self._sized(graph))
+        except SuperoptError:
+            return None
+
+    def _keep_baselines(self, experts: Sequence[SimulatedPlan]) -> None:
+        """Keeps what the plans of experts take that fit; and what one device takes, whether it fits or not:
+        what speed-ups are relative to."""
+        for candidate in experts:
+            if candidate.proposal.name == ONE_DEVICE:
+                self._alone = candidate.simulation.microseconds
+        self._baselines = {c.proposal.name: c.simulation.microseconds for c in experts if c.fits}
+
+    def _until(self, share: float) -> float:
+        return self._schedule.until(share, self._reserved)
+
+    def account(self, report: Report) -> Report:
+        """The report with what is predicted, and the plan."""
+        request = self._request
+        is_profiled = any(device.kind.profile is not None for device in self._cluster.devices)
+        cost = CostSummary("us", "profile" if is_profiled else "analytic", 0.0, 0.0)
+        seconds, best_at = round(request.seconds, 3), round(self._best_at, 3)
+        strategy, stopped_by = request.options.search, self._stopped_by()
+        report = replace(
+            report,
+            rules=replace(report.rules, matched=self._matched),
+            cost=cost,
+            search=SearchSummary(strategy, seconds, self._tried, best_at, stopped_by),
+            sizes=SizesSummary(request.options.dims, apart=tuple(sorted(request.lifted.source.apart))),
+        )
+        if self.last is None or report.returned == "original":
+            return report
+        subject, chosen = self.last.variant.subject, self.last.variant.chosen
+        took = chosen.simulation.microseconds
+        return replace(
+            report,
+            cost=replace(cost, before=self._alone or took, after=took),
+            parallel=section(subject, chosen, self._baselines, self._cluster, self._licences),
+        )
+
+    def _stopped_by(self) -> StoppedBy:
+        if self._request.cancel.is_cancelled:
+            return "cancelled"
+        if self._planner.was_cut:
+            return "budget"
+        return "max_candidates" if self._is_full else "exhausted"
+
+
+def _variant(
+    graph: Graph, steps: tuple[CanonicalStep, ...], trace: tuple[TraceStep, ...], planned: Planned
+) -> PlannedVariant:
+    return PlannedVariant(graph, steps, trace, planned.subject, planned.best)
+
+
+def _require_same_model(given: Mapping[str, object], lifted: LiftedModel) -> None:
+    """Raises InvalidFileError for the report of another model; a plan by itself may be for any."""
+    own = lifted.source.sha256
+    recorded = section_of(given, "model").get("sha256") if "model" in given else own
+    if recorded != own:
+        raise InvalidFileError(
+            f"plan: the report is of another model: expected sha256 {own}, that of "
+            f"{Path(lifted.source.name).name}, got {recorded}; give its section 'parallel' alone to try its "
+            "plan on this model"
+        )

@@ -1,0 +1,118 @@
+"""Rewritten graphs on trial, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Generic, TypeVar
+
+from superopt.ir.graph import Graph
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LoweredModel
+from superopt.optimizer.canonical import CanonicalStep
+from superopt.optimizer.check import Comparison, Equivalence
+from superopt.optimizer.cost import GraphCost
+from superopt.optimizer.parallel.search.candidates import SimulatedPlan
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.pipeline.write import plan_of
+from superopt.optimizer.search import TraceStep
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A rewritten graph and the steps that lead to it, those of canonicalisation first."""
+
+    graph: Graph
+    canonical: tuple[CanonicalStep, ...]
+    trace: tuple[TraceStep, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """How it is executed."""
+        return Plan()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules applied, in the order of what they gained by prediction."""
+        gains: dict[str, float] = {}
+        for step in self.trace:
+            gains[step.rule] = gains.get(step.rule, 0.0) + step.cost_before - step.cost_after
+        return tuple(sorted(gains, key=lambda rule: -gains[rule]))
+
+
+@dataclass(frozen=True, slots=True)
+class PricedVariant(Variant):
+    """A variant for one device, with its price and that of the graph that the search began with."""
+
+    cost: GraphCost
+    start: GraphCost
+
+    @property
+    def plan(self) -> Plan:
+        """The groups of nodes that the runtime may fuse."""
+        return plan_of(self.graph)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVariant(Variant):
+    """A variant for a cluster, with its plan as the simulator sees it."""
+
+    subject: Subject
+    chosen: SimulatedPlan
+
+    @property
+    def plan(self) -> Plan:
+        """The machine mappings."""
+        return self.chosen.plan
+
+
+V_co = TypeVar("V_co", bound=Variant, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[V_co]):
+    """What became of a variant. ``why`` says in a sentence what decided; ``model`` is what was judged, and
+    what is written where the variant is accepted."""
+
+    variant: V_co
+    accepted: bool
+    why: str
+    model: LoweredModel | None = None
+    equivalence: Equivalence | None = None
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """A rule left out of a variant on trial: timed with it and without it, each against the original."""
+
+    rule: str
+    present: Comparison
+    absent: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A variant that was judged and not returned, as a report holds it: by the rules that it applied, the one
+    that gained most first. ``equal`` is None where outputs were not compared."""
+
+    rules: tuple[str, ...]
+    equal: bool | None
+    why: str
+
+    def to_json(self) -> dict[str, object]:
+        """The rejection as JSON values."""
+        return asdict(self)
+
+
+def rejections(verdicts: Sequence[Verdict[Variant]]) -> tuple[Rejection, ...]:
+    """Those of the verdicts that rejected, in the order in which they were given."""
+    return tuple(
+        Rejection(
+            verdict.variant.rules,
+            None if verdict.equivalence is None else verdict.equivalence.passed,
+            verdict.why,
+        )
+        for verdict in verdicts
+        if not verdict.accepted
+    )
