@@ -3,6 +3,7 @@
 from superopt.axioms.loader import (
     AxiomSet,
     axioms_from_text,
+    cuts,
     holds_for_integers,
     load_axioms,
     require_reasons,
@@ -12,6 +13,7 @@ from superopt.axioms.loader import (
 __all__ = [
     "AxiomSet",
     "axioms_from_text",
+    "cuts",
     "holds_for_integers",
     "load_axioms",
     "require_reasons",

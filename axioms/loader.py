@@ -3,7 +3,8 @@
 The comment directly above an axiom is its reason, also for the axioms right below it, up to a blank line or
 another comment. A reason may start with marks: ``# ring: ...`` for axioms that hold in every commutative
 ring, integers that wrap around included, ``# lemma: ...`` for axioms that follow from others and are there
-because proofs are found sooner with them, ``# ring, lemma: ...`` for both.
+because proofs are found sooner with them, ``# uncut: ...`` for axioms that provers are given only where
+nothing is cut in halves. Several marks stand beside each other: ``# ring, lemma: ...``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from superopt.axioms.schemas import instances
 from superopt.equations import format_equation, parse_equation
 from superopt.equations.entries import Entry, entries
 from superopt.errors import InvalidEquationError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Equation, applications
+from superopt.ops.traits import HALVES
 
-RING, LEMMA = "ring", "lemma"
-_MARKED = re.compile(rf"\A((?:{RING}|{LEMMA})(?:, *(?:{RING}|{LEMMA}))*): *")
+RING, LEMMA, UNCUT = "ring", "lemma", "uncut"
+_MARK = f"(?:{RING}|{LEMMA}|{UNCUT})"
+_MARKED = re.compile(rf"\A({_MARK}(?:, *{_MARK})*): *")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class AxiomSet:
     """Named equations; ``families`` says which file each name came from, ``reasons`` why each is true.
 
     Axioms of the names in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
-    ``schemas`` has the heads of the schemas that some are instances of.
+    ``schemas`` has the heads of the schemas that some are instances of. Axioms in ``uncut`` contradict those
+    about halves where terms have no shapes, so provers are never given both.
     """
 
     equations: tuple[Equation, ...]
@@ -40,6 +44,21 @@ class AxiomSet:
     ring: frozenset[str] = frozenset()
     lemmas: frozenset[str] = frozenset()
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
+    uncut: frozenset[str] = frozenset()
+
+    @functools.cached_property
+    def usual(self) -> tuple[Equation, ...]:
+        """The axioms that go together for terms without shapes."""
+        return tuple(axiom for axiom in self.equations if axiom.name not in self.uncut)
+
+    @functools.cached_property
+    def of_whole_tensors(self) -> tuple[Equation, ...]:
+        """The axioms about no halves, which go together too."""
+        return tuple(axiom for axiom in self.equations if not cuts(axiom))
+
+    def beside(self, axiom: Equation) -> tuple[Equation, ...]:
+        """The axioms that go together with the one given."""
+        return self.of_whole_tensors if axiom.name in self.uncut else self.usual
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Equation]:
@@ -60,7 +79,13 @@ class AxiomSet:
         """The set with further equations, which have no reason and no marks."""
         families = dict(self.families) | {equation.name: family for equation in equations}
         return AxiomSet(
-            (*self.equations, *equations), families, self.reasons, self.ring, self.lemmas, self.schemas
+            (*self.equations, *equations),
+            families,
+            self.reasons,
+            self.ring,
+            self.lemmas,
+            self.schemas,
+            self.uncut,
         )
 
     def without_reason(self) -> tuple[str, ...]:
@@ -70,6 +95,12 @@ class AxiomSet:
     def _entry(self, name: str) -> str:
         equation = self.by_name.get(name)
         return f"{name}: {format_equation(equation)}" if equation else f"{name} is missing"
+
+
+def cuts(equation: Equation) -> bool:
+    """Whether a term of the equation is a half."""
+    terms = applications(*equation.left, *equation.right)
+    return any(term.operator in HALVES for term in terms)
 
 
 def holds_for_integers(axioms_used: Iterable[str], axioms: AxiomSet) -> bool:
@@ -130,6 +161,7 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
         frozenset(name for name, comment in comments.items() if RING in _marks(comment)),
         frozenset(name for name, comment in comments.items() if LEMMA in _marks(comment)),
         schemas,
+        frozenset(name for name, comment in comments.items() if UNCUT in _marks(comment)),
     )
 
 

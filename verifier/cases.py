@@ -27,7 +27,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
-from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
+from superopt.ops.base import OPERATORS, Operator, known_operator
 from superopt.ops.sharding import whole
 from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
@@ -55,13 +55,14 @@ class UndecidedCasesError(IllTypedError):
     """Not all typings of a rule are known."""
 
 
-def cases_of(goal: Equation, largest_rank: int) -> Iterator[Instance]:
-    """Every case of the rule with tensors of at most that rank.
+def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -> Iterator[Instance]:
+    """Every case of the rule with tensors of at most that rank; of a part of a ``whole`` rule, divided as
+    that asks for, under values of all its attribute variables.
 
     Raises UndecidedCasesError where there may be others, and IllTypedError where the sides of the rule are
     well-typed but of different ranks.
     """
-    search = _Search(goal, largest_rank)
+    search = _Search(goal, largest_rank, whole or goal)
     for number, case in enumerate(search.cases()):
         if number == MOST_CASES:
             raise UndecidedCasesError(f"there are more than {MOST_CASES} cases")
@@ -69,8 +70,8 @@ def cases_of(goal: Equation, largest_rank: int) -> Iterator[Instance]:
 
 
 class _Search:
-    def __init__(self, goal: Equation, largest_rank: int) -> None:
-        self._goal = goal
+    def __init__(self, goal: Equation, largest_rank: int, whole: Equation) -> None:
+        self._goal, self._whole = goal, whole
         self._largest_rank = largest_rank
         self._terms = (*goal.left, *goal.right)
         self._order = tuple(applications(*self._terms))
@@ -82,14 +83,13 @@ class _Search:
         self._leaves_sizes_out = any(map(leaves_sizes_out, self._terms))
 
     def cases(self) -> Iterator[Instance]:
-        unequal: set[object] = set()
-        equal: set[object] = set()
+        unequal, equal = set[object](), set[object]()
         declared = self._declared()
         if self._divides and any(OPERATORS[term.operator].positions is None for term in self._order):
             raise UndecidedCasesError(
                 "how a divided tensor lies that is reshaped depends on which sizes are 1"
             )
-        for attributes in attribute_cases(self._goal, self._largest_rank):
+        for attributes in attribute_cases(self._whole, self._largest_rank):
             for state in self._extended(PartialTyping(attributes, declared), 0):
                 ranks = tuple((n, state.types[Variable(n)].rank) for n in self._names), repr(attributes)
                 if all(state.types[a].rank == state.types[b].rank for a, b in self._pairs()):
@@ -207,7 +207,7 @@ class _Search:
         """The state with new types of these ranks for variables."""
         self._count()
         for name, rank in ranks.items():
-            needed = divisions_needed(self._goal, {name: rank}, state.attributes)
+            needed = divisions_needed(self._whole, {name: rank}, state.attributes)
             type_ = variable_type(name, [symbol(f"{name}.{axis}") for axis in range(rank)], needed)
             state = state.typed(Variable(name), type_)
         return state
@@ -306,7 +306,7 @@ class _Search:
                 value = self._cut(term, given, state) or self._fresh()
                 state = state.with_implicit(place, value)
             given[name] = value
-        return state, operator_from_attributes(term.operator, given)
+        return state, known_operator(term.operator, tuple(given.items()))
 
     def _place(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> object:
         """What a half is cut from, along which axis: both halves are cut in one place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension
 
@@ -13,11 +14,14 @@ class PositiveSizes:
     """Sizes known to be positive: those of a rule's own terms, and what sums and products make of them."""
 
     def __init__(self, sizes: Iterable[Dimension]) -> None:
-        symbolic = [size for size in sizes if isinstance(size, SymbolicDimension)]
+        symbolic = {size for size in sizes if isinstance(size, SymbolicDimension)}
         implied = [size for each in symbolic if isinstance(size := _inside_floor(each), SymbolicDimension)]
         self._known = frozenset((*symbolic, *implied))
-        self._ordered = sorted(self._known, key=str)
         self._found: dict[SymbolicDimension, bool] = {}
+
+    @cached_property
+    def _ordered(self) -> list[SymbolicDimension]:
+        return sorted(self._known, key=str)
 
     def is_positive(self, size: Dimension) -> bool:
         """Whether the size is a positive number, a known size, or a sum or product of such."""

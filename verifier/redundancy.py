@@ -79,7 +79,7 @@ def check_redundancy(
     wanted = axioms.equations if names is None else tuple(axioms.by_name[name] for name in names)
     base = tuple(axiom for axiom in axioms.equations if axiom.name not in axioms.lemmas)
     task = Task(
-        partial(redundancy_of, base=base, limits=limits),
+        partial(_redundancy_in, axioms=axioms, limits=limits),
         _failed,
         _document,
         _read,
@@ -89,6 +89,11 @@ def check_redundancy(
     for axiom, answer in found:
         known = answer or _failed(axiom, "the time did not suffice")
         yield _marked(known, lemma=axiom.name in axioms.lemmas)
+
+
+def _redundancy_in(axiom: Equation, axioms: AxiomSet, limits: SolverLimits) -> AxiomRedundancy:
+    base = tuple(each for each in axioms.beside(axiom) if each.name not in axioms.lemmas)
+    return redundancy_of(axiom, base, limits)
 
 
 def redundancy_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import cast
 
 from superopt.equations import format_condition
@@ -25,7 +25,7 @@ from superopt.ir.terms import (
     subterms,
 )
 from superopt.ir.types import TensorType
-from superopt.ops.base import Operator, operator_from_attributes
+from superopt.ops.base import Operator, known_operator
 from superopt.ops.shape import Half
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
 from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
@@ -118,9 +118,6 @@ class _Replayer:
         self._instance = instance
         self._values = cast("Mapping[str, AttributeTerm]", instance.attributes)
         self._nodes: dict[tuple[object, ...], _Resolved] = {}
-        terms = tuple(subterms(*goal.left, *goal.right))
-        self._own = {fill(term, {}, self._values): instance.typing.types[term] for term in terms}
-        self._fixed = frozenset[str]().union(*(type_.symbols for type_ in self._own.values()))
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
         self._assumed = assumed(goal, instance)
         require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
@@ -130,6 +127,12 @@ class _Replayer:
                 met in (Decision.HOLDS, Decision.ASSUMED),
                 f"the instance breaks {format_condition(condition)}",
             )
+
+    @cached_property
+    def _own(self) -> Mapping[Term, TensorType]:
+        """The types of the rule's own terms, as they are written."""
+        terms = subterms(*self._goal.left, *self._goal.right)
+        return {fill(term, {}, self._values): self._instance.typing.types[term] for term in terms}
 
     def side(self, term: Term) -> _Resolved:
         """A term of the goal, resolved as the instance says and typed anew."""
@@ -214,7 +217,9 @@ class _Replayer:
         for known in self._suggestions([(written[left], written[right]) for left, right in pairs]):
             chosen = [(term, known[own]) for term, own in written.items() if own in known]
             try:
-                typing = infer_terms(sides, types, equal=[*pairs, *pinned, *chosen], fixed=self._fixed)
+                typing = infer_terms(
+                    sides, types, equal=[*pairs, *pinned, *chosen], fixed=self._instance.symbols
+                )
             except IllTypedError as error:
                 reason = str(error)
             else:
@@ -228,7 +233,7 @@ class _Replayer:
         yield self._own
         yield {}
         sides = tuple(term for pair in pairs for term in pair)
-        yield infer_terms(sides, self._instance.types, equal=pairs, fixed=self._fixed).types
+        yield infer_terms(sides, self._instance.types, equal=pairs, fixed=self._instance.symbols).types
 
     def _resolved(
         self,
@@ -245,7 +250,7 @@ class _Replayer:
         if operator is not None and operator.implicit:
             given = {name for name, _ in attributes}
             attributes += tuple((n, getattr(operator, n)) for n in operator.implicit if n not in given)
-        return self._node(_operator(term.operator, attributes), inputs)
+        return self._node(known_operator(term.operator, attributes), inputs)
 
     def _node(self, head: str | Operator, inputs: tuple[_Resolved, ...]) -> _Resolved:
         """The one object for this term; made only when it is well-typed and all its sizes are positive."""
@@ -276,11 +281,6 @@ def _matched(pattern: Term, node: _Resolved) -> Iterator[tuple[Term, _Resolved]]
     if isinstance(pattern, Application):
         for child, part in zip(pattern.inputs, node.inputs, strict=True):
             yield from _matched(child, part)
-
-
-@lru_cache(maxsize=4096)
-def _operator(name: str, attributes: tuple[tuple[str, AttributeTerm], ...]) -> Operator:
-    return operator_from_attributes(name, dict(attributes))
 
 
 def _own_sizes(typing: Typing) -> Iterator[Dimension]:

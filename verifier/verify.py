@@ -11,7 +11,7 @@ from typing import cast
 
 import z3
 
-from superopt.axioms import AxiomSet
+from superopt.axioms import AxiomSet, cuts
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
 from superopt.verifier.case_refutation import agreeing, counterexample_in
@@ -174,7 +174,12 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
     cases = list(cases_of(equation, rank))
     if not cases:
         return _without_proof(Status.UNPROVED, reason=why_malformed(equation, rank))
-    proof, certificate = _proved(equation, axioms, _instances(cases, refutation.instances, options), options)
+    instances = _instances(cases, refutation.instances, options)
+    proof, certificate = _proved(equation, axioms, axioms.usual, instances, options)
+    if (not proof.proved or isinstance(certificate, Failure)) and _is_about(equation, axioms.uncut, axioms):
+        short = replace(options, limits=least(options.limits, QUICK))
+        again = _proved(equation, axioms, axioms.of_whole_tensors, instances, short)
+        proof, certificate = again if isinstance(again[1], Certificate) else (proof, certificate)
     if not proof.proved or isinstance(certificate, Failure):
         failing = [certificate.case] if isinstance(certificate, Failure) and certificate.case else []
         counterexample = counterexample_in(equation, [*failing, *cases], seed_of(equation, 3, seed))
@@ -226,9 +231,16 @@ def _instances(
     return (*concrete, *spread), further
 
 
+def _is_about(equation: Equation, names: Iterable[str], axioms: AxiomSet) -> bool:
+    """Whether one of the axioms could take part in a proof, and none about halves need do."""
+    operators = operators_in(equation)
+    return not cuts(equation) and any(operators_in(axioms.by_name[name]) <= operators for name in names)
+
+
 def _proved(
     equation: Equation,
     axioms: AxiomSet,
+    usable: Sequence[Equation],
     instances: tuple[Sequence[Instance], Sequence[Instance]],
     options: Options,
 ) -> tuple[Proof, Certificate | Failure]:
@@ -238,7 +250,7 @@ def _proved(
     certificate: Certificate | Failure = Failure("no chain connects the sides")
     proof = Proof(proved=False, steps=(), reason="nothing was asked", milliseconds=0.0)
     for _ in range(options.searches):
-        proof = prove(equation, axioms.equations, essential, further, limits=options.limits)
+        proof = prove(equation, usable, essential, further, limits=options.limits)
         if not proof.proved:
             return proof, certificate
         certificate = _certificate(equation, axioms, proof.steps, (*essential, *further))

@@ -56,6 +56,7 @@ def list_axioms(
                 "ring": axiom.name in axioms.ring,
                 "lemma": axiom.name in axioms.lemmas,
                 "schema": axioms.schemas.get(axiom.name),
+                "uncut": axiom.name in axioms.uncut,
                 "equation": format_equation(axiom),
             }
             for axiom in chosen
@@ -77,7 +78,11 @@ def list_axioms(
 
 
 def _heading(axioms: AxiomSet, axiom: Equation) -> str:
-    marks = [mark for mark, names in (("ring", axioms.ring), ("lemma", axioms.lemmas)) if axiom.name in names]
+    marks = [
+        mark
+        for mark, names in (("ring", axioms.ring), ("lemma", axioms.lemmas), ("uncut", axioms.uncut))
+        if axiom.name in names
+    ]
     return f"{', '.join(marks)}: {axioms.reasons[axiom.name]}" if marks else axioms.reasons[axiom.name]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from math import gcd
 from typing import TypeAlias
 
@@ -48,21 +48,40 @@ class SymbolicDimension:
 
     terms: tuple[tuple[Monomial, int], ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made anew when unpickled: hashes of text differ between processes."""
+        return (SymbolicDimension, (self.terms,))
+
     def __add__(self, other: Dimension) -> Dimension:
+        if other == 0:
+            return self
         return _polynomial([*self.terms, *_terms(other)])
 
     __radd__ = __add__
 
     def __neg__(self) -> Dimension:
-        return _polynomial([(monomial, -coefficient) for monomial, coefficient in self.terms])
+        return self * -1
 
     def __sub__(self, other: Dimension) -> Dimension:
+        if other == 0:
+            return self
         return _polynomial([*self.terms, *((m, -c) for m, c in _terms(other))])
 
     def __rsub__(self, other: Dimension) -> Dimension:
         return _polynomial([*_terms(other), *((m, -c) for m, c in self.terms)])
 
     def __mul__(self, other: Dimension) -> Dimension:
+        if isinstance(other, int):
+            if other in (0, 1):
+                return self if other else 0
+            return SymbolicDimension(tuple((monomial, c * other) for monomial, c in self.terms))
         return _polynomial(
             [(_sorted_monomial(m + n), c * d) for m, c in self.terms for n, d in _terms(other)]
         )
@@ -100,6 +119,7 @@ Dimension: TypeAlias = "int | SymbolicDimension"
 Assignment: TypeAlias = "Mapping[str, Dimension]"
 
 
+@lru_cache(maxsize=65536)
 def symbol(name: str) -> SymbolicDimension:
     """The dimension that is just the symbol ``name``."""
     return SymbolicDimension((((Symbol(name),), 1),))
@@ -262,6 +282,13 @@ def _taken(atoms: list[Atom], atom: Atom) -> bool:
     return True
 
 
+def is_multiple(dimension: Dimension, number: int) -> bool:
+    """Whether the dimension is a multiple of a positive number whatever the symbols stand for."""
+    if isinstance(dimension, int):
+        return dimension % number == 0
+    return all(coefficient % number == 0 for _, coefficient in dimension.terms)
+
+
 def is_positive(dimension: Dimension) -> bool:
     """Whether the dimension is at least 1 whenever every symbol is; False where that cannot be seen."""
     if isinstance(dimension, int):
@@ -280,7 +307,7 @@ def surely_below(left: Dimension, right: Dimension) -> bool:
 
 def surely_even(dimension: Dimension) -> bool:
     """Whether the dimension is a multiple of 2 whatever the symbols stand for."""
-    return floor_divide(dimension, 2) * 2 == dimension
+    return is_multiple(dimension, 2)
 
 
 def product(dimensions: Iterable[Dimension]) -> Dimension:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from superopt.domains import Domain
@@ -275,6 +275,12 @@ def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Ope
         if field.name not in values and field.default is dataclasses.MISSING:
             raise IllTypedError(f"{name} needs the attribute {field.name}")
     return operator(**values)
+
+
+@lru_cache(maxsize=65536)
+def known_operator(name: str, attributes: tuple[tuple[str, object], ...]) -> Operator:
+    """``operator_from_attributes``, one object for equal attributes."""
+    return operator_from_attributes(name, dict(attributes))
 
 
 def attributes_of(operator: Operator) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -65,24 +66,7 @@ class Conv(Operator):
 
     def groups(self, data: TensorType, weight: TensorType) -> Dimension:
         """Channels of the input over channels of the weight; raises unless that divides the outputs."""
-        channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
-        if channels == per_group:
-            return 1
-        if isinstance(channels, int) and isinstance(per_group, int):
-            if per_group <= 0 or channels <= 0 or channels % per_group:
-                equal_dimensions(f"{self.name}, channels", channels, per_group)
-            groups = channels // per_group
-            if isinstance(outputs, int) and outputs % groups:
-                raise IllTypedError(f"{self.name}: {outputs} outputs do not divide into {groups} groups")
-            return groups
-        quotient = floor_divide(channels, per_group) if per_group != 0 else 0
-        if quotient not in (0, 1) and quotient * per_group == channels and _divides(quotient, outputs):
-            return quotient
-        if per_group == 1:
-            equal_dimensions(f"{self.name}, channels of a depthwise convolution", channels, outputs)
-            return channels
-        equal_dimensions(f"{self.name}, channels", channels, per_group)
-        return 1
+        return _groups(self.name, data.shape[1], weight.shape[1], weight.shape[0])
 
     def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
         """The three sizes that groups divide."""
@@ -162,6 +146,28 @@ class Conv(Operator):
         return Work(outputs[0].elements * per_position * 2, moved_bytes(inputs, outputs))
 
 
+@lru_cache(maxsize=65536)
+def _groups(name: str, channels: Dimension, per_group: Dimension, outputs: Dimension) -> Dimension:
+    if channels == per_group:
+        return 1
+    if isinstance(channels, int) and isinstance(per_group, int):
+        if per_group <= 0 or channels <= 0 or channels % per_group:
+            equal_dimensions(f"{name}, channels", channels, per_group)
+        groups = channels // per_group
+        if isinstance(outputs, int) and outputs % groups:
+            raise IllTypedError(f"{name}: {outputs} outputs do not divide into {groups} groups")
+        return groups
+    quotient = floor_divide(channels, per_group) if per_group != 0 else 0
+    if quotient not in (0, 1) and quotient * per_group == channels and _divides(quotient, outputs):
+        return quotient
+    if per_group == 1:
+        equal_dimensions(f"{name}, channels of a depthwise convolution", channels, outputs)
+        return channels
+    equal_dimensions(f"{name}, channels", channels, per_group)
+    return 1
+
+
+@lru_cache(maxsize=65536)
 def _divides(divisor: Dimension, dimension: Dimension) -> bool:
     return floor_divide(dimension, divisor) * divisor == dimension
 
@@ -291,6 +297,7 @@ class BandKernel(Operator):
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """() -> [channels, channels, 1, 1]."""
         tensors(self.name, 0, types)
+        require_window(self.name, self.size)
         return (TensorType(ElementType.FLOAT, (self.channels, self.channels, 1, 1)),)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -371,6 +378,12 @@ def _of_kernels(splits: Splits) -> Splits:
     """The same of tensors that are parameters."""
     parameters = tuple(TaskDimension(d.size, SplitKind.PARAMETER) for d in splits.dimensions)
     return Splits(parameters, splits.inputs, splits.outputs)
+
+
+def require_window(name: str, size: int) -> None:
+    """Raises IllTypedError where a window is of no channel."""
+    if size == 0:
+        raise IllTypedError(f"{name}: expected size to be at least 1, got {size}")
 
 
 def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

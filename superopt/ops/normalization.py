@@ -24,7 +24,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.convolution import band
+from superopt.ops.convolution import band, require_window
 from superopt.ops.elementwise import Power, UnaryElementwise
 from superopt.ops.reduction import mean_along
 from superopt.ops.roles import FusionRole
@@ -61,6 +61,7 @@ class LocalResponseNormalization(UnaryElementwise):
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """[n, c, h, w] -> [n, c, h, w]."""
         (data,) = tensors(self.name, 1, types)
+        require_window(self.name, self.size)
         require_rank(self.name, data, 4)
         require_float(self.name, data)
         return (data,)

@@ -22,7 +22,7 @@ from typing import ClassVar, Protocol, TypeVar
 from superopt.domains import Array, Domain
 from superopt.domains.arrays import namespace, reshaped
 from superopt.errors import DimensionMismatchError, IllTypedError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, symbol
+from superopt.ir.dimensions import Dimension, SymbolicDimension, is_multiple, symbol
 from superopt.ir.types import Division, ShardedType, TensorType, UnknownType, ValueType
 from superopt.ops.splits import SplitKind, Splits
 
@@ -93,13 +93,11 @@ def divided(where: str, type_: TensorType, divisions: Sequence[Division], replic
 
 def require_divisible(where: str, size: Dimension, parts: int) -> None:
     """Raises unless the size is a multiple of the number of parts, whatever its symbols stand for."""
-    if parts == 1:
+    if parts == 1 or is_multiple(size, parts):
         return
     if isinstance(size, int):
-        if size % parts:
-            raise IllTypedError(f"{where}: {size} does not divide into {parts} equal parts")
-    elif floor_divide(size, parts) * parts != size:
-        raise DimensionMismatchError(size, symbol(f"{_written(size)}:{parts}") * parts, where)
+        raise IllTypedError(f"{where}: {size} does not divide into {parts} equal parts")
+    raise DimensionMismatchError(size, symbol(f"{_written(size)}:{parts}") * parts, where)
 
 
 def _written(size: SymbolicDimension) -> str:

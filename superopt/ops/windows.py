@@ -49,6 +49,7 @@ class Window:
         return padding_spellings(self.padding, self.known_kernel, self.stride, self.dilation)
 
 
+@lru_cache(maxsize=65536)
 def output_size(
     where: str,
     size: Dimension,

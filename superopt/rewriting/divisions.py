@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable
@@ -64,7 +65,7 @@ def divisions_needed(
     known; nothing for those in one piece."""
     found: dict[str, dict[_Place, int]] = {}
     for side in (*equation.left, *equation.right):
-        for name, above in _occurrences(side, ()):
+        for name, above in _divided(side):
             if name not in ranks:
                 continue
             demand = _Demand()
@@ -85,6 +86,12 @@ def divisions_needed(
         for name, own in found.items()
         if any(count > 1 for count in own.values())
     }
+
+
+@lru_cache(maxsize=4096)
+def _divided(side: Term) -> tuple[tuple[str, tuple[Application, ...]], ...]:
+    """The occurrences of variables with operators on divisions right above."""
+    return tuple((name, above) for name, above in _occurrences(side, ()) if above)
 
 
 def _occurrences(term: Term, above: tuple[Application, ...]) -> Iterator[tuple[str, tuple[Application, ...]]]:

@@ -25,7 +25,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
-from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes, same_element
+from superopt.ops.base import OPERATORS, Operator, attributes_of, known_operator, same_element
 from superopt.ops.traits import HALVES, traits
 
 FRESH = "?"
@@ -165,14 +165,13 @@ class _Unifier:
 
     def _operator(self, term: Application, types: Mapping[Term, TensorType]) -> Operator:
         if term not in self._given:
-            return _closed_operator(term)
+            return known_operator(term.operator, term.attributes)
         given = self._given[term]
         for name in OPERATORS[term.operator].implicit:
             if name not in given:
                 given[name] = self._implicit(term, name, types)
-        return operator_from_attributes(
-            term.operator, {name: substituted(value, self._assignment) for name, value in given.items()}
-        )
+        values = ((name, substituted(value, self._assignment)) for name, value in given.items())
+        return known_operator(term.operator, tuple(values))
 
     def _implicit(self, term: Application, name: str, types: Mapping[Term, TensorType]) -> object:
         if name == "shape":
@@ -235,11 +234,6 @@ def _is_open(term: Application) -> bool:
     return any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit) or any(
         isinstance(value, AttributeVariable) for _, value in term.attributes
     )
-
-
-@lru_cache(maxsize=4096)
-def _closed_operator(term: Application) -> Operator:
-    return operator_from_attributes(term.operator, dict(term.attributes))
 
 
 @lru_cache(maxsize=4096)

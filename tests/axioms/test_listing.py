@@ -36,8 +36,8 @@ def test_a_family_is_printed_with_reasons(capsys: pytest.CaptureFixture[str]) ->
     assert SCHEMA in printed
     concat = [name for name, family in load_axioms().families.items() if family == "concat"]
     assert printed.splitlines()[-1] == (
-        f"{len(concat)} axioms, 33 of them in every commutative ring, 12 lemmas that follow from others, "
-        f"{len(concat) - 5} instances of schemas"
+        f"{len(concat)} axioms, 34 of them in every commutative ring, 12 lemmas that follow from others, "
+        f"{len(concat) - 6} instances of schemas"
     )
 
 
@@ -52,7 +52,8 @@ def test_all_axioms_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
         assert entry["equation"] == format_equation(axioms.by_name[name])
         assert (entry["family"], entry["reason"]) == (axioms.families[name], axioms.reasons[name])
         assert entry["schema"] == axioms.schemas.get(name)
-        assert (entry["ring"], entry["lemma"]) == (name in axioms.ring, name in axioms.lemmas)
+        marks = (name in axioms.ring, name in axioms.lemmas, name in axioms.uncut)
+        assert (entry["ring"], entry["lemma"], entry["uncut"]) == marks
 
 
 def test_an_unknown_family_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

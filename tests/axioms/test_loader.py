@@ -108,6 +108,23 @@ def test_a_reason_is_the_comment_above_the_block() -> None:
     assert axioms.without_reason() == ("a", "e", "g", "i")
 
 
+def test_axioms_that_go_with_no_halves_stand_apart() -> None:
+    text = """
+# ring: Halves.
+a: split0[axis=b](concat[axis=b](x, y)) = x
+# ring, uncut: Joins.
+c: concat[axis=b](concat[axis=b](x, y), z) = concat[axis=b](x, concat[axis=b](y, z))
+# A fact.
+d: relu(relu(x)) = relu(x)
+"""
+    axioms = axioms_from_text({"f": text})
+    assert (axioms.uncut, axioms.ring) == (frozenset("c"), frozenset("ac"))
+    assert axioms.reasons["c"] == "Joins."
+    named = axioms.by_name
+    assert axioms.usual == axioms.beside(named["a"]) == (named["a"], named["d"])
+    assert axioms.of_whole_tensors == axioms.beside(named["c"]) == (named["c"], named["d"])
+
+
 def test_shipped_axioms_have_reasons_in_words() -> None:
     axioms = load_axioms()
     assert axioms.without_reason() == ()

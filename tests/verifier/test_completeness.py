@@ -32,6 +32,11 @@ TRUE = (
     "combine[axis=a, degree=2](combine[axis=a, degree=3](x)) => combine[axis=a, degree=6](x)",
     "replicate[degree=2](replicate[degree=3](x)) => replicate[degree=6](x)",
     "reduce[degree=2](reduce[degree=3](x)) => reduce[degree=6](x)",
+    (
+        "partition[axis=1, degree=2](matmul(x, y))"
+        " => matmul(replicate[degree=2](x), partition[axis=1, degree=2](y)) where rank(x) = 2, rank(y) = 4"
+    ),
+    "pipeline[axis=-3, degree=d](matmul(x, y)) => matmul(x, pipeline[axis=-3, degree=d](y))",
     "pipeline[axis=1, degree=2](pipeline[axis=1, degree=2](x)) => pipeline[axis=1, degree=4](x)",
     "batch[axis=1, degree=2](batch[axis=1, degree=2](x)) => batch[axis=1, degree=4](x)",
     (
@@ -45,6 +50,15 @@ TRUE = (
     "reduce_mean[axis=2](reduce_mean[axis=-1](maxpool[kernel=3](x))) => global_avgpool(maxpool[kernel=3](x))",
     "partition[axis=-4, degree=2](conv(x, y)) => partition[axis=0, degree=2](conv(x, y))",
     "reduce_sum[axis=a](softmax[axis=a](x)) => ones()",
+    "concat[axis=1](concat[axis=1](x, y), z) => concat[axis=1](x, concat[axis=1](y, z))",
+    (
+        "concat[axis=a](concat[axis=a](x, y), concat[axis=a](z, w))"
+        " => concat[axis=a](x, concat[axis=a](concat[axis=a](y, z), w))"
+    ),
+    (
+        "concat[axis=1](conv(x, y), conv(x, concat[axis=0](z, w)))"
+        " => conv(x, concat[axis=0](concat[axis=0](y, z), w)) where groups(x, y) = 1"
+    ),
     "div(div(x, y), z) => div(x, mul(z, y))",
     "mul(div(x, y), div(z, w)) => div(mul(x, z), mul(w, y))",
     "maxpool[kernel=8](relu(x)) => relu(maxpool[kernel=8](x))",
@@ -59,6 +73,10 @@ FALSE = (
     "upsample_nearest[stride=2](upsample_nearest[stride=3](x)) => upsample_nearest[stride=5](x)",
     "upsample_linear[stride=2](upsample_linear[stride=2](x)) => upsample_linear[stride=4](x)",
     "replicate[degree=2](replicate[degree=3](x)) => replicate[degree=5](x)",
+    (
+        "partition[axis=0, degree=2](matmul(x, y))"
+        " => matmul(replicate[degree=2](x), partition[axis=1, degree=2](y)) where rank(x) = 2, rank(y) = 4"
+    ),
     "batch[axis=1, degree=2](batch[axis=0, degree=2](x)) => batch[axis=1, degree=4](x)",
     "partition[axis=0, degree=2](partition[axis=1, degree=2](x)) => partition[axis=0, degree=4](x)",
     (
@@ -68,6 +86,8 @@ FALSE = (
     "softmax[axis=-1](conv(x, y)) => softmax[axis=2](conv(x, y))",
     "softmax[axis=-1](x) => softmax[axis=3](x)",
     "reduce_sum[axis=0](softmax[axis=-1](x)) => ones()",
+    "concat[axis=1](concat[axis=1](x, y), z) => concat[axis=1](x, concat[axis=1](z, y))",
+    "split0[axis=1](concat[axis=1](concat[axis=1](x, y), z)) => x",
     "div(div(x, y), z) => div(x, add(z, y))",
     "div(x, div(y, z)) => div(x, mul(y, z))",
     "maxpool[kernel=8](tanh(x)) => relu(maxpool[kernel=8](x))",
@@ -121,6 +141,38 @@ def test_all_compositions_of_permutations_of_three_axes() -> None:
             "the source is never well-typed: matmul(x, y): matmul: dimensions 3 and 4 must be equal",
         ),
         ("relu(x: f32[2, 3]) => conv(x, x)", "the target is never well-typed: conv(x, x)"),
+        (
+            "lrn[size=0](x) => x",
+            "the source is never well-typed: lrn[size=0](x): lrn: expected size to be at least 1, got 0",
+        ),
+        (
+            "conv(x, band_kernel[size=0, alpha=1]()) => x",
+            (
+                "the source is never well-typed: band_kernel[size=0, alpha=1]: band_kernel: expected size to"
+                " be at least 1, got 0"
+            ),
+        ),
+        (
+            (
+                "combine[axis=-4, degree=d](matmul(replicate[degree=d](x), y))"
+                " => matmul(x, combine[axis=-1, degree=d](y))"
+            ),
+            (
+                "the source is never well-typed: combine[axis=-4, degree=d](matmul(replicate[degree=d](x), y"
+                ")): combine: an axis in 1 parts cannot be one in 2 fewer"
+            ),
+        ),
+        (
+            "pipeline[axis=a, degree=d](batch[axis=a, degree=d](x: f32[n, n])) => x",
+            (
+                "the source is never well-typed: batch[axis=a, degree=d](x): batch: an axis in 1 parts cannot"
+                " be one in 2 fewer"
+            ),
+        ),
+        (
+            "combine[axis=0, degree=2](matmul(x, y)) => matmul(x, y)",
+            "the source is never well-typed: combine[axis=0, degree=2](matmul(x, y)): combine: an axis",
+        ),
         (
             "relu(x) => relu(relu(x)) where rank(x) = 2, rank(x) = 3",
             "its conditions hold for no well-typed sides",

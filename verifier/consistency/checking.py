@@ -84,7 +84,7 @@ def check_consistency(
     """
     wanted = (*axioms.equations, COLLAPSE) if names is None else tuple(axioms.by_name[n] for n in names)
     task = Task(
-        partial(_search, axioms=axioms.equations, depth=depth),
+        partial(_search, axioms=axioms, depth=depth),
         _failed,
         asdict,
         _read,
@@ -94,10 +94,10 @@ def check_consistency(
     return Consistency(tuple(answer or _failed(axiom, "the time did not suffice") for axiom, answer in found))
 
 
-def _search(axiom: Equation, axioms: Sequence[Equation], depth: Depth) -> Surroundings:
+def _search(axiom: Equation, axioms: AxiomSet, depth: Depth) -> Surroundings:
     if axiom != COLLAPSE:
-        return search_around(axiom, axioms, depth)
-    falsehood = search_for_collapse(axioms, COLLAPSE_LIMITS)
+        return search_around(axiom, axioms.beside(axiom), depth)
+    falsehood = search_for_collapse(axioms.usual, COLLAPSE_LIMITS)
     return Surroundings(axiom.name, () if falsehood is None else (falsehood,), Counts(asked=1))
 
 

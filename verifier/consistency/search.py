@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from superopt.axioms import cuts
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation, Variable
@@ -75,6 +76,8 @@ class _Search:
         self._axiom = axiom
         self._axioms = axioms
         self._by_name = {each.name: each for each in axioms}
+        self._cuts = any(map(cuts, axioms))
+        """Whether axioms speak of halves: those that do not are never used where one is."""
         self._depth = depth
         self._found: dict[tuple[object, ...], Falsehood] = {}
         self._counts = Counts()
@@ -132,7 +135,8 @@ class _Search:
         for interpretation in _interpretations(self._axiom, 1):
             saturation = Saturation(interpretation, self._axioms, self._depth.extent)
             for seed in seeds(self._axiom):
-                saturation.add(interpretation.concrete(seed))
+                if self._cuts or not cuts(Equation((seed,), ())):
+                    saturation.add(interpretation.concrete(seed))
             saturation.run()
             self._counts = replace(self._counts, saturated=self._counts.saturated + len(saturation.steps))
             for merged in saturation.merged():
@@ -142,7 +146,8 @@ class _Search:
                 self._explain(interpretation, steps, goal, merged.difference, "saturation")
 
     def _ask(self) -> None:
-        for goal, sampled in list(independence(self._axiom))[: self._depth.questions]:
+        questions = [(g, s) for g, s in independence(self._axiom) if self._cuts or not cuts(g)]
+        for goal, sampled in questions[: self._depth.questions]:
             for interpretation in _interpretations(sampled, 1):
                 left, right = (interpretation.meaning(side[0]) for side in (goal.left, goal.right))
                 if left is None or right is None:

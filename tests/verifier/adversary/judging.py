@@ -98,7 +98,7 @@ def judged(family: str, number: int, equation: Equation, seed: int, share: int =
 
 
 def all_judged(
-    count: int, seed: int, until: float, families: Iterable[str], state: Path | None
+    count: int, seed: int, until: float, families: Iterable[str], state: Path | None, share: int = SHARE
 ) -> Iterator[Judged]:
     """Up to ``count`` different equations that both judged, the families by turns, until a
     time of ``time.monotonic``.
@@ -117,7 +117,7 @@ def all_judged(
                 continue
             seen.add(spelled)
             known = done.get((family, number))
-            answer = known or judged(family, number, equation, seed, SHARE)
+            answer = known or judged(family, number, equation, seed, share)
             if known is None and state is not None:
                 with state.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
@@ -141,4 +141,4 @@ def read_state(state: Path | None) -> Iterator[Judged]:
         yield Judged(**{**content, "outcome": Outcome(content["outcome"])})
 
 
-__all__ = ["FAMILIES", "Judged", "Outcome", "all_judged", "judged", "read_state"]
+__all__ = ["FAMILIES", "SHARE", "Judged", "Outcome", "all_judged", "judged", "read_state"]

@@ -19,10 +19,16 @@ from superopt.ir.terms import (
     Term,
     Variable,
     applications,
-    subterms,
     variables,
 )
-from tests.verifier.adversary.hints import most_rank, only_ranks, pinned, ranks_to_try
+from tests.verifier.adversary.hints import (
+    most_rank,
+    only_ranks,
+    open_in,
+    pinned,
+    ranks_to_try,
+    variables_in,
+)
 from tests.verifier.adversary.meaning import DIVIDING
 from tests.verifier.adversary.wanted import Place, Wish, operand
 from tests.verifier.brute.basics import Attributes, IllTyped, Shape
@@ -280,19 +286,15 @@ class _Attempt:
 
     def _is_settled(self, term: Application) -> bool:
         """Whether shapes that are known alone say what its shape is: a wish could only be in vain."""
-        return all(
-            (each.operator not in IMPLICIT or each.attribute(IMPLICIT[each.operator]) is not None)
-            and all(self._is_chosen(value) for _, value in each.attributes)
-            for each in applications(term)
-        ) and all(each in self._shapes for each in subterms(term) if isinstance(each, Variable))
+        needed = open_in(term)
+        return needed is not None and needed <= self._values.keys() and self._has_shapes(term)
 
-    def _is_chosen(self, value: object) -> bool:
-        return not isinstance(value, AttributeVariable) or value.name in self._values
+    def _has_shapes(self, term: Term) -> bool:
+        return all(each in self._shapes for each in variables_in(term))
 
     def _is_ready(self, term: Term) -> bool:
         """Whether the shapes of its variables are known or declared."""
-        found = [each for each in subterms(term) if isinstance(each, Variable)]
-        return all(each in self._shapes or each.name in self._declared for each in found)
+        return all(each in self._shapes or each.name in self._declared for each in variables_in(term))
 
     def _fill(
         self, term: Application, attributes: dict[str, object], inputs: list[Shape], wish: Wish
