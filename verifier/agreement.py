@@ -13,16 +13,16 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
-from superopt.verifier.bounded_instances import BoundedInstance
 from superopt.verifier.definedness import is_total
 from superopt.verifier.refinement import awkward_inputs, difference_between
+from superopt.verifier.typing_search.drawn import DrawnInstance
 
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24
 """One element of random sign looks alike before and after relu with probability 2^-24 then."""
 
 
-def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.random.Generator) -> bool | None:
+def sides_agree(equation: Equation, instance: DrawnInstance, generator: np.random.Generator) -> bool | None:
     """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
 
     Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
@@ -38,7 +38,7 @@ def sides_agree(equation: Equation, instance: BoundedInstance, generator: np.ran
 
 
 def _agree(
-    equation: Equation, typing: Typing, instance: BoundedInstance, generator: np.random.Generator
+    equation: Equation, typing: Typing, instance: DrawnInstance, generator: np.random.Generator
 ) -> bool | None:
     pairs = zip(equation.left, equation.right, strict=True)
     if any(typing.types[left] != typing.types[right] for left, right in pairs):

@@ -16,19 +16,11 @@ from math import gcd, prod
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, Equation, applications
-from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
 from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
+from superopt.verifier.typing_search.values import ATTRIBUTE_VALUES, NUMERIC
 
 _NUMBERS = (Fraction(1, 2), 2, -1, Fraction(-1, 2), 3, 0, 1)
-_NUMERIC = frozenset(("alpha", "beta", "bias", "epsilon", "exponent", "value"))
-"""Attributes that no type depends on, and of which every number is a value."""
-
-_WORDS: Mapping[str, tuple[object, ...]] = {
-    "activation": ACTIVATIONS,
-    "approximate": APPROXIMATIONS,
-    "includes_padding": (0, 1),
-}
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
 
 
@@ -38,7 +30,7 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
     Raises IllTypedError where all values cannot be gone through.
     """
     kinds = {name: _kind(name, said) for name, said in _kinds(goal).items()}
-    numbers = [name for name, kind in kinds.items() if kind in _NUMERIC]
+    numbers = [name for name, kind in kinds.items() if kind in NUMERIC]
     degrees = [name for name, kind in kinds.items() if kind == "degree"]
     others = [name for name in kinds if name not in numbers and name not in degrees]
     for condition in goal.conditions:
@@ -57,7 +49,7 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
 def represented_variables(equation: Equation) -> frozenset[str]:
     """The attribute variables of which a case has one value for many: numbers and degrees."""
     kinds = _kinds(equation)
-    return frozenset(name for name, said in kinds.items() if said & _NUMERIC or "degree" in said)
+    return frozenset(name for name, said in kinds.items() if said & NUMERIC or "degree" in said)
 
 
 def _relates_tensors(condition: Condition) -> bool:
@@ -84,15 +76,16 @@ def _kinds(equation: Equation) -> dict[str, set[str]]:
 
 def _kind(name: str, said: Set[str]) -> str:
     """The kind on which types depend; raises IllTypedError where there are several."""
-    typed = sorted(said - _NUMERIC) or sorted(said)[:1]
+    typed = sorted(said - NUMERIC) or sorted(said)[:1]
     if len(typed) > 1:
         raise IllTypedError(f"{name} stands for several attributes: {', '.join(typed)}")
     return typed[0]
 
 
 def _values(name: str, kind: str, largest_rank: int) -> Sequence[object]:
-    if kind in _WORDS:
-        return _WORDS[kind]
+    known = ATTRIBUTE_VALUES.get(kind)
+    if known is not None and known.every:
+        return known.every
     match kind:
         case "axis":
             return range(-largest_rank, largest_rank)

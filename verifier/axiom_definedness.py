@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import cast
 
 import numpy as np
@@ -21,14 +20,15 @@ from superopt.errors import IllTypedError
 from superopt.ir.terms import Direction, Equation
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.enumeration import enumerated
 from superopt.verifier.exhaustive.images import all_cases
-from superopt.verifier.exhaustive.parameters import Bound
-from superopt.verifier.exhaustive.program import Case, Program
 from superopt.verifier.instance import Instance
 from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.refinement import Difference, awkward_inputs, first_difference
+from superopt.verifier.refute import SIZES
 from superopt.verifier.seeds import seed_of
+from superopt.verifier.typing_search.drawn import DrawnInstances
+from superopt.verifier.typing_search.program import Case, Program
+from superopt.verifier.typing_search.values import PartialBound
 
 Sides = Sequence[tuple[PartialArray, PartialArray]]
 
@@ -37,27 +37,6 @@ _LARGEST = 300
 """Elements of each tensor of an instance beyond the bound."""
 _UNDEFINED_ONE_BY_ONE = 12
 _MIXED = 3
-
-_NUMBERS: dict[str, tuple[object, ...]] = {
-    "alpha": (Fraction(1, 5), -2, 0),
-    "beta": (Fraction(3, 4), 2, 0, -1),
-    "bias": (1, 0, -1),
-    "epsilon": (Fraction(1, 100000), 0, -1),
-    "exponent": (2, 0, -1, Fraction(1, 2), Fraction(1, 3), Fraction(-3, 4)),
-    "value": (0, 1, -1, 2, Fraction(1, 2)),
-}
-"""Those at which operators are partial among them."""
-
-
-@dataclass(frozen=True)
-class PartialBound(Bound):
-    """The bound with numbers at which operators are partial."""
-
-    max_dim: int = 2
-
-    def values(self, operator: str, attribute: str, inputs: Sequence[TensorType]) -> Sequence[object]:
-        """Numbers of both kinds; other attributes as everywhere."""
-        return _NUMBERS.get(attribute) or super().values(operator, attribute, inputs)
 
 
 @dataclass(frozen=True)
@@ -143,7 +122,7 @@ def _beyond(axiom: Equation, sampled: int) -> Iterator[tuple[str, Sides]]:
     generator = np.random.default_rng(seed_of(axiom, _STREAM + 1))
     sampler = InstanceSampler(axiom, seed_of(axiom, _STREAM + 2))
     drawn = itertools.islice(sampler.instances(sampled, 1, _LARGEST), sampled)
-    further = enumerated(axiom, seed_of(axiom, _STREAM + 3), sampled)
+    further = DrawnInstances(axiom, SIZES, seed_of(axiom, _STREAM + 3)).instances(sampled)
     for instance in itertools.chain(drawn, further):
         pairs = zip(axiom.left, axiom.right, strict=True)
         types = instance.typing.types
@@ -174,4 +153,4 @@ def _told(shown: str, difference: Difference | None) -> str:
     return f"{shown}: {difference}" if shown else str(difference)
 
 
-__all__ = ["Definedness", "PartialBound", "check_definedness", "partial_inputs"]
+__all__ = ["Definedness", "check_definedness", "partial_inputs"]

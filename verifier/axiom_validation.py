@@ -29,11 +29,11 @@ from superopt.ops.base import OPERATORS, Operator
 from superopt.verifier.axiom_definedness import check_definedness
 from superopt.verifier.content_cache import ContentCache, content_key
 from superopt.verifier.exhaustive.identity import IdentityTest
-from superopt.verifier.exhaustive.parameters import Bound
 from superopt.verifier.exhaustive.representatives import Representatives
 from superopt.verifier.hashes import code_lines, operators_hash, operators_in, verifier_hash
 from superopt.verifier.pool import Allowance, judge_all
 from superopt.verifier.refute import Effort, refute
+from superopt.verifier.typing_search.values import Bound
 from superopt.verifier.validate import DIFFERENT, check_symbolically
 
 LEAST_CASES = 5
@@ -294,8 +294,10 @@ def _depends(axiom: Equation) -> tuple[str, ...]:
 @cache
 def _code() -> str:
     """The sources of what enumerates and tests cases."""
-    entries = sorted(resources.files("superopt.verifier.exhaustive").iterdir(), key=lambda entry: entry.name)
-    texts = [entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py")]
+    texts: list[str] = []
+    for package in ("superopt.verifier.exhaustive", "superopt.verifier.typing_search"):
+        entries = sorted(resources.files(package).iterdir(), key=lambda entry: entry.name)
+        texts.extend(entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py"))
     texts.append(resources.files("superopt.rewriting").joinpath("conditions.py").read_text("utf-8"))
     return content_key(map(code_lines, texts))
 

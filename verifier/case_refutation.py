@@ -16,8 +16,8 @@ from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
 from superopt.ops.attributes import substituted
+from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
-from superopt.verifier.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.verifier.instance import Instance
 from superopt.verifier.refute import difference_in
 

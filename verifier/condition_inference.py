@@ -31,11 +31,11 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
 from superopt.verifier.agreement import sides_agree
 from superopt.verifier.atoms import Atom, Place, atoms, truth_of
-from superopt.verifier.bounded_instances import BoundedInstance, BoundedInstances, Sizes
 from superopt.verifier.covers import simplest_cover, widest_conjunctions
 from superopt.verifier.pool import Allowance, Progress, judge_as_they_come
 from superopt.verifier.prove import PATIENT
 from superopt.verifier.seeds import seed_of
+from superopt.verifier.typing_search.drawn import DrawnInstance, DrawnInstances, Sizes
 from superopt.verifier.verify import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
@@ -139,7 +139,7 @@ class _Inference:
         self._equation = equation
         self._axioms = axioms
         self._options = options
-        self._source = BoundedInstances(equation, options.sizes, seed_of(equation, 11))
+        self._source = DrawnInstances(equation, options.sizes, seed_of(equation, 11))
         self._generator = np.random.default_rng(seed_of(equation, 12))
         self._places: list[Place] = []
         self._agrees = 0
@@ -173,7 +173,7 @@ class _Inference:
     def _enough(self) -> bool:
         return len(self._known) >= self._options.most
 
-    def _add(self, instances: Iterable[BoundedInstance]) -> int:
+    def _add(self, instances: Iterable[DrawnInstance]) -> int:
         """Takes in the instances not yet known; how many they are."""
         before = len(self._places)
         for instance in instances:
@@ -214,7 +214,7 @@ class _Inference:
         """Whether new instances change what is known of the condition; they are known from now on."""
         before = self._exact(conditions)
         conditioned = self._conditioned(conditions)
-        within = BoundedInstances(conditioned, self._options.sizes, seed_of(conditioned, 13))
+        within = DrawnInstances(conditioned, self._options.sizes, seed_of(conditioned, 13))
         self._add(within.draw(self._options.further))
         self._add(self._source.draw(self._options.further))
         held = truth_of(conditions, self._places)

@@ -27,6 +27,7 @@ PACKAGES = (
     "superopt.ops",
     "superopt.rewriting",
     "superopt.verifier",
+    "superopt.verifier.typing_search",
 )
 """Where definitions that a proof depends on can be."""
 

@@ -17,11 +17,11 @@ from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
 from superopt.ops.attributes import substituted
 from superopt.ops.traits import traits
+from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH
-from superopt.verifier.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.verifier.instance import Instance
-from superopt.verifier.schemes import Scheme, SchemeSearch
+from superopt.verifier.typing_search.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000
 _PASSES = 6

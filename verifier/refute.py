@@ -24,11 +24,11 @@ from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
 from superopt.ops.traits import named
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.enumeration import enumerated
 from superopt.verifier.instance import Instance
 from superopt.verifier.instances import InstanceSampler
 from superopt.verifier.refinement import awkward_inputs, difference_between
 from superopt.verifier.seeds import chosen_seed, seed_of
+from superopt.verifier.typing_search.drawn import DrawnInstances, Sizes
 
 _IN_FLOATS = 12
 """On so many instances real numbers are compared too: one that is another modulo the prime shows in any.
@@ -38,12 +38,14 @@ _FEWEST, _ELEMENTS_IN_ALL = 3, 1_000_000
 """Where a rule declares large tensors, fewer instances are evaluated."""
 
 _WINDOWS = named(lambda operator: operator.windowed or operator.kernel_input is not None)
+SIZES = Sizes(image=(1, 2, 3, 4, 5, 6, 7))
+"""Of the instances with small sizes."""
 
 
 @dataclass(frozen=True)
 class Effort:
     """How many schemes (ranks and attribute values), how many sizes for each, how many instances in all, and
-    how many more by trying small shapes; twice as many of the former for attribute variables and windows.
+    how many more with small sizes; twice as many of the former for attribute variables and windows.
 
     ``stack`` inputs are evaluated at once.
     """
@@ -51,11 +53,11 @@ class Effort:
     schemes: int = 24
     per_scheme: int = 3
     instances: int = 48
-    enumerated: int = 60
+    drawn: int = 60
     stack: int = 3
 
 
-BRIEF = Effort(schemes=4, per_scheme=1, instances=4, enumerated=4, stack=1)
+BRIEF = Effort(schemes=4, per_scheme=1, instances=4, drawn=4, stack=1)
 """Some 10 instances in 30 ms: for seeds that nobody can foresee, others each time, so that no rule can be
 spelled until they miss where it fails."""
 
@@ -95,7 +97,7 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
     instances = sampler.instances(effort.schemes * more, effort.per_scheme)
     affordable = max(_FEWEST, _ELEMENTS_IN_ALL // (1 + sampler.declared_elements))
     tried = itertools.islice(instances, min(effort.instances * more, affordable))
-    further = enumerated(equation, seed_of(equation, 0, seed), effort.enumerated)
+    further = DrawnInstances(equation, SIZES, seed_of(equation, 0, seed)).instances(effort.drawn)
     for instance in itertools.chain(tried, further):
         difference = difference_of_types(equation, instance)
         if difference is None:

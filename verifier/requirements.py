@@ -5,26 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension, floor_divide, solve
+from superopt.ir.dimensions import (
+    Dimension,
+    FloorDivision,
+    SymbolicDimension,
+    floor_divide,
+    solve,
+    substitute,
+)
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
 
 
-def impose(
-    conditions: Sequence[Condition], types: dict[str, TensorType], attributes: Mapping[str, object]
-) -> dict[str, TensorType]:
-    """The types after solving the conditions that equate dimensions; the others are left to be checked."""
+def implied_sizes(
+    conditions: Sequence[Condition], types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> dict[str, Dimension]:
+    """Symbols solved for so that dimensions which conditions equate are equal; the other conditions, and
+    those about tensors without a type, are left to be checked."""
+    found: dict[str, Dimension] = {}
     for condition in conditions:
         if condition.relation != "=" or condition.right is None:
             continue
         sides = [_dimension(operand, types, attributes) for operand in (condition.left, condition.right)]
         if None in sides:
             continue
-        left, right = cast("list[Dimension]", sides)
+        left, right = (substitute(side, found) for side in cast("list[Dimension]", sides))
         solution = solve(left, right)
         if solution:
-            types = {name: type_.substitute(solution) for name, type_ in types.items()}
-    return types
+            found = {name: substitute(size, solution) for name, size in found.items()} | solution
+    return found
 
 
 def solve_rounded(left: Dimension, right: Dimension) -> dict[str, Dimension] | None:

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, substitute, symbol, symbols_of
-from superopt.ir.terms import Application, Equation, Term, Variable, applications
+from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
-from superopt.ops import Operator, attributes_of, operator_from_attributes
-from superopt.ops.attributes import substituted
 from superopt.rewriting import Typing, holds, type_equation
+from superopt.rewriting.concrete import with_numbers
 from superopt.rewriting.divisions import divisions_needed, variable_type
 
 _SIZES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197)
@@ -83,13 +82,4 @@ def _closed(
         raise IllTypedError("sizes are not positive")
     if not all(holds(condition, variables, attributes) for condition in equation.conditions):
         raise IllTypedError("the conditions do not hold")
-    found: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in variables.items()}
-    operators: dict[Application, Operator] = {}
-    for term in applications(*equation.left, *equation.right):
-        operator = typing.operators[term]
-        if operator.implicit:
-            given = {name: substituted(value, sizes) for name, value in attributes_of(operator).items()}
-            operator = operator_from_attributes(operator.name, given)
-        operators[term] = operator
-        (found[term],) = operator.infer(*(found[child] for child in term.inputs))
-    return Typing(found, operators, {})
+    return with_numbers(typing, tuple(typing.operators), variables, sizes)

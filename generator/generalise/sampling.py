@@ -29,13 +29,13 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops import OPERATORS, Operator, attributes_of, operator_from_attributes
-from superopt.ops.attributes import substituted
+from superopt.ops import OPERATORS, operator_from_attributes
 from superopt.ops.bound import bound
 from superopt.ops.roles import Product
 from superopt.ops.sharding import is_divided
 from superopt.ops.traits import traits
 from superopt.rewriting import Typing, holds, infer_terms, type_equation
+from superopt.rewriting.concrete import with_numbers
 from superopt.rewriting.divisions import divisions_needed, variable_type
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -383,14 +383,4 @@ def _resolved(general: Typing, types: Types, sizes: Mapping[str, Dimension], sam
     drawn: dict[str, Dimension] = {
         name: 1 + _drawn((0, 1, 2, 3), name, sample) for name in sorted(general.unresolved)
     }
-    chosen = {**drawn, **sizes}
-    found: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in types.items()}
-    operators: dict[Application, Operator] = {}
-    for term, open_operator in general.operators.items():
-        operator = open_operator
-        if operator.implicit:
-            attributes = {name: substituted(value, chosen) for name, value in attributes_of(operator).items()}
-            operator = operator_from_attributes(operator.name, attributes)
-        (found[term],) = operator.infer(*(found[child] for child in term.inputs))
-        operators[term] = operator
-    return Typing(found, operators, general.assignment)
+    return with_numbers(general, tuple(general.operators), types, {**drawn, **sizes})

@@ -23,7 +23,7 @@ from superopt.verifier.axiom_validation import (
     validate_axioms,
 )
 from superopt.verifier.content_cache import ContentCache, user_cache
-from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.typing_search.values import Bound
 
 NO = 1
 

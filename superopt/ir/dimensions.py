@@ -203,6 +203,9 @@ def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
     """The dimension with symbols replaced; symbols that the assignment lacks stay."""
     if isinstance(dimension, int) or dimension.symbols.isdisjoint(assignment):
         return dimension
+    name = as_symbol(dimension)
+    if name is not None:
+        return assignment[name]
     total: Dimension = 0
     for monomial, coefficient in dimension.terms:
         product: Dimension = coefficient

@@ -12,7 +12,7 @@ from superopt.ir.terms import Direction
 from superopt.ir.types import ElementType, TensorType
 from superopt.verifier.axiom_definedness import check_definedness, partial_inputs
 from superopt.verifier.axiom_validation import Thoroughness, validate_axiom
-from superopt.verifier.exhaustive.parameters import Bound
+from superopt.verifier.typing_search.values import Bound
 
 BOTH, FORWARDS, BACKWARDS = (True, True), (True, False), (False, True)
 

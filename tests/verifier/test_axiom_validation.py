@@ -17,8 +17,8 @@ from superopt.ir.terms import Equation, applications
 from superopt.verifier.axiom_validation import AxiomValidation, Thoroughness, validate_axiom, validate_axioms
 from superopt.verifier.content_cache import ContentCache
 from superopt.verifier.exhaustive.identity import IdentityTest
-from superopt.verifier.exhaustive.parameters import Bound
 from superopt.verifier.refute import Effort
+from superopt.verifier.typing_search.values import Bound
 
 SMALL = Thoroughness(Bound(2, 3), symbolic=0, sampled=None)
 IMAGES = Thoroughness(Bound(2), symbolic=0, sampled=None)

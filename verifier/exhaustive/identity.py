@@ -25,10 +25,10 @@ from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.verifier.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
 from superopt.verifier.exhaustive.images import all_cases
-from superopt.verifier.exhaustive.parameters import Bound
-from superopt.verifier.exhaustive.program import Case, Program
 from superopt.verifier.exhaustive.residues import ResidueDomain, Residues
 from superopt.verifier.seeds import seed_of
+from superopt.verifier.typing_search.program import Case, Program
+from superopt.verifier.typing_search.values import Bound
 
 BLOCK = 256
 """Cases that share one stream of random numbers, so that work can go on from any block."""

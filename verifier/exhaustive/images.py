@@ -33,18 +33,17 @@ from typing import cast
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
-from superopt.ops.attributes import PAIRS
+from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.ops.base import OPERATORS, Operator
-from superopt.verifier.exhaustive.parameters import (
+from superopt.verifier.typing_search.exhaustive import ExhaustiveSearch
+from superopt.verifier.typing_search.program import Case, Implicit, Program
+from superopt.verifier.typing_search.values import (
     DILATIONS,
     MARGINS,
-    PADDING_WORDS,
     STRIDES,
     Bound,
     joined,
 )
-from superopt.verifier.exhaustive.program import Case, Implicit, Program
-from superopt.verifier.exhaustive.typings import TypingSearch
 
 ROWS, COLUMNS = 2, 3
 FURTHER_PAIRINGS = 3
@@ -64,12 +63,12 @@ def all_cases(program: Program, bound: Bound) -> Iterator[Case]:
     """Every case up to the bound, cases of images put together from their parts."""
     images = _Images(program, bound)
     if not images.has_windows:
-        yield from TypingSearch(program, bound).cases()
+        yield from ExhaustiveSearch(program, bound).cases()
     elif images.is_separable:
         yield from images.cases()
     else:
         few = {name: _FEW[attribute] for name, attribute in images.kinds.items() if attribute in _FEW}
-        yield from TypingSearch(program, bound, values=few).cases()
+        yield from ExhaustiveSearch(program, bound, choices=few).cases()
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ class _Images:
                         if case is not None:
                             yield case
 
-    def _search(self, chosen: Mapping[str, Sequence[object]]) -> TypingSearch:
+    def _search(self, chosen: Mapping[str, Sequence[object]]) -> ExhaustiveSearch:
         """Squares, large sizes first: nearly everything is well-typed there."""
         values: dict[str, Sequence[object]] = {}
         for name, attribute in self.kinds.items():
@@ -197,7 +196,7 @@ class _Images:
                 values[name] = [(size, size) for size in choices]
         large = tuple(reversed(self.bound.sizes))
         sizes = {(name, axis): large for name in self.program.names for axis in range(4)}
-        return TypingSearch(self.program, self.bound, sizes, {**values, **chosen})
+        return ExhaustiveSearch(self.program, self.bound, sizes, {**values, **chosen})
 
     def _geometries(
         self, base: Case, chosen: Mapping[str, Sequence[object]], axis: int
@@ -219,7 +218,7 @@ class _Images:
                 padding = cast("tuple[int, int, int, int]", own)
                 values[name] = [_with_margins(padding, axis, margin) for margin in MARGINS]
         found: list[_Geometry] = []
-        search = TypingSearch(self.program, self.bound, sizes, values, self._ranks(base))
+        search = ExhaustiveSearch(self.program, self.bound, sizes, values, self._ranks(base))
         for case in _decided(search.cases()):
             meaning = (axis, self._meaning(case, axis))
             if meaning not in self._met:
@@ -270,7 +269,7 @@ class _Images:
             for name, attribute in self.kinds.items()
             if attribute in PAIRS or attribute == "padding"
         }
-        yield from TypingSearch(self.program, self.bound, sizes, values, self._ranks(base)).cases()
+        yield from ExhaustiveSearch(self.program, self.bound, sizes, values, self._ranks(base)).cases()
 
     def _ranks(self, base: Case) -> Mapping[str, int]:
         return {name: type_.rank for name, type_ in zip(self.program.names, base.types, strict=True)}
@@ -302,7 +301,7 @@ class _Images:
                 self.program.implicit_values(other), rows.implicit, columns.implicit, strict=True
             )
         ]
-        return TypingSearch(self.program, self.bound).case(types, attributes, implicit)
+        return ExhaustiveSearch(self.program, self.bound).case(types, attributes, implicit)
 
 
 def _decided(cases: Iterator[Case]) -> list[Case]:

@@ -17,8 +17,8 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import infer_terms
 from superopt.verifier.exhaustive.images import all_cases
-from superopt.verifier.exhaustive.parameters import Bound
-from superopt.verifier.exhaustive.program import Case, Program
+from superopt.verifier.typing_search.program import Case, Program
+from superopt.verifier.typing_search.values import Bound
 
 EVERY_AXIS = range(-3, 3)
 PERMS = [(), *(p for n in range(4) for p in itertools.permutations(range(n)))]
@@ -113,7 +113,7 @@ def test_every_geometry_of_rows_meets_a_part_of_all_channels() -> None:
 
 def _windows(case: Case, axis: int) -> object:
     """For each window along the axis, which positions of the input its kernel sees."""
-    conv = case.operators[0]
+    conv = next(operator for operator in case.operators if operator.name == "conv")
     size, kernel = case.types[0].shape[2 + axis], case.types[1].shape[2 + axis]
     output = case.outputs[0].shape[2 + axis]
     assert isinstance(size, int)

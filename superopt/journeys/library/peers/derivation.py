@@ -21,8 +21,8 @@ from superopt.ops.traits import graph_name
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
 from superopt.verifier.instance import Instance
 from superopt.verifier.instances import InstanceSampler
-from superopt.verifier.schemes import Scheme
 from superopt.verifier.seeds import seed_of
+from superopt.verifier.typing_search.schemes import Scheme
 
 _SEED = 21
 

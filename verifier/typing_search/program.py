@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
@@ -14,9 +14,19 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.parallel import ParallelOperator
 from superopt.ops.roles import Divided
+from superopt.ops.traits import GROUPED, named
 from superopt.rewriting.typing import Typing
 from superopt.verifier.divided import demanding
 from superopt.verifier.instance import Instance
+
+COMPUTING_WITH_SIZES = named(
+    lambda operator: (
+        operator.windowed
+        or operator.kernel_input is not None
+        or operator.repeats
+        or operator.positions is None
+    )
+)
 
 A = TypeVar("A")
 Implicit = Mapping[str, "Dimension | tuple[Dimension, ...]"]
@@ -30,6 +40,12 @@ class Instruction:
     term: Application
     inputs: tuple[int, ...]
     implicit: tuple[str, ...]
+
+    @cached_property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """(attribute, name) of each attribute variable."""
+        pairs = self.term.attributes
+        return tuple((name, value.name) for name, value in pairs if isinstance(value, AttributeVariable))
 
 
 @dataclass(frozen=True)
@@ -62,16 +78,18 @@ class Program:
 
     @cached_property
     def steps(self) -> tuple[Instruction, ...]:
-        """The applications, inputs before what uses them; their values follow the inputs."""
+        """The applications, inputs before what uses them; their values follow the inputs.
+
+        What computes with sizes comes late: until then other applications say which are equal.
+        """
         steps: list[Instruction] = []
         places: dict[Term, int] = {Variable(name): i for i, name in enumerate(self.names)}
-        for term in self._terms:
-            if isinstance(term, Application):
-                implicit = (n for n in OPERATORS[term.operator].implicit if term.attribute(n) is None)
-                place = places[term] = len(places)
-                steps.append(
-                    Instruction(place, term, tuple(places[child] for child in term.inputs), tuple(implicit))
-                )
+        for term in _ordered(term for term in self._terms if isinstance(term, Application)):
+            implicit = (n for n in OPERATORS[term.operator].implicit if term.attribute(n) is None)
+            place = places[term] = len(places)
+            steps.append(
+                Instruction(place, term, tuple(places[child] for child in term.inputs), tuple(implicit))
+            )
         return tuple(steps)
 
     @cached_property
@@ -149,3 +167,27 @@ class Program:
     @cached_property
     def _terms(self) -> tuple[Term, ...]:
         return tuple(subterms(*self.equation.left, *self.equation.right))
+
+
+def _ordered(waiting: Iterable[Application]) -> Iterator[Application]:
+    """Those that compute with sizes as late as can be, grouped ones last; a constant where it is used."""
+    left = list(waiting)
+    done: set[Term] = set()
+    while left:
+        ready = [term for term in left if all(_is_there(child, done) for child in term.inputs)]
+        chosen = min(ready, key=_lateness)
+        constants = (child for child in chosen.inputs if child in left and not child.inputs)
+        for term in dict.fromkeys((*constants, chosen)):
+            yield term
+            done.add(term)
+            left.remove(term)
+
+
+def _lateness(term: Application) -> int:
+    if not term.inputs:
+        return 3
+    return 2 if term.operator in GROUPED else term.operator in COMPUTING_WITH_SIZES
+
+
+def _is_there(term: Term, done: Container[Term]) -> bool:
+    return isinstance(term, Variable) or not term.inputs or term in done

@@ -10,7 +10,7 @@ import pytest
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, Term, Variable, subterms, variables
 from superopt.verifier.agreement import sides_agree
-from superopt.verifier.bounded_instances import BoundedInstances, Sizes
+from superopt.verifier.typing_search.drawn import DrawnInstances, Sizes
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.meaning import SHAPES
 
@@ -20,7 +20,7 @@ ENOUGH = 100_000
 
 
 def drawn(equation: Equation, sizes: Sizes = SMALL) -> list[tuple[tuple[int, ...], ...]]:
-    source = BoundedInstances(equation, sizes, 1)
+    source = DrawnInstances(equation, sizes, 1)
     found = [
         tuple(instance.types[name].shape for name in variables(*equation.left))
         for instance in source.draw(ENOUGH)
@@ -98,7 +98,7 @@ def test_an_instance_has_a_typing_for_every_cut() -> None:
     equation = parse_equation("concat[axis=0](split0[axis=0](x), split1[axis=0](x)) => x where rank(x) = 1")
     (instance,) = [
         instance
-        for instance in BoundedInstances(equation, Sizes(), 1).draw(ENOUGH)
+        for instance in DrawnInstances(equation, Sizes(), 1).draw(ENOUGH)
         if instance.types["x"].shape == (4,)
     ]
     (whole,) = equation.left
@@ -110,7 +110,7 @@ def test_an_instance_has_a_typing_for_every_cut() -> None:
 def test_the_order_depends_on_the_seed_alone() -> None:
     equation = parse_equation("matmul(x, y) => matmul(y, x)")
     first, again, other = (
-        [instance.types for instance in BoundedInstances(equation, Sizes(), seed).draw(50)]
+        [instance.types for instance in DrawnInstances(equation, Sizes(), seed).draw(50)]
         for seed in (1, 1, 2)
     )
     assert first == again != other
@@ -131,5 +131,5 @@ def test_the_order_depends_on_the_seed_alone() -> None:
 def test_sides_agree_or_differ_or_nothing_is_known(text: str, agrees: set[bool | None]) -> None:
     equation = parse_equation(text)
     generator = np.random.default_rng(0)
-    answers = {sides_agree(equation, i, generator) for i in BoundedInstances(equation, SMALL, 1).draw(100)}
+    answers = {sides_agree(equation, i, generator) for i in DrawnInstances(equation, SMALL, 1).draw(100)}
     assert answers == agrees

@@ -1,4 +1,4 @@
-"""Instances found by trying: well-typed, repeatable, and of kinds that unification does not find."""
+"""Small instances: well-typed, repeatable, and of kinds that unification does not find."""
 
 # ruff: noqa: E501
 
@@ -12,8 +12,9 @@ from superopt.equations import parse_equation
 from superopt.ir.terms import Equation
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.enumeration import enumerated
 from superopt.verifier.instance import Instance
+from superopt.verifier.refute import SIZES
+from superopt.verifier.typing_search.drawn import DrawnInstances
 from tests.verifier.rules import RIGHT
 
 WRONG_WHERE_UNIFICATION_DOES_NOT_LOOK = {
@@ -45,14 +46,17 @@ def _differs(equation: Equation, instance: Instance) -> bool:
 )
 def test_a_few_instances_show_what_is_wrong(text: str) -> None:
     equation = parse_equation(text)
-    found = [any(_differs(equation, each) for each in enumerated(equation, seed, 60)) for seed in range(3)]
+    found = [
+        any(_differs(equation, each) for each in DrawnInstances(equation, SIZES, seed).instances(60))
+        for seed in range(3)
+    ]
     assert sum(found) >= 2
 
 
 @pytest.mark.parametrize("text", RIGHT)
 def test_right_rules_hold_at_every_instance(text: str) -> None:
     equation = parse_equation(text)
-    instances = list(enumerated(equation, 1, 12))
+    instances = list(DrawnInstances(equation, SIZES, 1).instances(12))
     assert len(instances) >= 2
     assert len({str(instance) for instance in instances}) == len(instances)
     for instance in instances:
@@ -64,12 +68,41 @@ def test_the_same_seed_gives_the_same_instances() -> None:
     equation = parse_equation(
         "relu(conv[stride=s, padding=p](x, w)) => conv[stride=s, padding=p, activation=relu](x, w)"
     )
-    first, again, other = ([str(each) for each in enumerated(equation, seed, 5)] for seed in (1, 1, 2))
+    first, again, other = (
+        [str(each) for each in DrawnInstances(equation, SIZES, seed).instances(5)] for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
 
 
 def test_declared_types_are_kept() -> None:
     equation = parse_equation("add(x: f32[n, 3], y: f32[n, n]) => add(y, x)")
-    instances = list(enumerated(equation, 1, 5))
+    instances = list(DrawnInstances(equation, SIZES, 1).instances(5))
     assert {str(instance) for instance in instances} == {"x: f32[3, 3], y: f32[3, 3]"}
+
+
+def test_a_size_that_no_input_has_is_no_decision() -> None:
+    """The parts of a divided axis are a number of their own, and trying sizes for it would not end."""
+    equation = parse_equation(
+        "partition[axis=a, degree=d](upsample_nearest[stride=s](x)) => upsample_nearest[stride=s](x)"
+    )
+    assert len(list(DrawnInstances(equation, SIZES, 1).instances(20))) <= 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "split0[axis=0](transpose(concat[axis=1](x, y))) => transpose(x)",
+        "conv[padding=same, stride=2](x, identity_kernel[kernel=3]()) => maxpool[kernel=1, stride=2](x)",
+    ],
+)
+def test_nothing_is_claimed_where_sizes_left_out_fit_nowhere(text: str) -> None:
+    equation = parse_equation(text)
+    for instance in DrawnInstances(equation, SIZES, 1).instances(60):
+        assert not _differs(equation, instance), instance
+
+
+def test_declared_kernels_are_grouped() -> None:
+    equation = parse_equation("conv(x, relu(y: f32[3, 2, 1, 1])) => conv(x, y)")
+    channels = {each.types["x"].shape[1] for each in DrawnInstances(equation, SIZES, 1).instances(60)}
+    assert channels == {2, 6}

@@ -8,12 +8,10 @@ from typing import cast
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import Application, Equation, Term, Variable, applications
+from superopt.ir.terms import Application, Equation, Variable, applications
 from superopt.ir.types import TensorType
-from superopt.ops.attributes import substituted
-from superopt.ops.base import Operator, attributes_of, operator_from_attributes
+from superopt.rewriting.concrete import require_sizes, with_numbers
 from superopt.rewriting.typing import Typing, infer_terms
-from superopt.verifier.concrete import require_sizes
 
 MAX_ELEMENTS = 1500
 MAX_IMPLICIT = 8
@@ -24,12 +22,15 @@ _MOST_CHOICES = 512
 
 def typings_of(
     equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
-) -> tuple[Typing, ...]:
-    """The typings of both sides for types without symbols, one for each choice of what these leave open.
+) -> tuple[tuple[Typing, ...], bool]:
+    """The typings of both sides for types without symbols, one for each choice of what these leave open, and
+    whether the equation claims something there: it does not where choices are open and all make the outputs'
+    types differ.
 
     Outputs have equal types where that can be; where it cannot, the typings show how they differ. Empty when
     a side is ill-typed, or a tensor has no elements or too many.
     """
+    is_claim = True
     terms = (*equation.left, *equation.right)
     pairs = list(zip(equation.left, equation.right, strict=True))
     try:
@@ -38,7 +39,8 @@ def typings_of(
         try:
             typing = infer_terms(terms, types, attributes)
         except IllTypedError:
-            return ()
+            return (), False
+        is_claim = not typing.unresolved
     ordered = tuple(applications(*terms))
     implicit = sorted(typing.unresolved)
     largest = max((d for t in types.values() for d in t.shape if isinstance(d, int)), default=1)
@@ -50,29 +52,19 @@ def typings_of(
             found.append(resolved)
         if len(found) == MAX_IMPLICIT:
             break
-    return tuple(found)
+    return tuple(found), is_claim
 
 
 def _resolved(
     typing: Typing, ordered: Sequence[Application], numbers: Mapping[str, Dimension]
 ) -> Typing | None:
     """The typing with numbers for what was open, every size positive; None when they do not fit."""
-    types: dict[Term, TensorType] = {t: type_ for t, type_ in typing.types.items() if isinstance(t, Variable)}
-    operators: dict[Application, Operator] = {}
+    types = {term.name: type_ for term, type_ in typing.types.items() if isinstance(term, Variable)}
     try:
-        for term in ordered:
-            operator = typing.operators[term]
-            if numbers:
-                values = {
-                    name: substituted(value, numbers) for name, value in attributes_of(operator).items()
-                }
-                operator = operator_from_attributes(operator.name, values)
-            operators[term] = operator
-            (types[term],) = operator.infer(*(types[child] for child in term.inputs))
-        for type_ in types.values():
+        found = with_numbers(typing, ordered, types, numbers)
+        for type_ in found.types.values():
             require_sizes(type_)
     except IllTypedError:
         return None
-    if any(cast("int", type_.elements) > MAX_ELEMENTS for type_ in types.values()):
-        return None
-    return Typing(types, operators, {})
+    is_large = any(cast("int", type_.elements) > MAX_ELEMENTS for type_ in found.types.values())
+    return None if is_large else found
