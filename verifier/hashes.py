@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import cast
 
 from superopt.axioms import AxiomSet
@@ -27,18 +28,17 @@ PACKAGES = (
     "superopt.ops",
     "superopt.rewriting",
     "superopt.verifier",
-    "superopt.verifier.typing_search",
 )
 """Where definitions that a proof depends on can be."""
 
 CHECKER: tuple[Place, ...] = (
     ("superopt.ir.terms", "Equation"),
-    ("superopt.verifier.certificate", "Certificate"),
-    ("superopt.verifier.instances", "InstanceSampler"),
-    ("superopt.verifier.refute", "Effort"),
-    ("superopt.verifier.refute", "refute_on"),
-    ("superopt.verifier.replay", "replay"),
-    ("superopt.verifier.validate", "validate_on"),
+    ("superopt.verifier.certificates.certificate", "Certificate"),
+    ("superopt.verifier.instances.sampler", "InstanceSampler"),
+    ("superopt.verifier.refute.refutation", "Effort"),
+    ("superopt.verifier.refute.refutation", "refute_on"),
+    ("superopt.verifier.certificates.replay", "replay"),
+    ("superopt.verifier.refute.validation", "validate_on"),
     ("superopt.verifier.verify", "Options"),
 )
 """What judges a rule and its chain, with the instances that it draws."""
@@ -138,6 +138,6 @@ def _hash(texts: Iterable[str]) -> str:
 def _sources() -> Iterable[str]:
     """The text of every module in which a definition can be, with where it is."""
     for package in PACKAGES:
-        for entry in sorted(resources.files(package).iterdir(), key=lambda entry: entry.name):
-            if entry.name.endswith(".py"):
-                yield f"{package} {entry.name}\n{entry.read_text('utf-8')}"
+        folder = Path(str(resources.files(package)))
+        for path in sorted(folder.rglob("*.py")):
+            yield f"{package} {path.relative_to(folder).as_posix()}\n{path.read_text('utf-8')}"

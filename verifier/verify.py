@@ -14,25 +14,25 @@ import z3
 from superopt.axioms import AxiomSet, cuts
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
-from superopt.verifier.case_refutation import agreeing, counterexample_in
-from superopt.verifier.cases import UndecidedCasesError, cases_of
-from superopt.verifier.certificate import Certificate, Grade
-from superopt.verifier.chain import ChainChecker
-from superopt.verifier.explanation import explain
+from superopt.verifier.certificates.cases import UndecidedCasesError, cases_of
+from superopt.verifier.certificates.certificate import Certificate, Grade
+from superopt.verifier.certificates.rank_bound import largest_rank
+from superopt.verifier.certificates.replay import Failure, first_failure
 from superopt.verifier.generality import is_instance
 from superopt.verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
-from superopt.verifier.instance import Instance
-from superopt.verifier.instances import InstanceSampler
-from superopt.verifier.malformed import MALFORMED, MOST_RANK, why_malformed
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.pool import Progress, judge_all
-from superopt.verifier.prove import PATIENT, QUICK, Proof, confirmation, prove, prover_version
-from superopt.verifier.rank_bound import largest_rank
-from superopt.verifier.refute import BRIEF, Effort, Refutation, refute, refute_on
-from superopt.verifier.replay import Failure, first_failure
+from superopt.verifier.prove.chain import ChainChecker
+from superopt.verifier.prove.explanation import explain
+from superopt.verifier.prove.proof_search import PATIENT, QUICK, Proof, confirmation, prove, prover_version
+from superopt.verifier.prove.solver import AxiomInstance, SolverLimits, least
+from superopt.verifier.prove.specialisation import as_used
+from superopt.verifier.refute.case_refutation import agreeing, counterexample_in
+from superopt.verifier.refute.malformed import MALFORMED, MOST_RANK, why_malformed
+from superopt.verifier.refute.refutation import BRIEF, Effort, Refutation, refute, refute_on
+from superopt.verifier.refute.validation import validate_on
 from superopt.verifier.seeds import chosen_seed, seed_of
-from superopt.verifier.solver import AxiomInstance, SolverLimits, least
-from superopt.verifier.specialisation import as_used
-from superopt.verifier.validate import validate_on
 
 
 class Status(enum.StrEnum):

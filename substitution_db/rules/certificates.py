@@ -7,13 +7,13 @@ from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Equation
 from superopt.substitution_db.store.records import JsonObject, Proof
-from superopt.verifier.certificate import (
+from superopt.verifier.certificates.certificate import (
     Certificate,
     certificate_object,
     format_certificate,
     read_certificate,
 )
-from superopt.verifier.replay import replay
+from superopt.verifier.certificates.replay import replay
 
 
 def stored_certificate(equation: Equation, certificate: Certificate) -> JsonObject:

@@ -17,8 +17,8 @@ from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.exchange import RawLine, read_raw_lines
 from superopt.substitution_db.store.records import Outcome, Proof, RuleStatus
 from superopt.substitution_db.store.rows import operators_of
-from superopt.verifier.certificate import Grade
-from superopt.verifier.refute import BRIEF, refute
+from superopt.verifier.certificates.certificate import Grade
+from superopt.verifier.refute.refutation import BRIEF, refute
 
 UNCLAIMED = (RuleStatus.CANDIDATE, RuleStatus.REFUTED, RuleStatus.UNPROVED)
 """The states of rules that nothing uses."""

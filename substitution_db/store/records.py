@@ -84,7 +84,7 @@ class Hashes:
 class Proof:
     """A verdict on a rule and what it rests on.
 
-    ``grade`` says what a proof is worth (``verifier.certificate.Grade``; empty for one recorded without).
+    ``grade`` says what a proof is worth (``certificates.certificate.Grade``; empty for one recorded without).
     ``confirmed_by`` is another prover, with its version, that derives the rule from the axioms used.
     ``certificate`` is a certificate in JSON with the equation, as it was spelled, that it proves.
     ``milliseconds`` is how long the proof took, None where that was not kept.

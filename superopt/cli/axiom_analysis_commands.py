@@ -12,9 +12,9 @@ from superopt.axioms import AxiomSet, load_axioms
 from superopt.cli.axiom_commands import app, chosen_names
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import estimated
-from superopt.verifier.consistency import Consistency, Falsehood, check_consistency
+from superopt.verifier.axiom_checks.consistency import Consistency, Falsehood, check_consistency
+from superopt.verifier.axiom_checks.redundancy import AxiomRedundancy, Standing, check_redundancy
 from superopt.verifier.content_cache import ContentCache, user_cache
-from superopt.verifier.redundancy import AxiomRedundancy, Standing, check_redundancy
 
 NO, UNDECIDED = 1, 3
 _SHOWN = 10

@@ -15,7 +15,7 @@ from superopt.cli.progress import estimated
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
 from superopt.ir import Equation
-from superopt.verifier.axiom_validation import (
+from superopt.verifier.axiom_checks.validation import (
     NOTHING_EVALUATED,
     SYMBOLIC_CASES,
     AxiomValidation,
@@ -23,7 +23,7 @@ from superopt.verifier.axiom_validation import (
     validate_axioms,
 )
 from superopt.verifier.content_cache import ContentCache, user_cache
-from superopt.verifier.typing_search.values import Bound
+from superopt.verifier.instances.values import Bound
 
 NO = 1
 

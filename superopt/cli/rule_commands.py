@@ -24,8 +24,8 @@ from superopt.journeys.library.gate import (
 from superopt.journeys.library.judging import condition_object, condition_of, judge_equation
 from superopt.substitution_db.rules.currency import current
 from superopt.verifier import Status, Verdict
-from superopt.verifier.certificate import certificate_object, format_certificate
-from superopt.verifier.condition_inference import Conditional
+from superopt.verifier.certificates.certificate import certificate_object, format_certificate
+from superopt.verifier.conditions.inference import Conditional
 from superopt.verifier.pool import Allowance, judge_alone
 
 NO = 1

@@ -11,7 +11,7 @@ from superopt.substitution_db.rules.certificates import chain_of
 from superopt.substitution_db.rules.exchange import evidence_object, proof_object
 from superopt.substitution_db.store.records import Proof
 from superopt.substitution_db.store.rows import equation_of
-from superopt.verifier.certificate import Grade
+from superopt.verifier.certificates.certificate import Grade
 
 _GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed in every case"}
 

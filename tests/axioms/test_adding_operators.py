@@ -82,7 +82,8 @@ class Checkout:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     root = tmp_path_factory.mktemp("checkout")
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", root)
     touched: dict[str, list[str]] = {}
     for path, text in BLOCK.findall((ROOT / "docs/adding-an-operator.md").read_text("utf-8")):

@@ -14,7 +14,7 @@ from superopt.domains import Array, FloatDomain
 from superopt.domains.base import Domain
 from superopt.ir.terms import Equation
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.refute import Effort, refute
+from superopt.verifier.refute.refutation import Effort, refute
 from superopt.verifier.seeds import seed_of
 
 AXIOMS = load_axioms()

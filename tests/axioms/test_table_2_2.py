@@ -8,8 +8,8 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from superopt.verifier.prove import prove
-from superopt.verifier.refute import Effort, refute
+from superopt.verifier.prove.proof_search import prove
+from superopt.verifier.refute.refutation import Effort, refute
 from superopt.verifier.verify import representative
 
 C = "conv[stride=s, padding=p, activation=c]"

@@ -9,7 +9,7 @@ from pathlib import Path
 from superopt.axioms import AxiomSet
 from superopt.equations import format_equation
 from superopt.ir.terms import Equation
-from superopt.verifier.condition_inference import Judgement, verify_or_condition
+from superopt.verifier.conditions.inference import Judgement, verify_or_condition
 
 GATE, HELD_UP = "TESTS_GATE", "TESTS_HELD_UP"
 """The variables that name a FIFO, and the equation whose judgement waits for a writer of it."""

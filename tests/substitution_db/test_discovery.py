@@ -177,7 +177,7 @@ def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
             database.rules.add_candidates(candidates)
             verify_pending(database)
             found.append(_stored(database))
-        monkeypatch.setattr("superopt.verifier.condition_inference.judge_as_they_come", backwards)
+        monkeypatch.setattr("superopt.verifier.conditions.inference.judge_as_they_come", backwards)
     assert found[0] == found[1]
     assert len(found[0]) == 4
 

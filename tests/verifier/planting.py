@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from superopt.axioms import load_axioms
 from superopt.verifier import Options, Status, verify
-from superopt.verifier.solver import SolverLimits
+from superopt.verifier.prove.solver import SolverLimits
 from tests.verifier.planted import Changed, changed_rules, counterexample, planted
 
 OPTIONS = Options(limits=SolverLimits(resources=500_000))

@@ -10,9 +10,9 @@ from superopt.axioms.loader import axioms_from_text
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.terms import Direction
 from superopt.ir.types import ElementType, TensorType
-from superopt.verifier.axiom_definedness import check_definedness, partial_inputs
-from superopt.verifier.axiom_validation import Thoroughness, validate_axiom
-from superopt.verifier.typing_search.values import Bound
+from superopt.verifier.axiom_checks.definedness import check_definedness, partial_inputs
+from superopt.verifier.axiom_checks.validation import Thoroughness, validate_axiom
+from superopt.verifier.instances.values import Bound
 
 BOTH, FORWARDS, BACKWARDS = (True, True), (True, False), (False, True)
 

@@ -14,11 +14,16 @@ from superopt.axioms import load_axioms
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, applications
-from superopt.verifier.axiom_validation import AxiomValidation, Thoroughness, validate_axiom, validate_axioms
+from superopt.verifier.axiom_checks.exhaustive.identity import IdentityTest
+from superopt.verifier.axiom_checks.validation import (
+    AxiomValidation,
+    Thoroughness,
+    validate_axiom,
+    validate_axioms,
+)
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.exhaustive.identity import IdentityTest
-from superopt.verifier.refute import Effort
-from superopt.verifier.typing_search.values import Bound
+from superopt.verifier.instances.values import Bound
+from superopt.verifier.refute.refutation import Effort
 
 SMALL = Thoroughness(Bound(2, 3), symbolic=0, sampled=None)
 IMAGES = Thoroughness(Bound(2), symbolic=0, sampled=None)

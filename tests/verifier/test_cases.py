@@ -19,11 +19,11 @@ from superopt.ops.attributes import PADDING_WORDS
 from superopt.rewriting.claims import MOST_RANK, most_rank
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import infer_terms
-from superopt.verifier.attribute_cases import attribute_cases
-from superopt.verifier.cases import UndecidedCasesError, cases_of
-from superopt.verifier.instance import Instance
-from superopt.verifier.instances import InstanceSampler
-from superopt.verifier.rank_bound import largest_rank
+from superopt.verifier.certificates.attribute_cases import attribute_cases
+from superopt.verifier.certificates.cases import UndecidedCasesError, cases_of
+from superopt.verifier.certificates.rank_bound import largest_rank
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
 
 RULES = """
 relu(x) => tanh(x)
@@ -199,7 +199,7 @@ def test_degrees_meet_in_pairs_of_primes() -> None:
 
 
 def test_too_many_cases_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("superopt.verifier.cases.MOST_CASES", 3)
+    monkeypatch.setattr("superopt.verifier.certificates.cases.MOST_CASES", 3)
     with pytest.raises(UndecidedCasesError, match="more than 3 cases"):
         list(cases_of(parse_equation("concat[axis=a](x, y) => concat[axis=a](x, y)"), 4))
 

@@ -11,14 +11,14 @@ from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation, parse_term
 from superopt.errors import InvalidFileError
 from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term
-from superopt.verifier.certificate import (
+from superopt.verifier.certificates.certificate import (
     Certificate,
     certificate_text,
     format_certificate,
     read_certificate,
 )
-from superopt.verifier.explanation import explain
-from superopt.verifier.solver import AxiomInstance
+from superopt.verifier.prove.explanation import explain
+from superopt.verifier.prove.solver import AxiomInstance
 
 
 def step(axiom: str, attributes: dict[str, AttributeTerm] | None = None, **terms: str) -> AxiomInstance:

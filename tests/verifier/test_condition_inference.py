@@ -15,9 +15,9 @@ from superopt.ir import ElementType, TensorType
 from superopt.ir.terms import AttributeVariable, Equation, Term, Variable, subterms
 from superopt.rewriting import holds, substitutions_of
 from superopt.verifier import Options
-from superopt.verifier.condition_inference import InferenceOptions, infer_condition, with_fixed_attributes
-from superopt.verifier.refute import Effort
-from superopt.verifier.solver import SolverLimits
+from superopt.verifier.conditions.inference import InferenceOptions, infer_condition, with_fixed_attributes
+from superopt.verifier.prove.solver import SolverLimits
+from superopt.verifier.refute.refutation import Effort
 from tests.verifier.brute.basics import IllTyped, Real
 from tests.verifier.brute.meaning import SHAPES, VALUES
 

@@ -12,15 +12,21 @@ from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, format_term, parse_equation, parse_term
 from superopt.ir.terms import Equation
 from superopt.ir.types import ElementType, TensorType
-from superopt.verifier.chain import instantiated
-from superopt.verifier.consistency import Consistency, Depth, Kind, check_consistency, search_around
-from superopt.verifier.consistency.goals import instance_equation
-from superopt.verifier.consistency.interpretation import Interpretation, classify, difference
-from superopt.verifier.consistency.overlaps import has_open_shape, overlaps
-from superopt.verifier.consistency.saturation import Extent, Saturation
-from superopt.verifier.consistency.search import search_for_collapse
+from superopt.verifier.axiom_checks.consistency import (
+    Consistency,
+    Depth,
+    Kind,
+    check_consistency,
+    search_around,
+)
+from superopt.verifier.axiom_checks.consistency.goals import instance_equation
+from superopt.verifier.axiom_checks.consistency.interpretation import Interpretation, classify, difference
+from superopt.verifier.axiom_checks.consistency.overlaps import has_open_shape, overlaps
+from superopt.verifier.axiom_checks.consistency.saturation import Extent, Saturation
+from superopt.verifier.axiom_checks.consistency.search import search_for_collapse
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.solver import AxiomInstance, SolverLimits
+from superopt.verifier.prove.chain import instantiated
+from superopt.verifier.prove.solver import AxiomInstance, SolverLimits
 
 QUICK = Depth(questions=2, limits=SolverLimits(resources=100_000))
 CONCAT = "concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"

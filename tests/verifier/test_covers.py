@@ -10,8 +10,8 @@ import pytest
 from superopt.equations import format_condition, parse_equation
 from superopt.ir import ElementType, TensorType
 from superopt.ir.terms import Condition
-from superopt.verifier.atoms import Atom, Place, atoms, known_names, truth_of
-from superopt.verifier.covers import simplest_cover, widest_conjunctions
+from superopt.verifier.conditions.atoms import Atom, Place, atoms, known_names, truth_of
+from superopt.verifier.conditions.covers import simplest_cover, widest_conjunctions
 
 PLACES = 12
 

@@ -8,15 +8,15 @@ from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.ir.terms import Application, AttributeVariable, Equation, Variable
 from superopt.verifier import Status, verify
-from superopt.verifier.certificate import Grade
-from superopt.verifier.chain import instantiated
-from superopt.verifier.cvc5_prover import Search, ask, confirms, prover_version
-from superopt.verifier.explanation import explain
-from superopt.verifier.instances import InstanceSampler
-from superopt.verifier.replay import replay
+from superopt.verifier.certificates.certificate import Grade
+from superopt.verifier.certificates.replay import replay
+from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.verifier.prove.chain import instantiated
+from superopt.verifier.prove.cvc5_prover import Search, ask, confirms, prover_version
+from superopt.verifier.prove.explanation import explain
+from superopt.verifier.prove.smtlib import relevant
+from superopt.verifier.prove.solver import SolverLimits
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.smtlib import relevant
-from superopt.verifier.solver import SolverLimits
 from tests.verifier.rules import RIGHT
 
 LIMITS = SolverLimits(milliseconds=20_000, resources=2_000_000)

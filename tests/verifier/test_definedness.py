@@ -8,7 +8,7 @@ import pytest
 
 from superopt.equations import parse_equation, parse_term
 from superopt.ir.terms import AttributeTerm, AttributeVariable
-from superopt.verifier.definedness import is_total, keeps_for_partial, why_undefined
+from superopt.verifier.certificates.definedness import is_total, keeps_for_partial, why_undefined
 
 FORWARD = "sub(x, x) => full[value=0]()"
 POWER = "mul(power[exponent=e](x), full[value=0]()) => full[value=0]()"

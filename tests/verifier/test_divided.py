@@ -19,8 +19,8 @@ from superopt.ir.terms import Equation, Term, Variable, applications
 from superopt.ir.types import ShardedType
 from superopt.ops.base import attributes_of
 from superopt.rewriting.divisions import DIVIDING
-from superopt.verifier.instance import Instance
-from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.divided import Shards, applied, sharded
 

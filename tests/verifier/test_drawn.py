@@ -9,8 +9,8 @@ import pytest
 
 from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, Term, Variable, subterms, variables
-from superopt.verifier.agreement import sides_agree
-from superopt.verifier.typing_search.drawn import DrawnInstances, Sizes
+from superopt.verifier.instances.drawn import DrawnInstances, Sizes
+from superopt.verifier.refute.agreement import sides_agree
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.meaning import SHAPES
 

@@ -8,7 +8,7 @@ from superopt.ir.dimensions import Dimension, symbol
 from superopt.ops.activation import Relu
 from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv, Enlarge
-from superopt.verifier.positivity import PositiveSizes
+from superopt.verifier.certificates.positivity import PositiveSizes
 from tests.verifier.shapes import shapes
 
 

@@ -9,14 +9,14 @@ from superopt.equations import format_equation, parse_equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
 from superopt.verifier import Status, verify
-from superopt.verifier.chain import ChainChecker, instantiated
-from superopt.verifier.congruence import Congruence
-from superopt.verifier.instance import Instance
-from superopt.verifier.instances import InstanceSampler
-from superopt.verifier.prove import Proof, prove
-from superopt.verifier.refute import Effort, refute
-from superopt.verifier.smtlib import Vocabulary, axiom_command, relevant
-from superopt.verifier.solver import SolverLimits, Strategy, ask
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.verifier.prove.chain import ChainChecker, instantiated
+from superopt.verifier.prove.congruence import Congruence
+from superopt.verifier.prove.proof_search import Proof, prove
+from superopt.verifier.prove.smtlib import Vocabulary, axiom_command, relevant
+from superopt.verifier.prove.solver import SolverLimits, Strategy, ask
+from superopt.verifier.refute.refutation import Effort, refute
 
 
 def _prove(text: str, axioms: AxiomSet) -> Proof:

@@ -9,9 +9,14 @@ import pytest
 
 from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import parse_equation
+from superopt.verifier.axiom_checks.redundancy import (
+    AxiomRedundancy,
+    Standing,
+    check_redundancy,
+    redundancy_of,
+)
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.redundancy import AxiomRedundancy, Standing, check_redundancy, redundancy_of
-from superopt.verifier.solver import SolverLimits
+from superopt.verifier.prove.solver import SolverLimits
 
 QUICK = SolverLimits(milliseconds=10_000, resources=300_000)
 BASE = tuple(

@@ -10,7 +10,7 @@ from superopt.axioms.loader import axioms_from_text
 from superopt.equations import parse_equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.verifier.refinement import awkward_inputs
-from superopt.verifier.refute import Effort, refute
+from superopt.verifier.refute.refutation import Effort, refute
 from superopt.verifier.seeds import chosen_seed, seed_of
 from superopt.verifier.verify import Options, Status, verify
 

@@ -13,13 +13,13 @@ from superopt.equations import parse_equation, parse_term
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.rewriting.typing import infer_terms, type_equation
-from superopt.verifier.certificate import Certificate, Link
-from superopt.verifier.explanation import explain
-from superopt.verifier.instance import Instance
-from superopt.verifier.prove import prove
-from superopt.verifier.refute import Effort, refute
-from superopt.verifier.replay import replay, replay_in
-from superopt.verifier.solver import AxiomInstance
+from superopt.verifier.certificates.certificate import Certificate, Link
+from superopt.verifier.certificates.replay import replay, replay_in
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.prove.explanation import explain
+from superopt.verifier.prove.proof_search import prove
+from superopt.verifier.prove.solver import AxiomInstance
+from superopt.verifier.refute.refutation import Effort, refute
 from tests.verifier.shapes import shapes
 
 PROVED = tuple(

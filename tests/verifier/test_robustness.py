@@ -17,8 +17,8 @@ from superopt.equations import parse_equation
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.verifier import Options, Status, Verdict, verify, verify_many
 from superopt.verifier.pool import Allowance, judge_alone
-from superopt.verifier.refute import Effort
-from superopt.verifier.solver import SolverLimits
+from superopt.verifier.prove.solver import SolverLimits
+from superopt.verifier.refute.refutation import Effort
 
 QUICK = Effort(schemes=6, per_scheme=2, stack=2)
 NEEDS_A_PROOF = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"

@@ -10,7 +10,7 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation, parse_term
-from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.second_checker import Answer, judge
 from tests.verifier.second_checker.alterations import ALTERATIONS, altered
 from tests.verifier.second_checker.comparison import compared, shipped_proofs

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from superopt.ir.dimensions import Dimension, product, substitute, symbol, symbols_of
-from superopt.verifier.size_equations import UndecidedSizesError, numbered, solutions
+from superopt.verifier.certificates.size_equations import UndecidedSizesError, numbered, solutions
 
 A, B, C, D, G = map(symbol, "abcdg")
 LARGEST = 6

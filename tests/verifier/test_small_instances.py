@@ -12,9 +12,9 @@ from superopt.equations import parse_equation
 from superopt.ir.terms import Equation
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.instance import Instance
-from superopt.verifier.refute import SIZES
-from superopt.verifier.typing_search.drawn import DrawnInstances
+from superopt.verifier.instances.drawn import DrawnInstances
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.refute.refutation import SIZES
 from tests.verifier.rules import RIGHT
 
 WRONG_WHERE_UNIFICATION_DOES_NOT_LOOK = {

@@ -9,9 +9,9 @@ import pytest
 from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation
 from superopt.verifier import Options, Status, verify, verify_many, verify_most_general
-from superopt.verifier.refute import Effort
-from superopt.verifier.smtlib import relevant
-from superopt.verifier.solver import SolverLimits, Strategy, ask
+from superopt.verifier.prove.smtlib import relevant
+from superopt.verifier.prove.solver import SolverLimits, Strategy, ask
+from superopt.verifier.refute.refutation import Effort
 from tests.verifier.rules import RIGHT, WRONG
 
 QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2))

@@ -25,7 +25,7 @@ from superopt.substitution_db.rules.repository import CandidateRule
 from superopt.substitution_db.store.records import Added, Outcome, Proof, Rule
 from superopt.substitution_db.store.rows import equation_of
 from superopt.verifier import Verdict
-from superopt.verifier.condition_inference import verify_or_condition_many
+from superopt.verifier.conditions.inference import verify_or_condition_many
 from superopt.verifier.generality import with_matrix_axes
 
 VerifyProgress = Callable[[int, int], None]

@@ -9,7 +9,7 @@ from superopt.journeys.library.discovery import proof_of_verdict
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.store.records import JsonObject, Proof
 from superopt.verifier import Status, Verdict, verify
-from superopt.verifier.condition_inference import Conditional, infer_condition
+from superopt.verifier.conditions.inference import Conditional, infer_condition
 
 
 def judge_equation(equation: Equation) -> Verdict:

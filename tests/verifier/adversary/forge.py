@@ -26,7 +26,7 @@ from superopt.errors import SuperoptError
 from superopt.ir.terms import AttributeVariable, Direction, Equation, Variable, attribute_variables, variables
 from superopt.substitution_db.rules.certificates import read_stored, stored_certificate, why_not_replayed
 from superopt.substitution_db.store.records import Hashes, Outcome, Proof
-from superopt.verifier.certificate import Certificate, Link, format_certificate
+from superopt.verifier.certificates.certificate import Certificate, Link, format_certificate
 from tests.verifier.adversary.families import is_rule
 from tests.verifier.adversary.forgeries import FORGERIES, Claim
 from tests.verifier.adversary.limits import TooLong, processor_seconds

@@ -24,7 +24,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
-from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.adversary import alterations
 from tests.verifier.adversary.rewriting import mapped, with_terms, with_values
 

@@ -13,7 +13,7 @@ from superopt.axioms import load_axioms
 from superopt.equations import canonical, format_equation
 from superopt.ir.terms import Equation
 from superopt.verifier import Status, verify_most_general
-from superopt.verifier.certificate import format_certificate
+from superopt.verifier.certificates.certificate import format_certificate
 from tests.verifier.adversary.families import FAMILIES, equation_of
 from tests.verifier.adversary.limits import TooLong, processor_seconds
 from tests.verifier.adversary.oracle import judge

@@ -10,11 +10,16 @@ import pytest
 from superopt.domains import ExactDomain
 from superopt.equations import parse_equation
 from superopt.errors import UnsupportedError
-from superopt.verifier.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
-from superopt.verifier.exhaustive.images import all_cases
-from superopt.verifier.exhaustive.residues import EXPONENT_MODULUS, MODULUS, ResidueDomain, Residues
-from superopt.verifier.typing_search.program import Program
-from superopt.verifier.typing_search.values import Bound
+from superopt.verifier.axiom_checks.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
+from superopt.verifier.axiom_checks.exhaustive.images import all_cases
+from superopt.verifier.axiom_checks.exhaustive.residues import (
+    EXPONENT_MODULUS,
+    MODULUS,
+    ResidueDomain,
+    Residues,
+)
+from superopt.verifier.instances.program import Program
+from superopt.verifier.instances.values import Bound
 
 RING = (
     "conv[padding=p, stride=2](x, y) = scale(conv[padding=p, stride=2](x, y), w)",

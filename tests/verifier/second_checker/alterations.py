@@ -23,7 +23,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.terms import application
-from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.certificates.certificate import Certificate, Link
 
 Proof: TypeAlias = "tuple[Equation, Certificate]"
 Entry = TypeVar("Entry")

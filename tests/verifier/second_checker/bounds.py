@@ -18,7 +18,7 @@ from superopt.ir.terms import (
     applications,
 )
 from superopt.ops import OPERATORS, attribute_defaults
-from superopt.verifier.certificate import Certificate
+from superopt.verifier.certificates.certificate import Certificate
 from tests.verifier.second_checker.typing_state import UnknownCasesError
 
 RESHAPED_RANK = 5

@@ -23,7 +23,7 @@ from superopt.ir.terms import (
 from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS, attributes_of, normalise_attribute, operator_from_attributes
 from superopt.ops.attributes import substituted
-from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.second_checker.conditions import Scope, holds
 from tests.verifier.second_checker.items import application
 from tests.verifier.second_checker.nodes import Complete, Leaf, Node, at, nodes_of, put, type_of, with_sizes

@@ -10,8 +10,8 @@ from importlib import resources
 from superopt.equations import format_equation
 from superopt.ir.terms import Equation
 from superopt.substitution_db.rules.certificates import read_stored
-from superopt.verifier.certificate import certificate_text
-from superopt.verifier.replay import replay
+from superopt.verifier.certificates.certificate import certificate_text
+from superopt.verifier.certificates.replay import replay
 from tests.verifier.second_checker.alterations import Proof
 from tests.verifier.second_checker.judge import Answer, Judgement, judge
 

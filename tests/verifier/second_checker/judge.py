@@ -21,7 +21,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS
-from superopt.verifier.certificate import Certificate
+from superopt.verifier.certificates.certificate import Certificate
 from tests.verifier.second_checker.bounds import degrees, highest_rank
 from tests.verifier.second_checker.chain import Case, replay_case
 from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed, relates_otherwise

@@ -20,7 +20,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops import OPERATORS
 from superopt.ops.terms import application
-from superopt.verifier.certificate import Certificate, Link
+from superopt.verifier.certificates.certificate import Certificate, Link
 
 
 class WrongError(Exception):

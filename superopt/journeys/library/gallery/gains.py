@@ -19,8 +19,8 @@ from superopt.ops.traits import traits
 from superopt.rewriting import Typing, holds, substitutions_of
 from superopt.rewriting.concrete import operator_symbols, substituted, with_numbers
 from superopt.rewriting.typing import FRESH
-from superopt.verifier.instances import InstanceSampler
-from superopt.verifier.typing_search.schemes import Scheme
+from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.verifier.instances.schemes import Scheme
 
 FLOPS_PER_MICROSECOND = 100_000
 BYTES_PER_MICROSECOND = 20_000

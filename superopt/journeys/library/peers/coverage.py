@@ -14,9 +14,9 @@ from superopt.ir.terms import Direction, Equation
 from superopt.journeys.library.peers.derivation import Bounds, Library, derive
 from superopt.journeys.library.peers.reading import Claim, Malformed, PeerRule, Reading
 from superopt.verifier import Status, verify
-from superopt.verifier.condition_inference import Conditional, infer_condition
-from superopt.verifier.malformed import MALFORMED
+from superopt.verifier.conditions.inference import Conditional, infer_condition
 from superopt.verifier.pool import Allowance, judge_all
+from superopt.verifier.refute.malformed import MALFORMED
 
 PATIENCE = Allowance(seconds=60.0)
 """What looking for one condition may cost."""

@@ -19,10 +19,10 @@ from superopt.ir.terms import Direction, Equation
 from superopt.journeys.library.peers.forms import Form, Forms, graph_of
 from superopt.ops.traits import graph_name
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
-from superopt.verifier.instance import Instance
-from superopt.verifier.instances import InstanceSampler
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.verifier.instances.schemes import Scheme
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.typing_search.schemes import Scheme
 
 _SEED = 21
 

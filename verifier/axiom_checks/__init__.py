@@ -1,0 +1,1 @@
+"""Checks of the axioms themselves: validity, definedness, consistency, redundancy."""

@@ -1,0 +1,1 @@
+"""Certificates and their checker: the code that a proof asks to be trusted."""

@@ -1,0 +1,406 @@
+"""All typings of a rule, in finitely many cases: what holds in each of them holds wherever the rule does.
+
+A case gives every variable a rank and a shape of polynomials over symbols, and every attribute variable a
+value, which may be a symbol too. The cases are all cases: ranks go up to a bound beyond which nothing new can
+happen (``rank_bound``); an equation between sizes is replaced by all of its solutions
+(``size_equations``), the groups of a convolution are a symbol with the channels as its multiples, a
+broadcast axis is either 1 or as long as its target, words take each of their values, degrees each pattern of
+divisibility. Where not all cases are known there is an error, and no proof.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.ir.dimensions import Dimension, substitute, symbol
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    variables,
+)
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
+from superopt.ops.base import OPERATORS, Operator, known_operator
+from superopt.ops.sharding import whole
+from superopt.ops.traits import HALVES
+from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
+from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
+from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
+from superopt.verifier.certificates.attribute_cases import attribute_cases
+from superopt.verifier.certificates.partial_typing import PartialTyping
+from superopt.verifier.certificates.rank_choices import fitting_ranks
+from superopt.verifier.certificates.size_equations import (
+    Solution,
+    UndecidedSizesError,
+    never_positive,
+    numbered,
+    solutions,
+)
+from superopt.verifier.instances.instance import Instance
+
+MOST_CASES = 10_000
+MOST_STEPS = 80_000
+"""Of typing one operator, or of choosing ranks; few rules take over 35,000."""
+_IMPLICIT = "implicit "
+
+
+class UndecidedCasesError(IllTypedError):
+    """Not all typings of a rule are known."""
+
+
+def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -> Iterator[Instance]:
+    """Every case of the rule with tensors of at most that rank; of a part of a ``whole`` rule, divided as
+    that asks for, under values of all its attribute variables.
+
+    Raises UndecidedCasesError where there may be others, and IllTypedError where the sides of the rule are
+    well-typed but of different ranks.
+    """
+    search = _Search(goal, largest_rank, whole or goal)
+    for number, case in enumerate(search.cases()):
+        if number == MOST_CASES:
+            raise UndecidedCasesError(f"there are more than {MOST_CASES} cases")
+        yield case
+
+
+class _Search:
+    def __init__(self, goal: Equation, largest_rank: int, whole: Equation) -> None:
+        self._goal, self._whole = goal, whole
+        self._largest_rank = largest_rank
+        self._terms = (*goal.left, *goal.right)
+        self._order = tuple(applications(*self._terms))
+        self._names = variables(*self._terms)
+        self._fresh = numbered(_IMPLICIT)
+        self._part = numbered("part ")
+        self._steps = 0
+        self._divides = any(term.operator in DIVIDING for term in self._order)
+        self._leaves_sizes_out = any(map(leaves_sizes_out, self._terms))
+
+    def cases(self) -> Iterator[Instance]:
+        unequal, equal = set[object](), set[object]()
+        declared = self._declared()
+        if self._divides and any(OPERATORS[term.operator].positions is None for term in self._order):
+            raise UndecidedCasesError(
+                "how a divided tensor lies that is reshaped depends on which sizes are 1"
+            )
+        for attributes in attribute_cases(self._whole, self._largest_rank):
+            for state in self._extended(PartialTyping(attributes, declared), 0):
+                ranks = tuple((n, state.types[Variable(n)].rank) for n in self._names), repr(attributes)
+                if all(state.types[a].rank == state.types[b].rank for a, b in self._pairs()):
+                    equal.add(ranks)
+                    yield from self._finished(state)
+                else:
+                    unequal.add(ranks)
+        if not unequal <= equal:
+            raise IllTypedError("the sides are well-typed at different ranks")
+
+    def _count(self) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise UndecidedCasesError(f"to find all cases takes more than {MOST_STEPS} steps")
+
+    def _pairs(self) -> Iterator[tuple[Term, Term]]:
+        return zip(self._goal.left, self._goal.right, strict=True)
+
+    def _declared(self) -> dict[Term, TensorType]:
+        types: dict[Term, TensorType] = {}
+        for name, declared in self._goal.types:
+            element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
+            if element is None:
+                raise IllTypedError(f"{name}: unknown element type {declared.element}")
+            sizes = tuple(size if isinstance(size, int) else symbol(size) for size in declared.shape)
+            types[Variable(name)] = TensorType(element, sizes)
+        return types
+
+    def _extended(self, state: PartialTyping, position: int) -> Iterator[PartialTyping]:
+        """All ways to type the applications from that position on."""
+        if position == len(self._order):
+            yield from self._with_lonely(state)
+            return
+        term = self._order[position]
+        for ranked in self._with_ranks(term, state):
+            for shaped in self._with_shape(term, ranked):
+                for typed in self._typed(term, shaped):
+                    for fulfilled in self._fulfilled(typed):
+                        yield from self._extended(fulfilled, position + 1)
+
+    def _fulfilled(self, state: PartialTyping) -> Iterator[PartialTyping]:
+        """The states in which the conditions hold that can be decided by now."""
+        types = {name: state.types[Variable(name)] for name in self._names if Variable(name) in state.types}
+        known = types.keys() | state.attributes.keys()
+        for condition in self._goal.conditions:
+            if not names_in(condition) <= known:
+                continue
+            decision = decide(condition, types, state.attributes)
+            if decision is Decision.FAILS:
+                return
+            if isinstance(decision, tuple):
+                try:
+                    found = self._all(*decision)
+                except UndecidedSizesError:
+                    continue  # decided when more is known, or in the end
+                for solution in found:
+                    yield from self._fulfilled(state.solved(solution))
+                return
+        yield state
+
+    def _with_lonely(self, state: PartialTyping) -> Iterator[PartialTyping]:
+        """Types for variables that no application uses; then for what waits."""
+        open_ = [name for name in self._names if Variable(name) not in state.types]
+        for ranks in itertools.product(range(self._largest_rank + 1), repeat=len(open_)):
+            yield from self._settled(self._given(state, dict(zip(open_, ranks, strict=True))))
+
+    def _with_ranks(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
+        """States with types for those inputs that are variables without a type."""
+        open_ = [
+            c.name for c in dict.fromkeys(term.inputs) if isinstance(c, Variable) and c not in state.types
+        ]
+        if not open_:
+            yield state
+            return
+        choices: Iterable[tuple[int, ...]]
+        if leaves_shape_out(term) or any(child in state.waiting for child in term.inputs):
+            choices = itertools.product(range(self._largest_rank + 1), repeat=len(open_))
+        elif term.operator in DIVIDING:
+            choices = ((rank,) for rank in self._ranks_above(term, state))
+        else:
+            choices = self._fitting(term, state)
+        for ranks in choices:
+            yield self._given(state, dict(zip(open_, ranks, strict=True)))
+
+    def _fitting(self, term: Application, state: PartialTyping) -> tuple[tuple[int, ...], ...]:
+        """The ranks of the inputs without a type that the operator may take."""
+        known: dict[Term, int] = {}
+        pattern = tuple(
+            (known.setdefault(c, len(known)), state.types[c].rank if c in state.types else -1)
+            for c in term.inputs
+        )
+        attributes = tuple((n, cast("AttributeTerm", v)) for n, v in self._explicit(term, state).items())
+        return fitting_ranks(term.operator, attributes, pattern, self._largest_rank)
+
+    def _ranks_above(self, term: Application, state: PartialTyping) -> Iterable[int]:
+        """The ranks that whatever uses a term may take, when that only divides it, and so on."""
+        users = [each for each in self._order if term in each.inputs]
+        if not users or OPERATORS[users[0].operator].positions is None or leaves_shape_out(users[0]):
+            return range(self._largest_rank + 1)
+        if users[0].operator in DIVIDING:
+            return self._ranks_above(users[0], state)
+        untyped = [child for child in dict.fromkeys(users[0].inputs) if child not in state.types]
+        place = untyped.index(term)
+        return dict.fromkeys(ranks[place] for ranks in self._fitting(users[0], state))
+
+    def _with_shape(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
+        """States with a shape of each rank for a constant or a broadcast whose shape the text leaves out."""
+        if not leaves_shape_out(term):
+            yield state
+            return
+        for rank in range(self._largest_rank + 1):
+            yield state.with_implicit(term, tuple(self._fresh() for _ in range(rank)))
+
+    def _given(self, state: PartialTyping, ranks: Mapping[str, int]) -> PartialTyping:
+        """The state with new types of these ranks for variables."""
+        self._count()
+        for name, rank in ranks.items():
+            needed = divisions_needed(self._whole, {name: rank}, state.attributes)
+            type_ = variable_type(name, [symbol(f"{name}.{axis}") for axis in range(rank)], needed)
+            state = state.typed(Variable(name), type_)
+        return state
+
+    def _settled(self, state: PartialTyping) -> Iterator[PartialTyping]:
+        """All ways to type what waits; raises UndecidedCasesError when nothing of it can be."""
+        if not state.waiting:
+            yield state
+            return
+        for term in state.waiting:
+            if all(child in state.types for child in term.inputs):
+                after = list(self._typed(term, state))
+                if all(term not in each.waiting for each in after):
+                    for each in after:
+                        yield from self._settled(each)
+                    return
+        raise UndecidedCasesError(f"at which sizes {state.waiting[0].operator} is well-typed is not known")
+
+    def _typed(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
+        """The states in which the term has a type, or waits for one."""
+        self._count()
+        if any(child not in state.types for child in term.inputs):
+            yield state.postponed(term)
+            return
+        inputs = [state.types[child] for child in term.inputs]
+        try:
+            state, operator = self._operator(term, state)
+            grouped = _grouping(operator, inputs)
+            found = operator.infer(*inputs) if grouped is None else None
+        except DimensionMismatchError as mismatch:
+            pairs = [(mismatch.left, mismatch.right)]
+            if OPERATORS[term.operator].repeats:
+                pairs.append((mismatch.left, 1))
+            yield from self._alternatives(term, state, pairs)
+            return
+        except IllTypedError:
+            return
+        if grouped is not None:
+            yield from self._grouped(term, state, grouped)
+        elif found is not None and len(found) == 1:
+            yield state.typed(term, found[0])
+
+    def _grouped(
+        self, term: Application, state: PartialTyping, sizes: tuple[Dimension, Dimension, Dimension]
+    ) -> Iterator[PartialTyping]:
+        """The states in which a convolution has groups, their number a symbol; and one group by itself where
+        tensors are divided, since how they may be is different there."""
+        channels, per_group, outputs = sizes
+        for groups in (1, self._part()) if self._divides else (self._part(),):
+            for one in self._solutions(term, state, channels, groups * per_group):
+                if isinstance(one, PartialTyping):
+                    yield one
+                    continue
+                solved = state.solved(one)
+                left, right = substitute(outputs, one), substitute(groups, one) * self._part()
+                for other in self._solutions(term, solved, left, right):
+                    if isinstance(other, PartialTyping):
+                        yield other
+                    else:
+                        yield from self._typed(term, solved.solved(other))
+
+    def _alternatives(
+        self, term: Application, state: PartialTyping, pairs: Sequence[tuple[Dimension, Dimension]]
+    ) -> Iterator[PartialTyping]:
+        for left, right in pairs:
+            for solution in self._solutions(term, state, left, right):
+                if isinstance(solution, PartialTyping):
+                    yield solution
+                    return
+                yield from self._typed(term, state.solved(solution))
+
+    def _solutions(
+        self, term: Application, state: PartialTyping, left: Dimension, right: Dimension
+    ) -> Sequence[Solution | PartialTyping]:
+        """All solutions; or the state in which the term waits for others to make the equation simpler."""
+        try:
+            return self._all(left, right)
+        except UndecidedSizesError:
+            return (state.postponed(term),)
+
+    def _explicit(self, term: Application, state: PartialTyping) -> dict[str, object]:
+        return {
+            name: state.attributes[value.name] if isinstance(value, AttributeVariable) else value
+            for name, value in term.attributes
+        }
+
+    def _operator(self, term: Application, state: PartialTyping) -> tuple[PartialTyping, Operator]:
+        """The operator with all its attributes, and the state that knows those that the text leaves out."""
+        given = self._explicit(term, state)
+        for name in OPERATORS[term.operator].implicit:
+            if name in given:
+                continue
+            place = self._place(term, given, state) if term.operator in HALVES else term
+            value = state.implicit.get(place)
+            if value is None:
+                value = self._cut(term, given, state) or self._fresh()
+                state = state.with_implicit(place, value)
+            given[name] = value
+        return state, known_operator(term.operator, tuple(given.items()))
+
+    def _place(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> object:
+        """What a half is cut from, along which axis: both halves are cut in one place."""
+        (cut,) = term.inputs
+        return cut, _axis(given["axis"], state.types[cut].rank)
+
+    def _cut(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> Dimension | None:
+        """The halves of a concat along its own axis are its operands."""
+        cut = term.inputs[0] if term.operator in HALVES else None
+        if not isinstance(cut, Application) or not OPERATORS[cut.operator].joins:
+            return None
+        rank = state.types[cut].rank
+        axis = _axis(self._explicit(cut, state)["axis"], rank)
+        return state.types[cut.inputs[0]].shape[axis] if axis == _axis(given["axis"], rank) else None
+
+    def _finished(self, state: PartialTyping) -> Iterator[Instance]:
+        """The cases of a state in which everything has a type, with what the rule's conditions ask."""
+        for pair in self._pairs() if self._leaves_sizes_out else ():
+            for left, right in zip(*(state.types[term].shape for term in pair), strict=True):
+                if left != right:
+                    for solution in self._all(left, right):
+                        yield from self._finished(state.solved(solution))
+                    return
+        types = {name: state.types[Variable(name)] for name in self._names}
+        for condition in self._goal.conditions:
+            decision = decide(condition, types, state.attributes)
+            if isinstance(decision, tuple):
+                for solution in self._all(*decision):
+                    yield from self._finished(state.solved(solution))
+                return
+            if decision is Decision.FAILS:
+                return
+            if decision is Decision.OPEN:
+                raise UndecidedCasesError("a condition of the rule is decided by sizes that are symbols")
+        yield from self._checked(state, types)
+
+    def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
+        """All solutions, sizes that the text leaves out solved for first; raises UndecidedSizesError."""
+        return solutions(left, right, self._part, _is_implicit)
+
+    def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
+        """The case, typed anew as a whole; cases of it where something new had to be solved; none where a
+        size cannot be positive."""
+        if not as_declared(self._goal.types, types):
+            raise UndecidedCasesError("declared sizes are bound by others")
+        known: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in types.items()}
+        operators: dict[Application, Operator] = {}
+        for term in self._order:
+            try:
+                _, operators[term] = self._operator(term, state)
+                (known[term],) = operators[term].infer(*(known[child] for child in term.inputs))
+            except DimensionMismatchError as mismatch:
+                for solution in self._all(mismatch.left, mismatch.right):
+                    yield from self._finished(state.solved(solution))
+                return
+            except IllTypedError:
+                return
+            if known[term] != state.types[term]:
+                state = state.typed(term, known[term])
+        sizes = [size for type_ in known.values() for size in type_.shape]
+        if not any(never_positive(size) for size in sizes):
+            yield Instance(types, state.attributes, Typing(known, operators, {}))
+
+
+def _axis(axis: object, rank: int) -> int:
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise IllTypedError(f"a tensor of rank {rank} has no axis {axis}")
+    return axis % rank
+
+
+def _is_implicit(name: str) -> bool:
+    return name.startswith(_IMPLICIT)
+
+
+def _grouping(
+    operator: Operator, inputs: Sequence[TensorType]
+) -> tuple[Dimension, Dimension, Dimension] | None:
+    """Channels, channels per group and outputs, when the groups of a convolution have to be chosen."""
+    channels = operator.grouped(*map(whole, inputs))
+    if channels is None:
+        return None
+    data, per_group, outputs = channels
+    if data == per_group:
+        return None
+    groups = _quotient(data, per_group)
+    return None if groups is not None and _quotient(outputs, groups) is not None else channels
+
+
+def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
+    """The exact quotient; None where it is none, or not known to be."""
+    if denominator == 0:
+        return None
+    quotient = numerator // denominator
+    return quotient if quotient * denominator == numerator else None
+
+
+__all__ = ["UndecidedCasesError", "cases_of"]

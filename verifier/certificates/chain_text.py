@@ -1,0 +1,120 @@
+"""A certificate as it is written: each link replaces an instance of one side of its axiom by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from superopt.equations import format_condition, format_term
+from superopt.errors import IllTypedError
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Direction,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    attribute_variables,
+    variables,
+)
+from superopt.ops.terms import application
+from superopt.verifier.certificates.attribute_cases import represented_variables
+from superopt.verifier.certificates.certificate import Certificate, Link
+from superopt.verifier.certificates.declared_conditions import is_stated
+from superopt.verifier.certificates.definedness import why_undefined
+
+
+def require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:
+    """Raises IllTypedError unless the chains are right as they are written."""
+    expected, got = len(goal.left), len(certificate.chains)
+    require(expected == got, f"expected {expected} chains, got {got}")
+    _require_known_operators(goal, axioms, certificate)
+    for output, chain in enumerate(certificate.chains):
+        _require_written(goal, output, chain, axioms)
+
+
+def _require_known_operators(
+    goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate
+) -> None:
+    """Raises IllTypedError for a chain with an operator that neither the rule nor an axiom of it has: the
+    hashes of a proof are those of the others."""
+    used = [axioms[name] for name in certificate.axioms_used if name in axioms]
+    known = {term.operator for each in (goal, *used) for term in applications(*each.left, *each.right)}
+    links = (link for chain in certificate.chains for link in chain)
+    met = {term.operator for link in links for term in applications(link.term)}
+    require(met <= known, f"neither the rule nor its axioms have {', '.join(sorted(met - known))}")
+
+
+def _require_written(
+    goal: Equation, output: int, chain: Sequence[Link], axioms: Mapping[str, Equation]
+) -> None:
+    """Raises IllTypedError unless the text of each link follows from the text before it."""
+    current, right, where = goal.left[output], goal.right[output], f"output {output}"
+    for number, link in enumerate(chain, 1):
+        place = f"{where}, link {number} ({link.axiom})"
+        axiom = axioms.get(link.axiom)
+        if axiom is None:
+            raise IllTypedError(f"{place}: there is no such axiom")
+        require(0 <= link.output < len(axiom.left), f"{place}: the axiom has no pair {link.output}")
+        sides = (*axiom.left, *axiom.right)
+        terms, values = dict(link.terms), dict(link.attributes)
+        named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
+        require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
+        numeric = represented_variables(axiom)
+        for condition in axiom.conditions:
+            stated = is_stated(condition, numeric, {**values, **terms}, goal.conditions)
+            require(stated, f"{place}: the rule does not say {format_condition(condition)}")
+        ways = (link.backwards,) if goal.direction is Direction.FORWARD else (False, True)
+        undefined = [reason for way in ways if (reason := why_undefined(axiom, way, terms, values))]
+        require(not undefined, f"{place}: {'; '.join(undefined)}")
+        source, target = (fill(side, terms, values) for side in sides_of(axiom, link))
+        part: Term | None = current
+        for index in link.path:
+            inputs = part.inputs if isinstance(part, Application) else ()
+            part = inputs[index] if 0 <= index < len(inputs) else None
+        if part != source:
+            raise IllTypedError(f"{place}: expected {format_term(source)} at {link.path}")
+        current = _put(current, link.path, target)
+        if current != link.term:
+            raise IllTypedError(f"{place}: what follows is {format_term(current)}")
+    if current != right:
+        raise IllTypedError(f"{where}: the chain does not end at {format_term(right)}")
+
+
+def sides_of(axiom: Equation, link: Link) -> tuple[Term, Term]:
+    """What the link replaces and by what."""
+    left, right = axiom.left[link.output], axiom.right[link.output]
+    return (right, left) if link.backwards else (left, right)
+
+
+def fill(term: Term, terms: Mapping[str, Term], values: Mapping[str, AttributeTerm]) -> Term:
+    """The term with terms and values for its variables."""
+    if isinstance(term, Variable):
+        return terms.get(term.name, term)
+    attributes = {name: value_of(value, values) for name, value in term.attributes}
+    return application(term.operator, attributes, *(fill(child, terms, values) for child in term.inputs))
+
+
+def value_of(value: AttributeTerm, values: Mapping[str, AttributeTerm]) -> AttributeTerm:
+    if not isinstance(value, AttributeVariable):
+        return value
+    if value.name not in values:
+        raise IllTypedError(f"the attribute {value.name} has no value")
+    return values[value.name]
+
+
+def _put(whole: Term, path: tuple[int, ...], part: Term) -> Term:
+    if not path or isinstance(whole, Variable):
+        return part
+    inputs = list(whole.inputs)
+    inputs[path[0]] = _put(inputs[path[0]], path[1:], part)
+    return Application(whole.operator, whole.attributes, tuple(inputs))
+
+
+def require(fulfilled: object, otherwise: str) -> None:
+    if not fulfilled:
+        raise IllTypedError(otherwise)
+
+
+__all__ = ["fill", "require", "require_text", "sides_of", "value_of"]

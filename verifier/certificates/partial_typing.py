@@ -1,0 +1,48 @@
+"""What is known of a rule's typing half-way through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from superopt.ir.terms import Application, Term
+from superopt.ir.types import TensorType
+from superopt.ops.attributes import substituted
+from superopt.verifier.certificates.size_equations import Solution
+
+
+@dataclass(frozen=True)
+class PartialTyping:
+    """Types of some terms, values of all attribute variables, sizes that the text leaves out.
+
+    ``waiting`` are applications that have no type yet, because an equation of theirs needs others first.
+    """
+
+    attributes: Mapping[str, object]
+    types: Mapping[Term, TensorType] = field(default_factory=dict[Term, TensorType])
+    implicit: Mapping[object, object] = field(default_factory=dict[object, object])
+    waiting: tuple[Application, ...] = ()
+
+    def solved(self, solution: Solution) -> PartialTyping:
+        if not solution:
+            return self
+        return PartialTyping(
+            {name: substituted(value, solution) for name, value in self.attributes.items()},
+            {term: type_.substitute(solution) for term, type_ in self.types.items()},
+            {place: substituted(value, solution) for place, value in self.implicit.items()},
+            self.waiting,
+        )
+
+    def typed(self, term: Term, type_: TensorType) -> PartialTyping:
+        waiting = tuple(each for each in self.waiting if each != term)
+        return PartialTyping(self.attributes, {**self.types, term: type_}, self.implicit, waiting)
+
+    def postponed(self, term: Application) -> PartialTyping:
+        waiting = self.waiting if term in self.waiting else (*self.waiting, term)
+        return PartialTyping(self.attributes, self.types, self.implicit, waiting)
+
+    def with_implicit(self, place: object, value: object) -> PartialTyping:
+        return PartialTyping(self.attributes, self.types, {**self.implicit, place: value}, self.waiting)
+
+
+__all__ = ["PartialTyping"]

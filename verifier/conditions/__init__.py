@@ -1,0 +1,1 @@
+"""Conditions under which a refuted equation holds."""

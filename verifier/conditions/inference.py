@@ -1,0 +1,296 @@
+"""The ``where`` under which a refuted equation holds, from instances where its sides agree and where not.
+
+Every atom that holds wherever the sides agree may stand in an exact condition; there is one if and only if
+all of them together rule out every disagreement, and then the simplest subset that still does is taken. If
+there is none, the truth is a disjunction, which ``where`` cannot say; the weakest conjunction that rules out
+every disagreement is sufficient. New instances, drawn under the condition found and at large, are asked for
+until none contradicts it. What comes out is proved like any other rule before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from superopt.axioms import AxiomSet
+from superopt.errors import SuperoptError
+from superopt.ir.terms import (
+    AttributeTerm,
+    AttributeVariable,
+    Condition,
+    ConditionName,
+    Equation,
+    Term,
+    Variable,
+    attribute_variables,
+)
+from superopt.ops.terms import application
+from superopt.rewriting.conditions import names_in
+from superopt.verifier.conditions.atoms import Atom, Place, atoms, truth_of
+from superopt.verifier.conditions.covers import simplest_cover, widest_conjunctions
+from superopt.verifier.instances.drawn import DrawnInstance, DrawnInstances, Sizes
+from superopt.verifier.pool import Allowance, Progress, judge_as_they_come
+from superopt.verifier.prove.proof_search import PATIENT
+from superopt.verifier.refute.agreement import sides_agree
+from superopt.verifier.seeds import seed_of
+from superopt.verifier.verify import Options, Status, Verdict, verify, verify_most_general
+
+_PLAIN = 1.3
+_RUNAWAY = Allowance(seconds=3600.0)
+"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on it."""
+
+
+@dataclass(frozen=True)
+class InferenceOptions:
+    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and the
+    ``most`` instances to evaluate. An equation whose sides agree at none of a ``few`` is given up.
+
+    No time is asked: the result is the same on every machine, however busy.
+    """
+
+    sizes: Sizes = field(default_factory=Sizes)
+    few: int = 120
+    first: int = 400
+    further: int = 100
+    rounds: int = 6
+    verdicts: int = 4
+    most: int = 2_000
+    verification: Options = field(default_factory=lambda: Options(limits=PATIENT))
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """An equation under the conditions found, and the verdict on it: store it only when it is ``proved``.
+
+    ``equation`` has the conditions in its ``where``, but for those that fix an attribute variable to one
+    value: the value is written in its place.
+    ``exact``: of the ``checked`` instances, all of the equation's up to the sizes tried or a sample of them,
+    the sides agree just where the condition holds. Otherwise it is sufficient: they agree wherever it holds.
+    """
+
+    equation: Equation
+    conditions: tuple[Condition, ...]
+    verdict: Verdict
+    exact: bool
+    checked: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether the equation with its condition is verified."""
+        return self.verdict.status is Status.VERIFIED
+
+
+def infer_condition(
+    equation: Equation, axioms: AxiomSet, *, options: InferenceOptions | None = None
+) -> Conditional | None:
+    """The equation under the weakest exact condition that is verified, else under a sufficient one.
+
+    When none is verified the simplest that no instance contradicts is returned as a suggestion. None when
+    there is nothing to say: the sides agree at every instance or at none, or nothing tells these apart.
+    """
+    options = options or InferenceOptions()
+    try:
+        return _Inference(equation, axioms, options).run()
+    except (SuperoptError, RecursionError, MemoryError, ArithmeticError):
+        return None
+
+
+Judgement = tuple[Equation, Verdict, Conditional | None]
+"""What became of several forms of one rule: the form judged, its verdict, the condition if refuted."""
+
+
+def verify_or_condition(candidates: Sequence[Equation], axioms: AxiomSet) -> Judgement:
+    """``verify_most_general``; the last of the candidates under a condition where that refutes it."""
+    equation, verdict = verify_most_general(candidates, axioms)
+    refuted = verdict.status is Status.REFUTED
+    return equation, verdict, infer_condition(equation, axioms) if refuted else None
+
+
+def verify_or_condition_many(
+    choices: Iterable[Sequence[Equation]],
+    axioms: AxiomSet,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Iterator[tuple[int, Judgement]]:
+    """The number of each of many and ``verify_or_condition`` of it, as they come, over ``jobs`` processes.
+
+    ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
+    """
+    return judge_as_they_come(
+        partial(verify_or_condition, axioms=axioms),
+        [tuple(candidates) for candidates in choices],
+        lost=_lost,
+        jobs=jobs if jobs > 1 else 0,
+        progress=progress,
+        allowance=_RUNAWAY,
+    )
+
+
+def _lost(candidates: Sequence[Equation], reason: str) -> Judgement:
+    return candidates[-1], Verdict(Status.UNPROVED, reason=reason), None
+
+
+class _Inference:
+    def __init__(self, equation: Equation, axioms: AxiomSet, options: InferenceOptions) -> None:
+        self._equation = equation
+        self._axioms = axioms
+        self._options = options
+        self._source = DrawnInstances(equation, options.sizes, seed_of(equation, 11))
+        self._generator = np.random.default_rng(seed_of(equation, 12))
+        self._places: list[Place] = []
+        self._agrees = 0
+        self._known: set[object] = set()
+        self._simplest: tuple[Condition, ...] = ()
+
+    def run(self) -> Conditional | None:
+        self._add(self._source.draw(self._options.few))
+        if not self._agrees:
+            return None
+        self._add(self._source.draw(self._options.first - self._options.few))
+        best: Conditional | None = None
+        asked: dict[tuple[Condition, ...], Conditional] = {}
+        for _ in range(self._options.rounds):
+            for conditions in self._candidates():
+                if self._enough() or len(asked) >= self._options.verdicts or self._contradicted(conditions):
+                    break
+                form = with_fixed_attributes(self._conditioned(conditions))
+                if form.left == form.right:
+                    continue
+                found = asked[conditions] if conditions in asked else self._judged(conditions)
+                asked[conditions] = found
+                if found.proved:
+                    return self._weakened(found, conditions)
+                if found.verdict.status is not Status.REFUTED:
+                    best = best or found
+            else:
+                break
+        return best
+
+    def _enough(self) -> bool:
+        return len(self._known) >= self._options.most
+
+    def _add(self, instances: Iterable[DrawnInstance]) -> int:
+        """Takes in the instances not yet known; how many they are."""
+        before = len(self._places)
+        for instance in instances:
+            key = (
+                tuple(sorted(instance.types.items(), key=lambda item: item[0])),
+                tuple(sorted(instance.attributes.items(), key=lambda item: item[0])),
+            )
+            if key in self._known:
+                continue
+            self._known.add(key)
+            agrees = sides_agree(self._equation, instance, self._generator)
+            if agrees is None:
+                continue
+            self._agrees |= agrees << len(self._places)
+            self._places.append(Place(instance.types, instance.attributes))
+            if self._enough():
+                break
+        return len(self._places) - before
+
+    def _candidates(self) -> Iterator[tuple[Condition, ...]]:
+        """Conditions that no instance so far contradicts, exact ones first."""
+        differs = ((1 << len(self._places)) - 1) & ~self._agrees
+        if not self._agrees or not differs:
+            return
+        every = atoms(self._equation, self._places)
+        necessary = [atom for atom in every if not self._agrees & ~atom.true]
+        cover = simplest_cover(necessary, differs)
+        if cover is not None:
+            self._simplest = _conditions(cover)
+            yield self._simplest
+            natural = _conditions(_without_implied(necessary))
+            if set(natural) != set(self._simplest):
+                yield natural
+        for chosen in widest_conjunctions(every, self._agrees, differs):
+            yield _conditions(chosen)
+
+    def _contradicted(self, conditions: tuple[Condition, ...]) -> bool:
+        """Whether new instances change what is known of the condition; they are known from now on."""
+        before = self._exact(conditions)
+        conditioned = self._conditioned(conditions)
+        within = DrawnInstances(conditioned, self._options.sizes, seed_of(conditioned, 13))
+        self._add(within.draw(self._options.further))
+        self._add(self._source.draw(self._options.further))
+        held = truth_of(conditions, self._places)
+        return bool(held & ~self._agrees) or self._exact(conditions) != before
+
+    def _exact(self, conditions: tuple[Condition, ...]) -> bool:
+        return truth_of(conditions, self._places) == self._agrees
+
+    def _conditioned(self, conditions: tuple[Condition, ...]) -> Equation:
+        return replace(self._equation, conditions=(*self._equation.conditions, *conditions))
+
+    def _judged(self, conditions: tuple[Condition, ...]) -> Conditional:
+        """The verdict under the conditions; attributes that these fix become constants, if that helps."""
+        conditioned = self._conditioned(conditions)
+        form = with_fixed_attributes(conditioned)
+        verdict = verify(form, self._axioms, options=self._options.verification)
+        return Conditional(form, conditions, verdict, self._exact(conditions), len(self._places))
+
+    def _weakened(self, found: Conditional, conditions: tuple[Condition, ...]) -> Conditional:
+        """Without the clauses that no instance needs and the proof does not either; the plainest stay."""
+        for clause in reversed(conditions):
+            fewer = tuple(other for other in conditions if other != clause)
+            held = truth_of(fewer, self._places)
+            if not fewer or held & ~self._agrees or self._enough():
+                continue
+            weaker = self._judged(fewer)
+            if weaker.proved:
+                found, conditions = weaker, fewer
+        return found
+
+
+def _without_implied(necessary: Sequence[Atom]) -> tuple[Atom, ...]:
+    """The plain ones among the atoms, without those that another one implies."""
+    chosen: list[Atom] = []
+    for atom in necessary:
+        if atom.cost <= _PLAIN and not any(other.true & ~atom.true == 0 for other in chosen):
+            chosen.append(atom)
+    return tuple(chosen)
+
+
+def with_fixed_attributes(equation: Equation) -> Equation:
+    """The same equation with what its conditions equate to attribute variables put in their place.
+
+    Axioms speak of constants too, and proofs know nothing about variables but that equal ones are equal.
+    """
+    fixed: dict[str, AttributeTerm] = {}
+    others: list[Condition] = []
+    names = attribute_variables(*equation.left, *equation.right)
+    for condition in equation.conditions:
+        match condition:
+            case Condition(ConditionName(name), "=", int() | str() | tuple() as value) if name in names:
+                fixed.setdefault(name, value)
+            case Condition(ConditionName(one), "=", ConditionName(other)) if {one, other} <= names:
+                fixed.setdefault(other, AttributeVariable(one))
+            case _:
+                others.append(condition)
+    chained = any(isinstance(v, AttributeVariable) and v.name in fixed for v in fixed.values())
+    if not fixed or chained or any(fixed.keys() & names_in(condition) for condition in others):
+        return equation
+
+    def written(term: Term) -> Term:
+        if isinstance(term, Variable):
+            return term
+        values = {
+            name: fixed.get(value.name, value) if isinstance(value, AttributeVariable) else value
+            for name, value in term.attributes
+        }
+        return application(term.operator, values, *map(written, term.inputs))
+
+    return replace(
+        equation,
+        left=tuple(map(written, equation.left)),
+        right=tuple(map(written, equation.right)),
+        conditions=tuple(others),
+    )
+
+
+def _conditions(chosen: Sequence[Atom]) -> tuple[Condition, ...]:
+    return tuple(atom.condition for atom in chosen)

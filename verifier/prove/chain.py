@@ -1,0 +1,235 @@
+"""Checks the steps of a proof under a typing: every step typed, its condition true, the sides equal.
+
+A proof over shapeless terms may pass through terms that have no type, or use one symbol for constants of two
+shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every
+attribute known), and only then the steps may connect the two sides. Where sizes are symbols, a step counts
+only if it is well-typed whatever they stand for: none is solved for, and a size that occurs in no term of the
+rule must be seen to be positive. A condition on attributes that the rule leaves open must be one of the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from superopt.domains import PrimeFieldDomain
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import is_positive
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    subterms,
+)
+from superopt.ir.types import TensorType
+from superopt.ops.sharding import is_divided
+from superopt.ops.terms import application
+from superopt.rewriting.conditions import holds
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.rewriting.typing import Typing, infer_terms
+from superopt.verifier.certificates.attribute_cases import represented_variables
+from superopt.verifier.certificates.declared_conditions import is_stated
+from superopt.verifier.instances.instance import Instance, assumed
+from superopt.verifier.prove.congruence import Congruence
+from superopt.verifier.prove.solver import AxiomInstance
+from superopt.verifier.seeds import seed_of
+
+
+@dataclass(frozen=True)
+class CheckedSteps:
+    """Which steps are sound under one instance, and whether they suffice."""
+
+    sound: tuple[AxiomInstance, ...]
+    unsound: tuple[AxiomInstance, ...]
+    complete: bool
+
+
+class ChainChecker:
+    """Checks steps under one instance of one goal, each step once."""
+
+    def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
+        self._goal = goal
+        self._axioms = axioms
+        self._instance = instance
+        self._typings: dict[AxiomInstance, tuple[Equation, Typing] | None] = {}
+        self._concrete: dict[Term, Term] = {}
+        self._symbols = instance.symbols
+        self._sizes = frozenset(
+            size
+            for type_ in instance.typing.types.values()
+            for size in type_.shape
+            if not isinstance(size, int)
+        )
+        self._assumed = assumed(goal, instance)
+        self._pinned = {
+            self._with_values(term): instance.typing.types[term]
+            for term in subterms(*goal.left, *goal.right)
+            if isinstance(term, Application)
+        }
+
+    def check(self, steps: Sequence[AxiomInstance]) -> CheckedSteps:
+        """Types all steps, then closes the sound ones under congruence."""
+        sound = [step for step in steps if self.typed(step) is not None]
+        unsound = tuple(step for step in steps if self.typed(step) is None)
+        return CheckedSteps(tuple(sound), unsound, self._connected(sound))
+
+    def typed(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
+        """The axiom's instance and its typing; None when it is ill-typed or breaks the axiom's condition."""
+        if step not in self._typings:
+            self._typings[step] = self._type(step)
+        return self._typings[step]
+
+    def _type(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
+        axiom = self._axioms[step.axiom]
+        attributes = {name: self._value(value) for name, value in step.attributes}
+        try:
+            terms = {name: self._with_values(term) for name, term in step.terms}
+            grounded = instantiated(
+                axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
+            )
+            sides = (*grounded.left, *grounded.right)
+            pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
+            typing = infer_terms(
+                sides,
+                self._instance.types,
+                equal=[*zip(grounded.left, grounded.right, strict=True), *pinned],
+                fixed=self._symbols,
+            )
+            types = {name: typing.types[term] for name, term in terms.items()}
+            declared = _declared_types_fit(axiom, types)
+            if typing.unresolved or not declared or not self._positive(typing):
+                return None
+            if not all(holds(condition, types, attributes) for condition in axiom.conditions):
+                return None
+            if not self._is_stated(axiom, step) or not self._assumes_nothing_new(typing):
+                return None
+            if not self._symbols and is_divided(typing.types.values()) and not self._agrees(grounded, typing):
+                return None
+        except IllTypedError:
+            return None
+        return grounded, typing
+
+    def _agrees(self, grounded: Equation, typing: Typing) -> bool:
+        """Whether both sides have the same residues: axioms about tensors in one piece were not validated for
+        divided ones."""
+        domain, generator = PrimeFieldDomain(), np.random.default_rng(seed_of(grounded, 17))
+        arrays = {
+            name: domain.random(generator, 2, cast("tuple[int, ...]", type_.array_shape))
+            for name, type_ in self._instance.types.items()
+        }
+        with np.errstate(all="ignore"):
+            values = evaluate_terms((*grounded.left, *grounded.right), typing, domain, arrays)
+        half = len(grounded.left)
+        pairs = zip(values[:half], values[half:], strict=True)
+        return all(np.array_equal(left.residue, right.residue) for left, right in pairs)
+
+    def _is_stated(self, axiom: Equation, step: AxiomInstance) -> bool:
+        """Whether the rule itself says of the numbers that it leaves open what the step needs."""
+        values, numeric = {**dict(step.attributes), **dict(step.terms)}, represented_variables(axiom)
+        own = self._goal.conditions
+        return all(is_stated(condition, numeric, values, own) for condition in axiom.conditions)
+
+    def _assumes_nothing_new(self, typing: Typing) -> bool:
+        return all(
+            operator.unseen(*(typing.types[child] for child in term.inputs)) <= self._assumed
+            for term, operator in typing.operators.items()
+        )
+
+    def _positive(self, typing: Typing) -> bool:
+        sizes = (size for type_ in typing.types.values() for size in type_.shape)
+        return all(size in self._sizes or is_positive(size) for size in sizes)
+
+    def _connected(self, steps: Sequence[AxiomInstance]) -> bool:
+        closure = Congruence()
+        for step in steps:
+            typed = self.typed(step)
+            if typed is None:
+                continue
+            grounded, typing = typed
+            for left, right in zip(grounded.left, grounded.right, strict=True):
+                closure.merge(_add(closure, left, typing), _add(closure, right, typing))
+        own = self._instance.typing
+        return all(
+            closure.equal(_add(closure, left, own), _add(closure, right, own))
+            for left, right in zip(self._goal.left, self._goal.right, strict=True)
+        )
+
+    def _with_values(self, term: Term) -> Term:
+        """The term with the instance's values for attribute variables."""
+        found = self._concrete.get(term)
+        if found is None:
+            if isinstance(term, Variable):
+                found = term
+            else:
+                values = {name: self._value(value) for name, value in term.attributes}
+                found = application(
+                    term.operator, values, *(self._with_values(child) for child in term.inputs)
+                )
+            self._concrete[term] = found
+        return found
+
+    def _value(self, value: AttributeTerm) -> AttributeTerm:
+        return self._instance.attributes[value.name] if isinstance(value, AttributeVariable) else value  # pyright: ignore[reportReturnType]
+
+
+def instances_of(
+    steps: Iterable[AxiomInstance], axioms: Mapping[str, Equation]
+) -> dict[AxiomInstance, Equation]:
+    """Which instance of its axiom each step is; a step that gives an attribute a value that it cannot have,
+    such as a degree of -1, is none and is left out: to provers all numbers are of one sort."""
+    found: dict[AxiomInstance, Equation] = {}
+    for step in steps:
+        with suppress(IllTypedError):
+            found[step] = instantiated(axioms[step.axiom], step)
+    return found
+
+
+def instantiated(axiom: Equation, step: AxiomInstance) -> Equation:
+    """The axiom with the step's terms and attributes for its variables; the goal's own variables stay.
+
+    Raises IllTypedError for a value that an attribute cannot have.
+    """
+    terms, attributes = dict(step.terms), dict(step.attributes)
+    return Equation(
+        tuple(_instantiated(term, terms, attributes) for term in axiom.left),
+        tuple(_instantiated(term, terms, attributes) for term in axiom.right),
+    )
+
+
+def _instantiated(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]) -> Term:
+    if isinstance(term, Variable):
+        return terms[term.name]
+    values = {
+        name: attributes[value.name] if isinstance(value, AttributeVariable) else value
+        for name, value in term.attributes
+    }
+    return application(
+        term.operator, values, *(_instantiated(child, terms, attributes) for child in term.inputs)
+    )
+
+
+def _declared_types_fit(axiom: Equation, types: Mapping[str, TensorType]) -> bool:
+    sizes: dict[str, object] = {}
+    for name, declared in axiom.types:
+        if types[name].rank != len(declared.shape):
+            return False
+        for wanted, size in zip(declared.shape, types[name].shape, strict=True):
+            if sizes.setdefault(wanted, size) != size if isinstance(wanted, str) else wanted != size:
+                return False
+    return True
+
+
+def _add(closure: Congruence, term: Term, typing: Typing) -> int:
+    if isinstance(term, Variable):
+        return closure.node(term.name, ())
+    return closure.node(typing.operators[term], tuple(_add(closure, child, typing) for child in term.inputs))
+
+
+__all__ = ["ChainChecker", "CheckedSteps", "instances_of", "instantiated"]

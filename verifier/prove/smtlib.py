@@ -1,0 +1,231 @@
+"""Axioms and a goal as SMT-LIB text over uninterpreted sorts: T for tensors, one for each kind of attribute.
+
+An operator is a function of its attributes and its inputs. Attributes that unification determines are left
+out, so terms are shapeless: a proof found here is only a suggestion until ``prove.chain`` has typed it.
+Attribute variables of the goal are constants about which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from superopt.ir.terms import (
+    Application,
+    AttributeTerm,
+    AttributeValue,
+    AttributeVariable,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    attribute_variables,
+    variables,
+)
+from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
+from superopt.ops.parallel import ParallelOperator
+from superopt.rewriting.conditions import is_computation
+
+_TAKING_APART: Mapping[str, str] = {
+    name: operator.undone_by for name, operator in OPERATORS.items() if operator.undone_by is not None
+}
+"""What undoes an operator that puts parts together; the result is then seen to have parts."""
+
+_NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))
+
+
+def sort_of(attribute: str) -> str:
+    """The sort of an attribute of that name: numbers are of one sort, everything else of its own."""
+    return "P-number" if attribute in _NUMBERS else f"P-{attribute}"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What an SMT function stands for: an operator, the attributes that come first, how many inputs."""
+
+    operator: str
+    attributes: tuple[str, ...]
+    inputs: int
+
+    @property
+    def symbol(self) -> str:
+        """The quoted SMT-LIB symbol."""
+        return f"|{self.operator}[{','.join(self.attributes)}]/{self.inputs}|"
+
+    @property
+    def declaration(self) -> str:
+        """The SMT-LIB command that declares it."""
+        sorts = " ".join([*map(sort_of, self.attributes), *["T"] * self.inputs])
+        return f"(declare-fun {self.symbol} ({sorts}) T)"
+
+
+@dataclass
+class Vocabulary:
+    """Symbols met while writing terms, to be declared, and what they stand for, to read terms back."""
+
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    constants: dict[str, AttributeTerm] = field(default_factory=dict[str, AttributeTerm])
+    sorts: dict[str, str] = field(default_factory=dict[str, str])
+    tensors: dict[str, str] = field(default_factory=dict[str, str])
+
+    def declarations(self) -> Iterator[str]:
+        """All symbols declared."""
+        yield "(declare-sort T 0)"
+        attributes = [name for function in self.functions.values() for name in function.attributes]
+        for sort in dict.fromkeys((*map(sort_of, attributes), *self.sorts.values())):
+            yield f"(declare-sort {sort} 0)"
+        for symbol, sort in self.sorts.items():
+            yield f"(declare-const {symbol} {sort})"
+        for symbol in self.tensors:
+            yield f"(declare-const {symbol} T)"
+        for function in self.functions.values():
+            yield function.declaration
+
+    def function(self, term: Application) -> Function:
+        """The function that a term applies."""
+        given = {name for name, _ in term.attributes}
+        implicit = OPERATORS[term.operator].implicit
+        names = tuple(n for n in attribute_names(term.operator) if n in given or n not in implicit)
+        function = Function(term.operator, names, len(term.inputs))
+        self.functions[function.symbol] = function
+        return function
+
+    def constant(self, name: str, value: AttributeValue) -> str:
+        """The constant for an attribute value, the same for equal values."""
+        return self.attribute(name, f"|{sort_of(name)}={value}|", value)
+
+    def attribute(self, name: str, symbol: str, value: AttributeTerm) -> str:
+        """The symbol, from now on standing for the value of an attribute of that name."""
+        self.constants[symbol] = value
+        self.sorts[symbol] = sort_of(name)
+        return symbol
+
+
+def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
+    """``assert`` of the axiom for all tensors and attributes; the quantifier is named after the axiom.
+
+    Patterns are the sides that mention every variable, and of an axiom that computes an attribute the left
+    one alone; an axiom without such a side has a joint pattern of all sides. That parts put together may be
+    taken apart again is seen wherever they are put together.
+    """
+    sides = (*axiom.left, *axiom.right)
+    sorts = _sorts_of_variables(sides)
+    names = [f"(|?{name}| {sorts[name]})" for name in sorted(sorts)]
+    names += [f"(|{name}?| T)" for name in variables(*sides)]
+    equalities = [
+        f"(= {write(left, vocabulary, '?')} {write(right, vocabulary, '?')})"
+        for left, right in zip(axiom.left, axiom.right, strict=True)
+    ]
+    body = equalities[0] if len(equalities) == 1 else f"(and {' '.join(equalities)})"
+    if not names:
+        return f"(assert (! {body} :named |{axiom.name}|))"
+    patterns = " ".join(f":pattern ({' '.join(pattern)})" for pattern in _patterns(axiom, vocabulary))
+    return f"(assert (forall ({' '.join(names)}) (! {body} {patterns} :qid |{axiom.name}|)))"
+
+
+def quantified_names(axiom: Equation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Attribute variables and tensor variables, in the order in which the quantifier binds them."""
+    sides = (*axiom.left, *axiom.right)
+    return tuple(sorted(attribute_variables(*sides))), variables(*sides)
+
+
+def goal_command(goal: Equation, vocabulary: Vocabulary) -> str:
+    """``assert`` that some output differs."""
+    pairs = [
+        f"(= {write(left, vocabulary, '!')} {write(right, vocabulary, '!')})"
+        for left, right in zip(goal.left, goal.right, strict=True)
+    ]
+    return f"(assert (not (and {' '.join(pairs)})))"
+
+
+def ground_command(name: str, grounded: Equation, vocabulary: Vocabulary) -> str:
+    """A truth value of that name, and ``assert`` that it implies an equation between the goal's terms."""
+    pairs = [
+        f"(= {write(left, vocabulary, '!')} {write(right, vocabulary, '!')})"
+        for left, right in zip(grounded.left, grounded.right, strict=True)
+    ]
+    return f"(declare-const {name} Bool) (assert (=> {name} (and {' '.join(pairs)})))"
+
+
+def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
+    """A term as an s-expression; ``mark`` tells bound variables (?) from the goal's (!)."""
+    if isinstance(term, Variable):
+        symbol = f"|{term.name}{mark}|"
+        if mark == "!":
+            vocabulary.tensors[symbol] = term.name
+        return symbol
+    function = vocabulary.function(term)
+    arguments = [_attribute(term, name, vocabulary, mark) for name in function.attributes]
+    arguments += [write(child, vocabulary, mark) for child in term.inputs]
+    return f"({function.symbol} {' '.join(arguments)})" if arguments else function.symbol
+
+
+def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[Equation, ...]:
+    """The axioms about operators of the goal, or of what axioms make of it, ``rounds`` times over.
+
+    Where the goal divides nothing, neither do they.
+    """
+    known = _operators(goal.left) | _operators(goal.right)
+    known |= {_TAKING_APART[operator] for operator in known if operator in _TAKING_APART}
+    if not _divides(known):
+        axioms = [a for a in axioms if not _divides(_operators(a.left) | _operators(a.right))]
+    sides = [(_operators(axiom.left), _operators(axiom.right)) for axiom in axioms]
+    for _ in range(rounds):
+        known = known.union(
+            *(left | right for left, right in sides if (left and left <= known) or (right and right <= known))
+        )
+    return tuple(
+        a for a, (left, right) in zip(axioms, sides, strict=True) if left <= known and right <= known
+    )
+
+
+@lru_cache(maxsize=65536)
+def _operators(terms: tuple[Term, ...]) -> frozenset[str]:
+    return frozenset(term.operator for term in applications(*terms))
+
+
+def _divides(operators: Iterable[str]) -> bool:
+    return any(issubclass(OPERATORS[name], ParallelOperator) for name in operators)
+
+
+def _sorts_of_variables(terms: Sequence[Term]) -> dict[str, str]:
+    return {
+        value.name: sort_of(name)
+        for term in applications(*terms)
+        for name, value in term.attributes
+        if isinstance(value, AttributeVariable)
+    }
+
+
+def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) -> str:
+    value = term.attribute(name)
+    if isinstance(value, AttributeVariable):
+        if mark == "?":
+            return f"|?{value.name}|"
+        return vocabulary.attribute(name, f"|!{value.name}|", value)
+    if value is None:
+        default = normalise_attribute(name, attribute_defaults(term.operator)[name])
+        return vocabulary.constant(name, default)  # pyright: ignore[reportArgumentType]
+    return vocabulary.constant(name, value)
+
+
+def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
+    computing = any(is_computation(clause) for clause in axiom.conditions)
+    sides = axiom.left if computing else (*axiom.left, *axiom.right)
+    everything = set(variables(*sides)) | attribute_variables(*sides)
+    whole = [
+        [write(side, vocabulary, "?")]
+        for side in sides
+        if isinstance(side, Application) and set(variables(side)) | attribute_variables(side) == everything
+    ]
+    parts = [
+        [write(side.inputs[0], vocabulary, "?")]
+        for side, other in ((sides[0], sides[-1]), (sides[-1], sides[0]))
+        if isinstance(side, Application)
+        and isinstance(other, Variable)
+        and side.operator in _TAKING_APART.values()
+    ]
+    return [*whole, *parts] or [
+        [write(side, vocabulary, "?") for side in sides if isinstance(side, Application)]
+    ]

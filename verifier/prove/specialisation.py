@@ -1,0 +1,225 @@
+"""Axioms that compute an attribute, or spell an axis in two ways, as provers take them: one for each value.
+
+To a prover attributes are names: it cannot compose permutations, multiply degrees, or see that at rank 4 the
+axes -1 and 3 are one. So that it is asked with the values that a goal has, and with those that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import cast
+
+from superopt.ir.terms import (
+    AttributeTerm,
+    AttributeVariable,
+    Condition,
+    ConditionCall,
+    ConditionName,
+    Equation,
+    Term,
+    Variable,
+    applications,
+    subterms,
+)
+from superopt.ops.terms import application
+from superopt.rewriting.conditions import computed, is_computation
+from superopt.verifier.certificates.certificate import Certificate
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.prove.solver import AxiomInstance
+
+_MOST_VALUES = 24
+"""All permutations of four axes; more values of one attribute are not combined."""
+
+_Values = tuple[tuple[str, AttributeTerm], ...]
+
+
+@dataclass(frozen=True)
+class Specialised:
+    """Axioms to ask a prover with; ``origins`` says which axiom with which values some of them are."""
+
+    axioms: tuple[Equation, ...]
+    origins: Mapping[str, tuple[str, _Values]]
+
+    def original(self, step: AxiomInstance) -> AxiomInstance:
+        """The step as one of the axiom as it is written."""
+        if step.axiom not in self.origins:
+            return step
+        name, values = self.origins[step.axiom]
+        return AxiomInstance(name, step.terms, tuple(sorted((*values, *step.attributes))))
+
+
+def specialised(axioms: Sequence[Equation], goal: Equation, instances: Iterable[Instance]) -> Specialised:
+    """The axioms, with those that need it at all values that matter to the goal under these instances."""
+    found: list[Equation] = []
+    origins: dict[str, tuple[str, _Values]] = {}
+    ranks: Sequence[int] | None = None
+    mentioned: frozenset[int] = frozenset()
+    for axiom in axioms:
+        if _computed_names(axiom):
+            choices = _computed_values(axiom, goal)
+        elif (axes := _spelled(axiom)) is not None:
+            if ranks is None:
+                ranks = _fixed_ranks(goal, instances)
+                mentioned = frozenset(_axes(axioms)) if ranks else frozenset()
+            choices = _spellings(axes, frozenset(_axes((goal,))), mentioned, ranks)
+        else:
+            found.append(axiom)
+            continue
+        for values in choices:
+            own = with_values(axiom, values)
+            found.append(own)
+            origins[own.name] = (axiom.name, values)
+    return Specialised(tuple(found), origins)
+
+
+def as_used(axioms: Mapping[str, Equation], certificate: Certificate) -> tuple[Equation, ...]:
+    """The axioms of a certificate as another prover takes them: with the values that it has."""
+    found: dict[str, Equation] = {}
+    for chain in certificate.chains:
+        for link in chain:
+            axiom, names = axioms[link.axiom], needs_values(axioms[link.axiom])
+            values = tuple((name, value) for name, value in link.attributes if name in names)
+            own = with_values(axiom, values) if values else axiom
+            found[own.name] = own
+    return tuple(found.values())
+
+
+def with_values(axiom: Equation, values: _Values) -> Equation:
+    """The axiom with values for some of its attribute variables, and a name that tells them."""
+    known = dict(values)
+    name = f"{axiom.name} {', '.join(f'{n}={v}' for n, v in values)}"
+    left, right = (tuple(_filled(term, known) for term in side) for side in (axiom.left, axiom.right))
+    return replace(axiom, name=name, left=left, right=right)
+
+
+def needs_values(axiom: Equation) -> tuple[str, ...]:
+    """The attribute variables that a prover is to be given values for."""
+    return _computed_names(axiom) or _spelled(axiom) or ()
+
+
+def _computed_names(axiom: Equation) -> tuple[str, ...]:
+    """The names in a clause that computes an attribute: the result, and from what."""
+    for clause in axiom.conditions:
+        match clause:
+            case Condition(
+                ConditionName(name), "=", ConditionCall(_, (ConditionName(one), ConditionName(other)))
+            ) if is_computation(clause):
+                return name, one, other
+            case _:
+                pass
+    return ()
+
+
+def _spelled(axiom: Equation) -> tuple[str, str] | None:
+    """The two names of one axis, in a clause ``axis(x, a) = axis(x, b)``."""
+    for clause in axiom.conditions:
+        match clause:
+            case Condition(
+                ConditionCall("axis", (_, ConditionName(one))),
+                "=",
+                ConditionCall("axis", (_, ConditionName(other))),
+            ):
+                return one, other
+            case _:
+                pass
+    return None
+
+
+def _computed_values(axiom: Equation, goal: Equation) -> Iterator[_Values]:
+    """Values of the operands that the goal has, or that results of these are, with the result."""
+    result, one, other = _computed_names(axiom)
+    own = set(_literals(axiom, goal, one, other))
+    values = sorted(own, key=repr)
+    while True:
+        pairs = product(values, repeat=2)
+        results = {computed(axiom.conditions, {one: a, other: b}).get(result) for a, b in pairs}
+        new = sorted((r for r in results - set(values) - {None} if _matters(r, own)), key=repr)
+        if not new or len(values) + len(new) > _MOST_VALUES:
+            break
+        values = [*values, *new]
+    for a, b in product(values, repeat=2):
+        value = computed(axiom.conditions, {one: a, other: b}).get(result)
+        if value in values:
+            chosen = {one: a, other: b, result: value}
+            yield tuple(sorted(cast("Mapping[str, AttributeTerm]", chosen).items()))
+
+
+def _literals(axiom: Equation, goal: Equation, *names: str) -> Iterator[object]:
+    """The values that the goal has where the axiom has these variables; swaps of the last two axes too."""
+    wanted = {AttributeVariable(name) for name in names}
+    places = {
+        (term.operator, attribute)
+        for term in applications(*axiom.left, *axiom.right)
+        for attribute, value in term.attributes
+        if isinstance(value, AttributeVariable) and value in wanted
+    }
+    for operator, attribute in places:
+        met = [
+            term.attribute(attribute)
+            for term in applications(*goal.left, *goal.right)
+            if term.operator == operator
+        ]
+        given = [value for value in met if not isinstance(value, AttributeVariable)]
+        yield from (value for value in given if value not in (None, ()))
+        if attribute == "perm" and len(given) > sum(value not in (None, ()) for value in given):
+            lengths = {len(value) for value in given if isinstance(value, tuple) and value}
+            yield from ((*range(n - 2), n - 1, n - 2) for n in lengths if n > 1)
+
+
+def _matters(value: object, own: Iterable[object]) -> bool:
+    """Whether a result may be a part of what the goal has: a permutation, or a divisor of a number."""
+    if isinstance(value, int):
+        return any(isinstance(each, int) and each % value == 0 for each in own)
+    if isinstance(value, tuple) and 0 not in value:
+        parts = cast("tuple[int, ...]", value)
+        wholes = [cast("tuple[int, ...]", each) for each in own if isinstance(each, tuple)]
+        return any(all(b % a == 0 for a, b in zip(parts, each, strict=False)) for each in wholes)
+    return isinstance(value, tuple)
+
+
+def _fixed_ranks(goal: Equation, instances: Iterable[Instance]) -> Sequence[int]:
+    """The ranks that a term of the goal has under all instances."""
+    terms = tuple(subterms(*goal.left, *goal.right))
+    ranks: list[set[int]] = [set() for _ in terms]
+    for instance in instances:
+        for met, term in zip(ranks, terms, strict=True):
+            met.add(instance.typing.types[term].rank)
+    return sorted({next(iter(met)) for met in ranks if len(met) == 1})
+
+
+def _axes(equations: Iterable[Equation]) -> Iterator[int]:
+    for equation in equations:
+        for term in applications(*equation.left, *equation.right):
+            axis = term.attribute("axis")
+            if isinstance(axis, int):
+                yield axis
+
+
+def _spellings(
+    names: tuple[str, str], own: frozenset[int], mentioned: frozenset[int], ranks: Iterable[int]
+) -> Iterator[_Values]:
+    """Two spellings of an axis, of which the goal has one, and the goal or an axiom the other."""
+    for rank in ranks:
+        for axis in range(rank):
+            pair = {axis, axis - rank}
+            if pair & own and pair <= own | mentioned:
+                chosen = dict(zip(names, (axis, axis - rank), strict=True))
+                yield tuple(sorted(cast("Mapping[str, AttributeTerm]", chosen).items()))
+
+
+def _filled(term: Term, values: Mapping[str, AttributeTerm]) -> Term:
+    if isinstance(term, Variable):
+        return term
+    return application(
+        term.operator,
+        {
+            name: values.get(value.name, value) if isinstance(value, AttributeVariable) else value
+            for name, value in term.attributes
+        },
+        *(_filled(child, values) for child in term.inputs),
+    )
+
+
+__all__ = ["Specialised", "as_used", "specialised"]

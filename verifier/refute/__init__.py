@@ -1,0 +1,1 @@
+"""Refutation by exact evaluation, and validation by symbolic execution."""

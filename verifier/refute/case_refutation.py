@@ -1,0 +1,109 @@
+"""Counterexamples looked for in the cases of a rule: numbers for the symbols of each, both sides evaluated.
+
+Cases are all cases, so that ranks and groups are met here that samplers do not think of.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import cast
+
+import numpy as np
+
+from superopt.errors import IllTypedError, InvalidEquationError
+from superopt.ir.dimensions import Dimension
+from superopt.ir.terms import Application, Equation, Variable, applications, variables
+from superopt.ops.attributes import substituted
+from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
+from superopt.rewriting.conditions import holds
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.refute.refutation import difference_in
+
+_CASES = 40
+_TRIES = 12
+_EVALUATED = 2
+_MOST_ELEMENTS = 20_000
+_FEW = (1, 1, 2)
+_SIZES = (1, 2, 2, 3, 3, 4, 5)
+_LARGE_SIZES = (6, 8, 9, 12)
+
+
+def counterexample_in(equation: Equation, cases: Sequence[Instance], seed: int) -> str | None:
+    """The first instance, of cases spread over all and the first among them, on which the sides differ."""
+    found = agreeing(equation, cases, seed)
+    return found if isinstance(found, str) else None
+
+
+def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | tuple[Instance, ...]:
+    """Instances of cases spread over all on which the sides agree, or the first on which they differ."""
+    generator, numbers = np.random.default_rng(seed), random.Random(seed)
+    order = tuple(applications(*equation.left, *equation.right))
+    found: list[Instance] = []
+    for case in _spread(cases):
+        for instance in _numbered(equation, order, case, numbers):
+            difference = difference_in(equation, instance, generator)
+            if difference is not None:
+                return f"{instance}: {difference}" if str(instance) else difference
+            found.append(instance)
+    return tuple(found)
+
+
+def _spread(cases: Sequence[Instance]) -> Iterator[Instance]:
+    count = min(len(cases), _CASES)
+    for number in range(count):
+        yield cases[number * len(cases) // count]
+
+
+def _numbered(
+    equation: Equation, order: Sequence[Application], case: Instance, generator: random.Random
+) -> Iterator[Instance]:
+    """Some instances of the case, at which the rule's conditions hold."""
+    named = [type_.symbols for type_ in case.typing.types.values()]
+    named += [operator_symbols(operator) for operator in case.typing.operators.values()]
+    names = sorted(frozenset[str]().union(*named))
+    names += sorted(_symbols_of_attributes(case) - set(names))
+    found = 0
+    for attempt in range(_TRIES if names else 1):
+        sizes = _FEW if attempt == 0 else (*_SIZES, *_LARGE_SIZES) if attempt % 2 else _SIZES
+        numbers: dict[str, Dimension] = {name: generator.choice(sizes) for name in names}
+        instance = _instance(equation, order, case, numbers)
+        if instance is not None:
+            yield instance
+            found += 1
+        if found == _EVALUATED:
+            return
+
+
+def _symbols_of_attributes(case: Instance) -> set[str]:
+    return {
+        name
+        for value in case.attributes.values()
+        for part in (cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,))
+        for name in getattr(part, "symbols", frozenset[str]())
+    }
+
+
+def _instance(
+    equation: Equation, order: Sequence[Application], case: Instance, numbers: dict[str, Dimension]
+) -> Instance | None:
+    try:
+        typing = with_numbers(case.typing, order, case.types, numbers)
+        for type_ in typing.types.values():
+            require_sizes(type_)
+    except IllTypedError:
+        return None
+    names = variables(*equation.left, *equation.right)
+    types = {name: typing.types[Variable(name)] for name in names}
+    attributes = {name: substituted(value, numbers) for name, value in case.attributes.items()}
+    try:
+        if not all(holds(condition, types, attributes) for condition in equation.conditions):
+            return None
+    except InvalidEquationError:
+        return None
+    elements = (prod(cast("tuple[int, ...]", type_.array_shape)) for type_ in typing.types.values())
+    return Instance(types, attributes, typing) if max(elements, default=0) <= _MOST_ELEMENTS else None
+
+
+__all__ = ["agreeing", "counterexample_in"]

@@ -1,0 +1,227 @@
+"""Refutation: exact evaluation of both sides on many awkward instances, and a counterexample to read.
+
+The prime field decides equality exactly (a false equation of degree d survives one evaluation with
+probability d / 2^31) wherever the evaluation divides by no 0 and takes no root of what is no square.
+Partial real numbers confirm a difference, show it to a person, and find elements that the target leaves
+undefined where the source is defined. Where the source is undefined nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.domains import FieldArray, PrimeFieldDomain
+from superopt.domains.prime_field import MODULUS
+from superopt.errors import IllTypedError
+from superopt.ir.terms import Equation, applications, attribute_variables
+from superopt.ir.types import TensorType
+from superopt.ops.traits import named
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.verifier.instances.drawn import DrawnInstances, Sizes
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.verifier.refinement import awkward_inputs, difference_between
+from superopt.verifier.seeds import chosen_seed, seed_of
+
+_IN_FLOATS = 12
+"""On so many instances real numbers are compared too: one that is another modulo the prime shows in any.
+On the others only where something may be undefined."""
+
+_FEWEST, _ELEMENTS_IN_ALL = 3, 1_000_000
+"""Where a rule declares large tensors, fewer instances are evaluated."""
+
+_WINDOWS = named(lambda operator: operator.windowed or operator.kernel_input is not None)
+SIZES = Sizes(image=(1, 2, 3, 4, 5, 6, 7))
+"""Of the instances with small sizes."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many schemes (ranks and attribute values), how many sizes for each, how many instances in all, and
+    how many more with small sizes; twice as many of the former for attribute variables and windows.
+
+    ``stack`` inputs are evaluated at once.
+    """
+
+    schemes: int = 24
+    per_scheme: int = 3
+    instances: int = 48
+    drawn: int = 60
+    stack: int = 3
+
+
+BRIEF = Effort(schemes=4, per_scheme=1, instances=4, drawn=4, stack=1)
+"""Some 10 instances in 30 ms: for seeds that nobody can foresee, others each time, so that no rule can be
+spelled until they miss where it fails."""
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """What evaluation found: a counterexample, or on how many instances both sides agreed."""
+
+    counterexample: str | None
+    instances: tuple[Instance, ...]
+    suspicious: str | None = None
+
+    @property
+    def well_typed(self) -> int:
+        """The number of instances on which both sides agreed."""
+        return len(self.instances)
+
+
+def refute(equation: Equation, effort: Effort = Effort(), seed: int | None = 0) -> Refutation:
+    """Looks for a well-typed instance on which the sides have different types, or the equation does not hold
+    in a direction that it claims.
+
+    ``suspicious`` names an instance on which the field differs and real numbers do not: nothing is known
+    then. With ``seed`` None, choices cannot be foreseen.
+    """
+    seed = chosen_seed(seed)
+    return refute_on(InstanceSampler(equation, seed_of(equation, 0, seed)), effort, seed)
+
+
+def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refutation:
+    """``refute`` for the equation of a sampler, on its instances."""
+    equation = sampler.equation
+    generator = np.random.default_rng(seed_of(equation, 1, seed))
+    agreed: list[Instance] = []
+    suspicious: str | None = None
+    more = 2 if _has_many_cases(equation) else 1
+    instances = sampler.instances(effort.schemes * more, effort.per_scheme)
+    affordable = max(_FEWEST, _ELEMENTS_IN_ALL // (1 + sampler.declared_elements))
+    tried = itertools.islice(instances, min(effort.instances * more, affordable))
+    further = DrawnInstances(equation, SIZES, seed_of(equation, 0, seed)).instances(effort.drawn)
+    for instance in itertools.chain(tried, further):
+        difference = difference_of_types(equation, instance)
+        if difference is None:
+            in_floats = len(agreed) < _IN_FLOATS
+            difference, doubt = _difference_of_values(
+                equation, instance, generator, effort.stack, in_floats=in_floats
+            )
+            suspicious = suspicious or doubt
+        if difference is not None:
+            return Refutation(f"{instance}: {difference}" if str(instance) else difference, tuple(agreed))
+        agreed.append(instance)
+    return Refutation(None, tuple(agreed), suspicious)
+
+
+def difference_in(equation: Equation, instance: Instance, generator: np.random.Generator) -> str | None:
+    """How the sides differ on an instance, in type or in value; None when they agree or that is not seen."""
+    difference = difference_of_types(equation, instance)
+    if difference is None:
+        difference, _ = _difference_of_values(equation, instance, generator, Effort().stack, in_floats=True)
+    return difference
+
+
+def difference_of_types(equation: Equation, instance: Instance) -> str | None:
+    """The first pair of outputs whose types differ."""
+    for index, (left, right) in enumerate(zip(equation.left, equation.right, strict=True)):
+        a, b = instance.typing.types[left], instance.typing.types[right]
+        if a != b:
+            return f"{_output(equation, index)}left has type {a}, right has type {b}"
+    return None
+
+
+class _Watched(PrimeFieldDomain):
+    """Knows afterwards if a function was met that is not defined everywhere, or not by ring operations, and
+    which elements depend on a quotient by 0 or on the root of what is no square or has a negative shadow:
+    their own shadow is NaN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ring = True
+        self.met_undefined = False
+
+    def reciprocal(self, array: FieldArray) -> FieldArray:
+        self.is_ring = False
+        return self._marked(super().reciprocal(array), array.residue == 0)
+
+    def sqrt(self, array: FieldArray) -> FieldArray:
+        self.is_ring = False
+        root = super().sqrt(array)
+        no_square = root.residue * root.residue % MODULUS != array.residue
+        return self._marked(root, no_square | (array.shadow < 0))
+
+    def decided(self, array: FieldArray) -> npt.NDArray[np.bool_]:
+        """Where the field says what the value is."""
+        shadow = array.shadow
+        return ~np.isnan(shadow) if self.met_undefined else np.ones(shadow.shape, np.bool_)
+
+    def _marked(self, array: FieldArray, undefined: npt.NDArray[np.bool_]) -> FieldArray:
+        if not undefined.any():
+            return array
+        self.met_undefined = True
+        return FieldArray(array.residue, array.exponent, np.where(undefined, np.nan, array.shadow))
+
+    def exp(self, array: FieldArray) -> FieldArray:
+        self.is_ring = False
+        return super().exp(array)
+
+    def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
+        self.is_ring = False
+        return super().apply(function, array, parameters)
+
+
+def _difference_of_values(
+    equation: Equation, instance: Instance, generator: np.random.Generator, stack: int, *, in_floats: bool
+) -> tuple[str | None, str | None]:
+    domain = _Watched()
+    try:
+        in_field = _field_difference(equation, instance, generator, stack, domain)
+    except IllTypedError as error:
+        return None, f"{instance}: {error}"
+    if in_field is None and domain.is_ring and not in_floats:
+        return None, None
+    inputs = awkward_inputs(generator, 2 if in_field is None else 4, instance.types)
+    found = difference_between(equation, instance.typing, inputs)
+    if found is not None:
+        return f"{_output(equation, found.output)}{found}", None
+    if in_field is not None:
+        return None, f"{instance}: the sides differ in a prime field but not over real numbers, at {in_field}"
+    return None, None
+
+
+def _field_difference(
+    equation: Equation,
+    instance: Instance,
+    generator: np.random.Generator,
+    stack: int,
+    domain: _Watched,
+) -> tuple[int, ...] | None:
+    """The first element that differs where the field decides both sides."""
+    arrays: Mapping[str, FieldArray] = {
+        name: domain.random(generator, stack, _shape(type_)) for name, type_ in instance.types.items()
+    }
+    with np.errstate(all="ignore"):
+        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+    half = len(equation.left)
+    for left, right in zip(values[:half], values[half:], strict=True):
+        decided = domain.decided(left) & domain.decided(right)
+        different = np.argwhere(np.not_equal(left.residue, right.residue) & decided)
+        if len(different):
+            return tuple(int(i) for i in different[0][1:])
+    return None
+
+
+def _output(equation: Equation, index: int) -> str:
+    return f"output {index}: " if len(equation.left) > 1 else ""
+
+
+def _shape(type_: TensorType) -> tuple[int, ...]:
+    return cast("tuple[int, ...]", type_.array_shape)
+
+
+def _has_many_cases(equation: Equation) -> bool:
+    """Attribute variables and windows have more cases than ranks and sizes."""
+    sides = (*equation.left, *equation.right)
+    return bool(attribute_variables(*sides)) or any(t.operator in _WINDOWS for t in applications(*sides))
+
+
+__all__ = ["Effort", "Refutation", "difference_in", "difference_of_types", "refute"]

@@ -1,0 +1,232 @@
+"""Validation: symbolic execution of both sides on small shapes, equal for all real inputs.
+
+The operators' own ``evaluate`` runs over Z3 reals (dissertation, section 2.4). Elements whose difference
+simplifies to zero as a polynomial need no solver; the others are asked with a limit of time, and an answer
+that does not come is no validation.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import z3
+
+from superopt.domains.symbolic import SymbolicDomain
+from superopt.errors import SuperoptError
+from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable
+from superopt.ops.terms import application
+from superopt.rewriting.evaluation import evaluate_terms
+from superopt.verifier.instances.instance import Instance
+from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.verifier.prove.solver import SolverLimits
+from superopt.verifier.seeds import seed_of
+
+SMALL_ELEMENTS = 40
+FEWEST_ELEMENTS = 8
+LARGER_ELEMENTS = 200
+LARGEST_ELEMENTS = 1200
+_SMALL_SIZE = 4
+SCHEMES = 24
+LIMITS = SolverLimits(resources=3_000_000)
+DIFFERENT = ("different values", "different types")
+UNDECIDED = "undecided"
+_TRIES = 3
+Expression = Any  # z3 has no types
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The instances on which both sides were shown equal, as text, and where that failed."""
+
+    validated: tuple[str, ...]
+    failure: str | None
+
+
+def validate(equation: Equation, instances: int = 2) -> Validation:
+    """Shows both sides equal for all real inputs on a few small instances that differ in more than sizes."""
+    return validate_on(InstanceSampler(equation, seed_of(equation, 7)), instances)
+
+
+def validate_on(sampler: InstanceSampler, instances: int = 2, known: Sequence[Instance] = ()) -> Validation:
+    """``validate`` for the equation of a sampler, on its instances, or where it has no small ones on those
+    that are known.
+
+    What is too large to be executed as it is written is executed with other sizes of tensors and of windows.
+    """
+    equation, seed = sampler.equation, seed_of(sampler.equation, 7)
+    if sampler.declared_elements > LARGER_ELEMENTS:
+        equation, known = _with_names_for_sizes(equation), ()
+        sampler = InstanceSampler(equation, seed)
+    few = [each for each in known if _elements(each) <= LARGER_ELEMENTS][:instances]
+    validation = _validated_on(sampler, instances, few)
+    open_windows = _with_names_for_kernels(equation)
+    if validation.failure is None or UNDECIDED not in validation.failure or open_windows == equation:
+        return validation
+    of_others = _validated_on(InstanceSampler(open_windows, seed), instances)
+    return validation if of_others.failure else of_others
+
+
+def _elements(instance: Instance) -> int:
+    """Of the largest tensor of an instance."""
+    return max([0, *(cast("int", type_.elements) for type_ in instance.typing.types.values())])
+
+
+def _validated_on(sampler: InstanceSampler, instances: int, known: Sequence[Instance] = ()) -> Validation:
+    equation = sampler.equation
+    validated: list[str] = []
+    undecided: str | None = None
+    small = (
+        tuple(small_instances(sampler, instances))
+        or tuple(small_instances(sampler, 1, LARGER_ELEMENTS))
+        or tuple(known)
+        or small_instances(sampler, 1, LARGEST_ELEMENTS)
+    )
+    for chosen in small:
+        instance, outcome = chosen, check_symbolically(equation, chosen)
+        if outcome.startswith(UNDECIDED):
+            instance, outcome = _smaller(sampler) or (instance, outcome)
+        if outcome == "equal":
+            validated.append(str(instance))
+        else:
+            undecided = f"{instance}: {outcome}"
+    if undecided is None and not validated:
+        undecided = "no small well-typed instance"
+    return Validation(tuple(validated), undecided)
+
+
+def _with_names_for_kernels(equation: Equation) -> Equation:
+    """The equation with an attribute variable for each size of windows that it says."""
+    return replace(
+        equation,
+        left=tuple(map(_with_open_kernels, equation.left)),
+        right=tuple(map(_with_open_kernels, equation.right)),
+    )
+
+
+def _with_open_kernels(term: Term) -> Term:
+    if isinstance(term, Variable):
+        return term
+    attributes = {
+        name: AttributeVariable(f"{name}{'x'.join(map(str, value))}")
+        if name == "kernel" and isinstance(value, tuple) and value != (1, 1)
+        else value
+        for name, value in term.attributes
+    }
+    return application(term.operator, attributes, *map(_with_open_kernels, term.inputs))
+
+
+def _with_names_for_sizes(equation: Equation) -> Equation:
+    """The equation with a name for each large size that it declares: what cannot be executed as it is
+    declared is executed with other sizes."""
+    types = tuple(
+        (name, replace(type_, shape=tuple(_named(size) for size in type_.shape)))
+        for name, type_ in equation.types
+    )
+    return replace(equation, types=types)
+
+
+def _named(size: int | str) -> int | str:
+    return f"size {size}" if isinstance(size, int) and size > _SMALL_SIZE else size
+
+
+def _smaller(sampler: InstanceSampler) -> tuple[Instance, str] | None:
+    """An instance of few elements that the solver decides, in place of one that was too much for it."""
+    for instance in small_instances(sampler, _TRIES, FEWEST_ELEMENTS):
+        outcome = check_symbolically(sampler.equation, instance)
+        if not outcome.startswith(UNDECIDED):
+            return instance, outcome
+    return None
+
+
+def small_instances(
+    sampler: InstanceSampler, count: int, largest: int = SMALL_ELEMENTS
+) -> Iterator[Instance]:
+    """Up to ``count`` instances with few elements, those with different ranks and attributes first."""
+    if count <= 0:
+        return
+    seen: set[object] = set()
+    spare: list[Instance] = []
+    for instance in sampler.instances(SCHEMES, 1, largest):
+        if all(type_.elements == 1 for type_ in instance.types.values()) and any(
+            type_.rank for type_ in instance.types.values()
+        ):
+            continue
+        kind = (
+            tuple(type_.rank for _, type_ in sorted(instance.types.items())),
+            tuple(sorted((name, repr(value)) for name, value in instance.attributes.items())),
+        )
+        if kind in seen:
+            spare.append(instance)
+            continue
+        seen.add(kind)
+        yield instance
+        if len(seen) == count:
+            return
+    yield from spare[: count - len(seen)]
+
+
+def check_symbolically(equation: Equation, instance: Instance, limits: SolverLimits = LIMITS) -> str:
+    """``equal``, ``different types``, or what the solver said instead.
+
+    Values are compared where no divisor of the left side is 0, or none of either side if it claims both ways.
+    """
+    context = z3.Context()
+    domain = SymbolicDomain(context)
+    arrays = {
+        name: domain.variables(name, cast("tuple[int, ...]", type_.array_shape))
+        for name, type_ in instance.types.items()
+    }
+    try:
+        lefts = evaluate_terms(equation.left, instance.typing, domain, arrays)
+        of_left, domain.needs = domain.needs, []
+        rights = evaluate_terms(equation.right, instance.typing, domain, arrays)
+    except SuperoptError as error:
+        return str(error)
+    open_questions: list[Expression] = []
+    for left, right in zip(lefts, rights, strict=True):
+        if left.shape != right.shape:
+            return "different types"
+        for index in np.ndindex(left.shape):
+            difference = z3.simplify(
+                _real(left[index], context) - _real(right[index], context), som=True, sort_sums=True
+            )
+            if not isinstance(difference, z3.RatNumRef):
+                open_questions.append(difference)
+            elif difference.numerator_as_long() != 0:
+                return "different values"
+    if not open_questions:
+        return "equal"
+    sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
+    facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
+    zero = z3.RealVal(0, context)
+    different = [difference != zero for difference in open_questions]
+    answer = _ask(different, facts, context, limits)
+    if answer == "equal" or not domain.definitions:
+        return answer
+    return _ask(different, [*facts, *domain.definitions], context, limits)
+
+
+def _ask(
+    differences: list[Expression], facts: list[Expression], context: Expression, limits: SolverLimits
+) -> str:
+    solver = z3.Solver(ctx=context)
+    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
+    solver.add(*facts)
+    solver.add(z3.Or(*differences))
+    try:
+        answer = solver.check()
+    except z3.Z3Exception as error:
+        return f"the solver failed: {error}"
+    if answer == z3.unsat:
+        return "equal"
+    return "not shown equal" if answer == z3.sat else f"{UNDECIDED}: {solver.reason_unknown()}"
+
+
+def _real(value: object, context: Expression) -> Expression:
+    """Zeros that padding put in are plain integers."""
+    return value if isinstance(value, z3.ArithRef) else z3.RealVal(value, context)
