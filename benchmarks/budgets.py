@@ -24,7 +24,7 @@ import onnx
 import psutil
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.supervision import promised
+from superopt.journeys.supervision import promised
 
 MODELS = ("dense-5", "dense-100", "dense-2000", "dense-10000", "squeezenet", "bert-base", "vgg19")
 """``dense-N`` has N nodes; the others are of the zoo."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from superopt import zoo
-from superopt.api import verified_substitutions
 from superopt.errors import SuperoptError
 from superopt.ir import NodeId, Plan
+from superopt.journeys.in_process import verified_substitutions
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.optimizer import Options
 from superopt.optimizer.canonical import canonicalise

@@ -23,7 +23,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt import api, zoo
+from superopt import zoo
+from superopt.journeys import in_process as api
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.optimizer import plan_of
 from superopt.optimizer.check import compare_latency, plan_inputs

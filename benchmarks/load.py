@@ -212,7 +212,7 @@ class _Watch:
                         "worker"
                         if "superopt.server.worker.loop" in words
                         else "job"
-                        if "superopt.child_main" in words
+                        if "superopt.processes.child_main" in words
                         else "server"
                     )
                     sizes[kind] += process.memory_info().rss / (1 << 20)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.interleaving import interleaved
-from superopt import api
+from superopt.journeys import in_process as api
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer import Options
 from superopt.optimizer.check import compare_outputs, plan_inputs

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
-from superopt import api, zoo
+from superopt import zoo
+from superopt.journeys import in_process as api
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.cost import GraphCost, Nominal, Sizes
 from superopt.optimizer.search import RuleSet, SearchLimits, Watch, searches

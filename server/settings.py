@@ -95,11 +95,11 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe messages that are logged; those about probes are ``debug``."""
 
-    optimize_file: str = Field(default="superopt.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
+    optimize_file: str = Field(default="superopt.journeys.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
     """The function that does a job, as ``module:name`` (see ``superopt.server.worker.work.OptimizeFile``)."""
 
     plans_clusters: bool = True
-    """Whether that function takes a cluster description, as the one of ``superopt.api`` does."""
+    """Whether that function takes a cluster description, as that of ``superopt.journeys`` does."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

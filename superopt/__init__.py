@@ -6,8 +6,8 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from superopt.api import Result
-    from superopt.calling import optimize
+    from superopt.journeys.in_process import Result
+    from superopt.journeys.python import optimize
 
     __version__: str
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         return metadata.version("superopt")
     if name in __all__:
-        return getattr(import_module("superopt.calling"), name)
+        return getattr(import_module("superopt.journeys.python"), name)
     raise AttributeError(f"module 'superopt' has no attribute {name!r}")
 
 

@@ -6,6 +6,7 @@ The command line, the HTTP schema, the form of the page, ``docs/options.md`` and
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -15,11 +16,12 @@ from typing import Annotated, TypeAlias, cast, get_args, get_type_hints
 
 from superopt.errors import InvalidOptionError
 from superopt.option import Choice, Kind, Mismatch, Option, Surface
-from superopt.threads import MOST_THREADS
 
 _KINDS: Mapping[object, Kind] = {float: "number", int: "integer", str: "text", Path: "file"}
 _REPEATED: Mapping[object, Kind] = {tuple[str, ...]: "names", Mapping[str, int]: "sizes"}
 _LARGEST = 2**63 - 1
+MOST_THREADS = 4 * (os.cpu_count() or 1)
+"""More threads than four for each logical core only wait for each other."""
 _HERE = Surface.COMMAND_LINE | Surface.PYTHON
 _NOWHERE = Surface(0)
 

@@ -1,4 +1,4 @@
-"""What the process of a job does in tests of ``superopt.supervision``: hang, crash, fail, answer."""
+"""What the process of a job does in tests of ``superopt.journeys.supervision``: hang, crash, fail, answer."""
 
 # ruff: noqa: ARG001
 

@@ -14,12 +14,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt import optimize_job
 from superopt.ir import Graph
+from superopt.journeys import optimize_job
+from superopt.journeys.optimize_job import Attached
+from superopt.journeys.replay import replay
 from superopt.onnx_io import LiftedModel, LoweredModel, load_model, lowering, source
-from superopt.optimize_job import Attached
 from superopt.optimizer.pipeline.judge import Compared, Equality
-from superopt.recorded import replay
 from superopt.server.worker import work
 
 
@@ -112,7 +112,7 @@ def optimize_here(
     database_url: str,
     progress: Callable[[dict[str, object]], None],
 ) -> dict[str, object]:
-    """As ``superopt.supervision.optimize_file`` does in a process of its own."""
+    """As ``superopt.journeys.supervision.optimize_file`` does in a process of its own."""
     arguments = {"model": str(model_path), "output": str(output_path), "options": options}
     more = {"database": database_url, "started": time.monotonic()}
     report = optimize_job.optimize({**arguments, **more}, progress)["report"]

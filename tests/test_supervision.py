@@ -24,8 +24,8 @@ import superopt
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidModelError, InvalidOptionError
+from superopt.journeys.supervision import Job, Outcome, run_job
 from superopt.substitution_db import CandidateRule, open_database
-from superopt.supervision import Job, Outcome, run_job
 
 HERE = "tests.supervised_functions"
 BUDGET = 0.5
@@ -120,7 +120,7 @@ def test_the_command_line_names_the_report_that_is_missing(
 def test_the_original_comes_out_where_its_page_takes_too_long(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("superopt.supervision._PAGE_SECONDS", 0.0)
+    monkeypatch.setattr("superopt.journeys.supervision._PAGE_SECONDS", 0.0)
     page, written = model.with_name("report.html"), model.with_name("report.json")
     outcome = run_job(_job(model, "loop", reports=(page, written)))
     assert model.with_name("out.onnx").read_bytes() == model.read_bytes()
@@ -323,7 +323,7 @@ def test_an_optimization_that_is_told_to_end_leaves_nothing(model: Path, tmp_pat
 
 @pytest.mark.parametrize("function", ["hang_with_the_lock", "crash"])
 def test_python_gets_the_original(model: Path, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("superopt.calling.OPTIMIZE", f"{HERE}:{function}")
+    monkeypatch.setattr("superopt.journeys.python.OPTIMIZE", f"{HERE}:{function}")
     result = superopt.optimize(model.read_bytes(), budget=BUDGET)
     assert result.model.to_bytes() == model.read_bytes()
     assert result.report.returned == "original"

@@ -1,11 +1,11 @@
-"""Work of the service in a child process (``superopt.child``); how it ended, in the service's problems."""
+"""Work of the service in a child process (``processes.child``); failures become the service's problems."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from superopt import child
-from superopt.child import ResourceLimits
+from superopt.processes import child
+from superopt.processes.child import ResourceLimits
 from superopt.server.problem_types import ProblemType, type_of
 from superopt.server.process.endings import Died, Done, Ending, Failed, Stopped
 from superopt.substitution_db.store.records import JsonObject
@@ -21,7 +21,7 @@ def run_in_child(
     on_progress: Callable[[JsonObject], None] = lambda _: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Ending:
-    """As ``superopt.child.run_in_child``."""
+    """As ``superopt.processes.child.run_in_child``."""
     ending = child.run_in_child(function, arguments, limits, on_progress=on_progress, wanted=wanted)
     match ending:
         case child.Returned(result):

@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from superopt.child_main import resolve
 from superopt.errors import SuperoptError
-from superopt.priority import lower_priority
+from superopt.processes.child_main import resolve
+from superopt.processes.priority import lower_priority
 from superopt.server.problem_types import ProblemType, type_of
 from superopt.server.process.sandbox import WALL_PER_CPU
 from superopt.server.worker import inspection

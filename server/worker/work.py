@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from superopt.child_main import resolve
+from superopt.onnx_io.protobuf_wire import WireError, node_count
+from superopt.processes.child_main import resolve
 from superopt.server.problem_types import ModelTooLargeError
 from superopt.server.worker.reports import named_report, report_text
-from superopt.wire import WireError, node_count
 
 if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
@@ -20,7 +20,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class OptimizeFile(Protocol):
-    """The function that does a job; ``superopt.supervision:optimize_file``."""
+    """The function that does a job; ``superopt.journeys.supervision:optimize_file``."""
 
     def __call__(
         self,

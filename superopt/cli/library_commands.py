@@ -112,7 +112,7 @@ _EXITS = {RuleStatus.VERIFIED: 0, RuleStatus.UNPROVED: 3}
 def _verify_one(
     identity: str, model: Path | None, database: str | None, *, stage: bool, output: Output
 ) -> int:
-    from superopt.reexamination import reexamine  # it loads onnx, which the others do not need
+    from superopt.journeys.reexamination import reexamine  # it loads onnx, which the others do not need
 
     with open_database(database) as opened:
         found = reexamine(opened, identity, model)

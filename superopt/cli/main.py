@@ -23,8 +23,8 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from superopt.collecting import not_collecting
 from superopt.errors import SuperoptError
+from superopt.processes.garbage import not_collecting
 
 BAD_USAGE = 2
 INTERRUPTED = 130

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from superopt import api
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output, several
 from superopt.errors import InvalidOptionError
+from superopt.journeys import in_process as api
 from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 NOT_EQUIVALENT = 1

@@ -30,8 +30,8 @@ from superopt.cli.output import (
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_destinations
+from superopt.journeys.supervision import Job, Outcome, run_job
 from superopt.options import Options
-from superopt.supervision import Job, Outcome, run_job
 
 FUNCTION = "superopt.cli.optimizing:optimize"
 """What is done in the other process."""
@@ -143,8 +143,8 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Apply a recorded trace again, refusing any rule that is not verified and a model that is not equal."""
-    from superopt import api
-    from superopt import recorded as recording
+    from superopt.journeys import in_process as api
+    from superopt.journeys import replay as recording
     from superopt.onnx_io import require_destination
 
     output = Output.beside(as_json, out)
@@ -173,7 +173,7 @@ def report_page(
     as_json: JsonOption = False,
 ) -> None:
     """Make the page of a report: what was gained, by which rules, and why others were not used."""
-    from superopt import api
+    from superopt.journeys import in_process as api
 
     del database
     output = Output.beside(as_json, out)

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from superopt import api
-from superopt.child import JsonObject
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
 from superopt.cli.size_views import size_pairs
+from superopt.journeys import in_process as api
+from superopt.journeys.optimize_job import optimized
 from superopt.onnx_io import require_destination
-from superopt.optimize_job import optimized
 from superopt.optimizer.pipeline.report import EquivalenceSummary, Report
+from superopt.processes.child import JsonObject
 
 
 class _Text(io.StringIO):

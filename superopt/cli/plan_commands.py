@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from superopt import api, recorded
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_writable
-from superopt.machines import find_cluster
+from superopt.journeys import in_process as api
+from superopt.journeys import replay as recorded
+from superopt.journeys.clusters import find_cluster
 from superopt.optimizer.parallel.simulator import write_trace
 
 ModelArgument = Annotated[Path, typer.Argument(help="The model that was optimised with --cluster.")]

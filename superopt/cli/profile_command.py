@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from superopt import api, zoo
+from superopt import zoo
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
+from superopt.journeys import in_process as api
+from superopt.journeys.targets import Profiling, import_profile, measure_profile
 from superopt.optimizer.cost import CostProfile, Provider, read_profile
 from superopt.substitution_db import open_database
-from superopt.targets import Profiling, import_profile, measure_profile
 
 _MOST_PARAMETERS = 150e6
 

@@ -10,7 +10,6 @@ from typing import Annotated, cast
 
 import typer
 
-from superopt import api
 from superopt.cli.job_options import (
     GivenOptions,
     OptionalOutputOption,
@@ -25,7 +24,8 @@ from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
 from superopt.files import is_stream, require_destinations
-from superopt.machines import description_of
+from superopt.journeys import in_process as api
+from superopt.journeys.clusters import description_of
 from superopt.onnx_io import external_locations
 
 API_KEY = "SUPEROPT_API_KEY"

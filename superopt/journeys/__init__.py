@@ -1,1 +1,1 @@
-"""Journeys as functions: what joins rules, searches and the database; commands call them."""
+"""Whole tasks as functions, joining rules, searches and the database: commands and the service call them."""

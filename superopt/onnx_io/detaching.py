@@ -2,7 +2,7 @@
 put together again, without ever holding the weights in memory.
 
 What reads and writes models keeps external data on disk, but must parse a model file as a whole. The wire
-format of a model is walked (``superopt.wire``) as far as the initialisers' ``raw_data``.
+format of a model is walked (``superopt.onnx_io.protobuf_wire``) as far as the initialisers' ``raw_data``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,18 @@ from typing import BinaryIO
 from onnx import GraphProto, ModelProto, TensorProto
 
 from superopt.onnx_io.external import external_place, is_external, stored_tensor
+from superopt.onnx_io.protobuf_wire import (
+    DELIMITED,
+    GRAPH,
+    INITIALIZER,
+    Field,
+    WireError,
+    delimited,
+    fields,
+    graph_of,
+    header,
+)
 from superopt.onnx_io.protos import tensors_in_model
-from superopt.wire import DELIMITED, GRAPH, INITIALIZER, Field, WireError, delimited, fields, graph_of, header
 
 _RAW_DATA = 9
 _DETACHED = 1024

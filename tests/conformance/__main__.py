@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from itertools import islice
 
-from superopt.api import verified_substitutions
+from superopt.journeys.in_process import verified_substitutions
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.substitution_db import open_database
 from tests.conformance.backend import Suite

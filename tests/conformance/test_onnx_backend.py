@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from superopt.api import verified_substitutions
+from superopt.journeys.in_process import verified_substitutions
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database

@@ -1,4 +1,4 @@
-"""What the jobs of these tests do, in real child processes (see ``superopt.child_main``)."""
+"""What the jobs of these tests do, in real child processes (see ``superopt.processes.child_main``)."""
 
 from __future__ import annotations
 

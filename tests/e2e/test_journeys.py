@@ -18,8 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 import superopt as superopt_package
 from superopt.cli.main import run
 from superopt.errors import NotEquivalentError
+from superopt.journeys.replay import require_equal
 from superopt.onnx_io import LoweredModel, load_model
-from superopt.recorded import require_equal
 from tests.e2e.conftest import CommandLine
 
 CHANNELS = 64

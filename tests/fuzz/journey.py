@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 import onnx
 
-from superopt.api import verified_substitutions
 from superopt.ir import Plan
+from superopt.journeys.in_process import verified_substitutions
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs

@@ -17,10 +17,10 @@ import pytest
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library.gate import compare_hashes_of_database
+from superopt.journeys.supervision import optimize_file
 from superopt.substitution_db import Outcome, RuleFilter, RuleStatus, open_database
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.store.records import Evidence
-from superopt.supervision import optimize_file
 from tests.journeys.planted_rule import FALSE, plant, write_model
 
 PLANTED = rule_id(parse_equation(FALSE))

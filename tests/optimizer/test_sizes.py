@@ -9,14 +9,14 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-import superopt.api
+import superopt.journeys.in_process
 from superopt.errors import InvalidOptionError
+from superopt.journeys.replay import replay
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.optimizer import Measured, optimize
 from superopt.optimizer.check import names_apart
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.options import Options
-from superopt.recorded import replay
 from tests.onnx_io.kit import model, node, tensor, value, weight
 from tests.optimizer.models import run
 from tests.optimizer.rules import ASSOCIATIVE, rules
@@ -142,7 +142,7 @@ def test_axes_that_are_called_alike_may_differ(tmp_path: Path) -> None:
     assert names_apart(source, {}, path) == names_apart(source, {"x.2": 48}, None) == {"side"}
     options = Options(budget=5.0, threads=1, dims={"x.2": 48, "x.3": 192})
     database = f"sqlite:///{tmp_path / 'rules.db'}"
-    result = superopt.api.optimize_with(flattened(), options, database=database)
+    result = superopt.journeys.in_process.optimize_with(flattened(), options, database=database)
     sizes = result.report.sizes
     assert (dict(sizes.priced), sizes.apart) == ({"n": 1, "x.2": 48, "x.3": 192}, ("side",))
     written = onnx.load_from_string(result.model.to_bytes())

@@ -38,7 +38,7 @@ class Service:
     settings: Settings
 
     @contextmanager
-    def working(self, function: str = "superopt.supervision:optimize_file") -> Iterator[None]:
+    def working(self, function: str = "superopt.journeys.supervision:optimize_file") -> Iterator[None]:
         """A worker that does jobs with this function (``work_functions:…`` for one of ours) for a while."""
         stop = threading.Event()
         settings = self.settings.model_copy(update={"optimize_file": function})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from superopt.errors import InvalidModelError
-from superopt.supervision import optimize_file
+from superopt.journeys.supervision import optimize_file
 
 Json = Mapping[str, object]
 Progress = Callable[[Json], None]

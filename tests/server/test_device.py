@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from superopt import priority
 from superopt.errors import MissingServiceError
 from superopt.optimizer.cost import Provider
+from superopt.processes import priority
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.endings import Died, Done, Ending
 from superopt.server.worker import device

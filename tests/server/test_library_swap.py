@@ -41,7 +41,7 @@ def test_a_job_finishes_with_the_library_that_it_began_with(
     assert (staged["verified"], staged["version"]) == (1, before.number)
     published = library(database, capsys, "publish")
     assert (published["version"], published["rules"]) == (before.number + 1, 1)
-    work(module="superopt.supervision", function="optimize_file")
+    work(module="superopt.journeys.supervision", function="optimize_file")
     report = http("GET", f"/v1/optimizations/{started}/report").json()
     assert report["library"] == {"version": before.number, "sha256": before.sha256}
     assert report["rules"]["loaded"] == 0

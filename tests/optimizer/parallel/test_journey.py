@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from superopt import api, zoo
+from superopt import zoo
 from superopt.cli.main import run
+from superopt.journeys import in_process as api
 
 PAIR = """
 name: pair

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import cast
 
 from superopt import optimizer
-from superopt.accusation import accusation
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
+from superopt.journeys.accusation import accusation
+from superopt.journeys.targets import find_target
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.ops import Opaque
 from superopt.optimizer import Measured, Options, Progress, Report, Simulated
@@ -50,7 +51,6 @@ from superopt.substitution_db.database import Database
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.rules.versions import PublishedRules
 from superopt.substitution_db.store.rows import equation_of
-from superopt.targets import find_target
 
 ProgressCallback = Callable[[Progress], None]
 

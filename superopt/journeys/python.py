@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from superopt.api import Result
+from superopt.journeys.in_process import Result
+from superopt.journeys.supervision import OPTIMIZE, Job, Outcome, run_job
 from superopt.onnx_io import LoweredModel, ModelSource, load_model
 from superopt.optimizer import Progress, Report
 from superopt.optimizer.pipeline.report import (
@@ -28,7 +29,6 @@ from superopt.optimizer.pipeline.report import (
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import DEFAULTS, Options
 from superopt.substitution_db.rules.versions import PublishedRules
-from superopt.supervision import OPTIMIZE, Job, Outcome, run_job
 
 ProgressCallback = Callable[[Progress], None]
 

@@ -21,21 +21,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from superopt import child
-from superopt.child import JsonObject, ResourceLimits, run_in_child
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
 from superopt.files import atomic_path, can_be_read_once, write_atomically
+from superopt.journeys.fallback_report import stand_in_report
+from superopt.onnx_io.protobuf_wire import is_model, may_have_external_data
 from superopt.options import DEFAULTS, OPTIONS, require
-from superopt.stand_in import stand_in_report
-from superopt.wire import is_model, may_have_external_data
+from superopt.processes import child
+from superopt.processes.child import JsonObject, ResourceLimits, run_in_child
 
 ProgressCallback = Callable[[JsonObject], None]
 
-OPTIMIZE = "superopt.optimize_job:optimize"
+OPTIMIZE = "superopt.journeys.optimize_job:optimize"
 """Optimises a file into a file; its arguments are ``Job.arguments``."""
 
-_COPY = "superopt.optimize_job:copy"
-_PAGE = "superopt.optimize_job:page"
+_COPY = "superopt.journeys.optimize_job:copy"
+_PAGE = "superopt.journeys.optimize_job:page"
 
 _FINISHED, _REPORTED = "finished", "reported"
 """What a function tells that writes reports: its answer, and each report."""
@@ -252,7 +252,9 @@ def _quarantine(job: Job, state: Mapping[str, object]) -> None:
     accusations = cast("list[JsonObject]", state.get("suspects", []))
     if not accusations:
         return
-    from superopt.quarantine import quarantine  # it loads the database, which a job seldom needs here
+    from superopt.journeys.quarantine import (
+        quarantine,  # it loads the database, which a job seldom needs here
+    )
 
     quarantine(
         accusations,

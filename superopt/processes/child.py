@@ -2,7 +2,7 @@
 parent.
 
 Parent and child talk over a socket in lines of JSON. To the child: the task, then perhaps ``"cancel"``. From
-the child: ``{"progress": ...}`` any number of times, then one answer (see ``superopt.child_main``). When the
+the child: ``{"progress": ...}`` any number of times, then one answer (see ``child_main``). When the
 parent dies the socket closes and the child ends itself at once, with everything it has started.
 
 Time and memory are limited twice. The child is under limits of the system, which hold whatever it does and
@@ -36,7 +36,7 @@ JsonObject: TypeAlias = "dict[str, object]"
 
 _START = (
     "import os, sys; sys.path[:] = dict.fromkeys([*sys.argv[1].split(os.pathsep), *sys.path]); "
-    "from superopt.child_main import main; main(int(sys.argv[2]))"
+    "from superopt.processes.child_main import main; main(int(sys.argv[2]))"
 )
 """A child finds its modules where the parent does, and none in the directory where it happens to be."""
 
@@ -130,7 +130,7 @@ def run_in_child(
     descriptors: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Ending:
-    """Calls ``function`` (``module:name``, see ``superopt.child_main``) in a new process.
+    """Calls ``function`` (``module:name``, see ``superopt.processes.child_main``) in a new process.
 
     ``wanted`` is asked every quarter second; once it says no the child is told, and killed after the grace
     time. An exception from either callback kills the child. What the child prints goes to the descriptor

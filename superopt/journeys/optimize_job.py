@@ -1,4 +1,4 @@
-"""What the main job does in its process (``superopt.supervision``): from a file to a file and a report."""
+"""The main job inside its own process (``journeys.supervision``): from a file to a file and a report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from superopt import api
-from superopt.child import JsonObject
-from superopt.collecting import seldom_collecting
 from superopt.errors import InvalidModelError
 from superopt.files import atomic_path
-from superopt.machines import described_cluster, find_cluster
+from superopt.journeys import in_process as api
+from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.source import LIMIT
@@ -25,6 +23,8 @@ from superopt.optimizer import Progress, Report
 from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import Options
+from superopt.processes.child import JsonObject
+from superopt.processes.garbage import seldom_collecting
 
 Tell = Callable[[JsonObject], None]
 

@@ -1,4 +1,4 @@
-"""What runs in the child process of ``superopt.child``: one function, with progress, cancelling and named
+"""What runs in the child process of ``processes.child``: one function, with progress, cancelling and named
 errors.
 
 The last message is the answer: ``{"result": ...}``; ``{"error": {"kind", "message"}}`` for an error of
@@ -23,12 +23,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from superopt.collecting import not_collecting
 from superopt.errors import SuperoptError
-from superopt.priority import lower_priority
+from superopt.processes.garbage import not_collecting
+from superopt.processes.priority import lower_priority
 
 if TYPE_CHECKING:
-    from superopt.child import JsonObject
+    from superopt.processes.child import JsonObject
 
 _FIRST_TO_GO = 900
 _GRACE_SECONDS = 5.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.ir import Equation
 from superopt.journeys.library.judging import prove_equation
-from superopt.recorded import repeated
+from superopt.journeys.replay import repeated
 from superopt.rewriting import substitutions_of
 from superopt.substitution_db import Database, Outcome, Rule, RuleStatus
 from superopt.substitution_db.rules.currency import current

@@ -23,7 +23,7 @@ def quarantine(
     seed: int,
     database: str | None,
 ) -> None:
-    """Records accusations (``superopt.accusation``), so that no job uses those rules from now on.
+    """Records accusations (``superopt.journeys.accusation``), so that no job uses those rules from now on.
 
     A database that does not answer is logged: what the job itself gave back was made without them.
     """

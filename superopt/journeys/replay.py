@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import cast
 
 from superopt import optimizer
-from superopt.accusation import accusation
-from superopt.api import check, verified_substitutions
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
+from superopt.journeys.accusation import accusation
+from superopt.journeys.in_process import check, verified_substitutions
+from superopt.journeys.quarantine import quarantine
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
@@ -30,7 +31,6 @@ from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import retraced
-from superopt.quarantine import quarantine
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 

@@ -1,0 +1,1 @@
+"""Child processes: started, limited, watched and ended."""
