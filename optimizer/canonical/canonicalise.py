@@ -1,8 +1,7 @@
-"""One pass over a lifted graph, inputs first: nodes that do nothing, or nothing new, go.
+"""Canonicalisation pass: removes no-op and redundant nodes in one topological traversal.
 
-Every step replaces a value by another of the same type that is equal to it element by element, also in
-floating point. The same lifted graph gives the same result with the same node ids, so that a trace can be
-replayed on it.
+Each step replaces a value by another of the same type that is equal element by element, in floating point
+too. The pass is deterministic, node ids included, so that a recorded trace can be replayed on its result.
 """
 
 from __future__ import annotations

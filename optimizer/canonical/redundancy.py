@@ -1,4 +1,4 @@
-"""Which nodes give back what they are given, and which say in two steps what one says."""
+"""Local simplifications: no-op nodes, and pairs of nodes that one node can replace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs of two runs side by side: which there are, their types, NaN and infinities, and how far apart."""
+"""Compare the outputs of two runs: names, types, NaN, infinities and numerical error."""
 
 from __future__ import annotations
 

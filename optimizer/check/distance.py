@@ -1,4 +1,4 @@
-"""How far numbers are from others, relative to the size of those, by three measures; and what is allowed."""
+"""Relative error between tensors by three measures, and the tolerated amounts."""
 
 from __future__ import annotations
 

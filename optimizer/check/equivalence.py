@@ -1,4 +1,4 @@
-"""Are two models equal? Both run in ONNX Runtime on the same random inputs, and errors are compared."""
+"""Equivalence check: runs two models in ONNX Runtime on the same random inputs and compares their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs and sizes that the user gives: reading them, and refusing what does not fit the model."""
+"""User-supplied inputs and dimension sizes: reading and validation against the model."""
 
 from __future__ import annotations
 

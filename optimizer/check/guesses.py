@@ -1,4 +1,4 @@
-"""Sizes for the open dimensions of a model's inputs: which dimensions there are, and what to try for each."""
+"""Default sizes for the open dimensions of model inputs: lists the dimensions and the values to try."""
 
 from __future__ import annotations
 

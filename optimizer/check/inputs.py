@@ -1,4 +1,4 @@
-"""How to draw inputs that a model accepts: what each is for, and the sizes of its open dimensions."""
+"""Generate valid model inputs: the role of each input, and sizes for its open dimensions."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""What interleaved timings of two models say: their ratio, and an interval that holds it for certain enough.
+"""Confidence interval for the latency ratio of two models, from interleaved timings.
 
-Where a session lies in memory is worth up to a few per cent and stays with it for life, so that runs of one
-pair of sessions are not independent of each other. A *round* is a fresh pair of sessions, opened and run in
-random order; rounds are independent. Of one pair of runs the logarithm of the ratio is taken, as what else
-the machine does at that moment meets both, and of a round the median over its pairs.
+Memory placement of a session changes its latency by up to a few per cent for its lifetime, so runs of one
+pair of sessions are not independent. A *round* is a fresh pair of sessions, opened and run in random order;
+rounds are independent. Each pair of runs contributes the logarithm of its latency ratio, since background
+load affects both runs alike; each round contributes the median over its pairs.
 
-With enough rounds for the certainty that is asked for, the interval is that of Wilcoxon's signed-rank test,
-which supposes nothing of the noise but that it meets both models alike. With fewer it is Student's, the
-variance moderated, as in Smyth (2004), by what sessions and the pairs within the rounds lead to expect.
+With enough rounds for the requested confidence level, the interval is that of Wilcoxon's signed-rank test,
+which assumes only that noise affects both models alike. With fewer rounds it is Student's t interval with a
+moderated variance, as in Smyth (2004), with a prior from the expected variation between sessions and between
+pairs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Whether outputs of a rewritten model are as good as the original's: judged by the original's own error.
+"""Acceptance criterion for outputs of a rewritten model, relative to the original's own numerical error.
 
-An output passes where it is within the floor of the original's; else where its error against double precision
-is at most a multiple of the original's own plus the floor. The original's own error is that against double
-precision, or what moving its inputs and weights by one unit in the last place makes of it, if that is more.
-Without double precision the latter alone decides, and errors are distances from the original.
+An output passes if it is within the floor of the original's output; otherwise if its error against double
+precision is at most a multiple of the original's own error plus the floor. The original's own error is its
+error against double precision or its change when inputs and weights move by one unit in the last place,
+whichever is larger. Without a double-precision run only the latter is used, and errors are distances from the
+original.
 """
 
 from __future__ import annotations

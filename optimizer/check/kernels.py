@@ -1,4 +1,4 @@
-"""What ONNX Runtime executes of a model, after its own optimisation."""
+"""The kernels that ONNX Runtime executes for a model, after its own graph optimisation."""
 
 from __future__ import annotations
 

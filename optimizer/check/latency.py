@@ -1,4 +1,4 @@
-"""Which of two models is faster: interleaved runs of both in rounds of fresh sessions."""
+"""Compare the latency of two models: interleaved runs in rounds of fresh sessions."""
 
 from __future__ import annotations
 

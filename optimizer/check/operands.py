@@ -1,4 +1,4 @@
-"""Inputs that say sizes, axes or factors to an operator: the values that declared shapes permit."""
+"""Inputs that hold sizes, axes or scale factors of an operator: values that the declared shapes permit."""
 
 from __future__ import annotations
 

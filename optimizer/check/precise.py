@@ -1,8 +1,8 @@
-"""What a model computes in double precision, node by node: the reference that other runs are measured by.
+"""Double-precision reference: evaluates a model node by node in float64.
 
-A node is run by the runtime's own kernel of double precision where there is one; else its meaning in the
-algebra is evaluated, if a run of the runtime's kernel of single precision on the same numbers agrees; else
-that kernel's result is taken, whose rounding is that of one node.
+Each node runs in the runtime's float64 kernel if one exists. Otherwise its definition in the algebra is
+evaluated, provided that the float32 kernel agrees with it on the same numbers; otherwise the float32 result
+is used, which adds the rounding error of that one node.
 """
 
 from __future__ import annotations

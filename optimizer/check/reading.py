@@ -1,4 +1,4 @@
-"""What the nodes that read an input say of what it is for."""
+"""Infer the role of a model input from the nodes that read it."""
 
 from __future__ import annotations
 

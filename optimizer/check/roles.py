@@ -1,4 +1,4 @@
-"""What an input is for, and how random content for it is drawn: images, tokens, masks, lengths, states."""
+"""Roles of model inputs (images, tokens, masks, lengths, states), and random content for each."""
 
 from __future__ import annotations
 

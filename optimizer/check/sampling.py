@@ -1,4 +1,4 @@
-"""Samples of what a model computes: inputs that it accepts and under which its outputs vary."""
+"""Input samples: valid inputs of a model for which its outputs vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes at which a model is priced, checked and timed: asked for, those of given inputs, or guessed."""
+"""Sizes of open dimensions for pricing, checking and timing: requested, from given inputs, or guessed."""
 
 from __future__ import annotations
 

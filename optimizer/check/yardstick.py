@@ -1,4 +1,4 @@
-"""The original's own error: its outputs in double precision, and how far rounding alone moves them."""
+"""Numerical error of the original model: its float64 outputs, and its sensitivity to rounding."""
 
 from __future__ import annotations
 

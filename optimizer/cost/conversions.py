@@ -1,7 +1,7 @@
-"""Conversions that several kernels need and the runtime does once: images leaving its own layout.
+"""Layout conversions shared by several kernels: image tensors that leave the runtime's blocked layout.
 
-The price of a kernel contains what converts the blocked tensors that it reads. Where several kernels need the
-same tensor converted, all but one of these shares are counted too often.
+The price of a kernel includes converting the blocked tensors that it reads. Where several kernels need the
+same tensor converted, the runtime converts it once, so all but one of these shares are subtracted.
 """
 
 from __future__ import annotations

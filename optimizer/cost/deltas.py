@@ -1,4 +1,4 @@
-"""To follow a rewrite through a cost: a set with changes on top, and groups in an order of execution."""
+"""Data structures for incremental cost: a set with an overlay of changes, and ordered groups."""
 
 from __future__ import annotations
 

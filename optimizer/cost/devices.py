@@ -1,4 +1,4 @@
-"""What device costs are measured on: its name, its driver, its clock."""
+"""Device on which costs are measured: name, driver and clock."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # CuPy may be absent, and ships no types that hold.

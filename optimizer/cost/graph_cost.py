@@ -1,4 +1,4 @@
-"""The cost of a graph, kept up to date rewrite by rewrite: only what a rewrite touched is priced again."""
+"""Incremental graph cost: after a rewrite only the affected kernels are priced again."""
 
 from __future__ import annotations
 

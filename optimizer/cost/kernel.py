@@ -1,7 +1,7 @@
-"""Kernels: fusion groups cut out of their graph, in a canonical form that equal groups share.
+"""Kernels: fusion groups extracted from their graph, in a canonical form shared by equal groups.
 
-A kernel is what is priced. Its sources are tensors computed at run time or weights, with concrete shapes; a
-source may arrive in the blocked layout that the runtime prefers for images.
+A kernel is the unit of pricing. Its sources are run-time tensors or weights, with concrete shapes; a source
+may arrive in the blocked layout that the runtime prefers for images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels as models that can be run: weights and inputs made up, constants and opaque nodes as they were."""
+"""Build a runnable ONNX model of a kernel: random weights and inputs, original constants and opaque nodes."""
 
 from __future__ import annotations
 

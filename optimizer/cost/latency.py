@@ -1,4 +1,4 @@
-"""Latency as what is minimised: measured on this machine, or recorded on another one."""
+"""The latency objective: measured on this machine, or read from the cost profile of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes: how many a tensor has, and how many the caches of this machine hold."""
+"""Sizes in bytes: of tensors, and of this machine's caches."""
 
 from __future__ import annotations
 

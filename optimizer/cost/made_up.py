@@ -1,4 +1,4 @@
-"""Made-up content of tensors, to run a kernel on."""
+"""Random tensor contents for measuring kernels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Measuring kernels: each runs as a model of its own at the runtime's full optimisation.
+"""Measure kernels: each is run as its own model at the runtime's full optimisation level.
 
-A short kernel runs in many copies side by side, so that its price has in it what the runtime spends on a
-kernel, and not what it spends on a run. Where images are concerned, the runtime's own profile tells what it
-runs, because it keeps images in a blocked layout: what converts a tensor for this kernel belongs to its
-price, and what would convert its result for nobody does not.
+A short kernel is replicated many times in one model, so that its price includes the runtime's overhead per
+kernel but not its overhead per run. The runtime keeps images in a blocked layout; for kernels on images its
+profile is used: converting an input for this kernel counts towards its price, converting its result does not.
 """
 
 from __future__ import annotations

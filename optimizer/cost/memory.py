@@ -1,9 +1,9 @@
-"""Memory that a graph needs at most: its weights, and the tensors that are alive at the worst moment.
+"""Peak memory of a graph: its weights and the largest set of simultaneously live tensors.
 
-Each output is computed in turn, the first operand of a node first. A tensor lives from the group that makes
-it to the last one that reads it; reshaped or broadcast it is still the same tensor, and an elementwise
-kernel may write over an operand of the same size that nobody reads later, as the runtime does. Inputs
-belong to the caller and live throughout.
+Nodes are scheduled depth-first from the outputs, first operand first. A tensor is live from the group that
+computes it to the last group that reads it; a reshaped or broadcast tensor shares its memory. An elementwise
+kernel may overwrite an operand of equal size that is not read later, as in the runtime. Inputs belong to the
+caller and stay live throughout.
 """
 
 from __future__ import annotations

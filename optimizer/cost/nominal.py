@@ -1,4 +1,4 @@
-"""Latency on an imagined machine: prices of a fixed roofline, the same everywhere, nothing measured."""
+"""Nominal latency: deterministic roofline estimate for a fixed hypothetical machine, without measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is minimised: latency as measured, arithmetic operations, memory, bytes moved, or kernels launched."""
+"""Objectives to minimise: latency, arithmetic operations, memory, bytes moved, or kernel launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types that only a run tells: of what opaque nodes make whose shapes nobody infers."""
+"""Output types of opaque nodes observed in a run, where shape inference gives none."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a graph came from: the small constants that decide what the runtime fuses, and its opaque nodes.
+"""Context from the source model: constants that decide the runtime's fusions, and its opaque nodes.
 
-A kernel is measured apart from its model, with other weights. Two things must be as they were: numbers that
-the runtime looks at when it fuses (the root of two in a gelu) or that an opaque node takes for a shape, and
-the nodes that only ONNX describes.
+A kernel is measured outside its model, with random weights. Two things must be preserved: constants that the
+runtime inspects when fusing (the square root of two in a gelu) or that an opaque node uses as a shape, and
+nodes that only ONNX describes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Cost profiles: what kernels cost on a device, as a file of JSON lines that searches elsewhere can use.
+"""Cost profiles: kernel costs of a device as a JSON Lines file, for searches on other machines.
 
-The first line says what was measured, how and when; every other line is a kernel: its key, its microseconds,
-its operators, and the operations and bytes that the analytic price is made of.
+The first line records what was measured, how and when; each further line is a kernel: its key, latency in
+microseconds, operators, and the operation and byte counts of the analytic estimate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""An analytic price: the time to compute or the time to move the data, whichever is longer.
+"""Roofline estimate: the larger of compute time and data movement time.
 
-The peaks are measured once on this machine and kept in the cost store. The price serves kernels that cannot
-be measured; with the optimistic peaks of data in cache it is a lower bound that says what is worth measuring.
+Peak rates are measured once per machine and kept in the cost store. The estimate prices kernels that cannot
+be measured; with the optimistic in-cache peaks it is a lower bound that tells which kernels are worth
+measuring.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ONNX Runtime behind typed names: sessions, bound runs, profiles; the optimizer imports it here alone."""
+"""Typed interface to ONNX Runtime (sessions, bound runs, profiles); the optimizer imports it only here."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # ONNX Runtime ships no types.

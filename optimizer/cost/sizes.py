@@ -1,4 +1,4 @@
-"""Sizes at which a graph with open dimensions is priced."""
+"""Sizes used to price a graph with open dimensions."""
 
 from __future__ import annotations
 

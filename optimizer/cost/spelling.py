@@ -1,4 +1,4 @@
-"""One spelling of operators that mean the same to the runtime, so that their kernels share a price."""
+"""Normalise operators that are equivalent to the runtime, so that their kernels share a price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where measured costs are kept: a protocol that the database implements, and a store in memory."""
+"""The ``CostStore`` protocol for measured costs, implemented by the database, and an in-memory store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets: the device that a model is optimised for, and what is minimised there."""
+"""Optimisation targets: the device, and the objective to minimise on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing runs of a kernel: how many, in which state of the caches, and which of the times counts."""
+"""Timing of kernel runs: number of repeats, cache state, and the statistic that is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers with their unit, as people read them."""
+"""Format quantities with units for reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explanation that a report holds, within a share of the budget."""
+"""Build the explanation section of a report within a share of the time budget."""
 
 from __future__ import annotations
 

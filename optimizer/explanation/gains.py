@@ -1,4 +1,4 @@
-"""What each rule of a trace gained: predicted step by step, and measured where it was left out on trial."""
+"""Gain of each rule in a trace: predicted per step, and measured by leaving the rule out."""
 
 from __future__ import annotations
 

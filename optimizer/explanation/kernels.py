@@ -1,4 +1,4 @@
-"""Where the time goes: the costliest kernels of a graph, with the ONNX nodes that they are."""
+"""The most expensive kernels of a graph, with the ONNX nodes that they execute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: a pure function of the report's JSON."""
+"""Render a report as one self-contained HTML page, as a pure function of the report's JSON."""
 
 from __future__ import annotations
 

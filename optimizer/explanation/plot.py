@@ -1,4 +1,4 @@
-"""Plots as SVG in the colours of the page that they stand in."""
+"""SVG plots that inherit the colours of the page."""
 
 from __future__ import annotations
 

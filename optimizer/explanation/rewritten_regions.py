@@ -1,4 +1,4 @@
-"""What was rewritten: the parts of the graph that changed, before and after, equal ones counted together."""
+"""Rewritten regions: the changed parts of the graph before and after, with equal ones counted together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why rules that match were not used: each kind of place is priced once, while time lasts."""
+"""Reasons why matching rules were not used: prices each kind of site once, while time allows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Steps around one telling operator, in the pieces that exporters write: gates ``x * gate(x)`` (gelu, also by
-tanh, and silu), and the normalisation of rows, ``(x - mean) / sqrt(variance + epsilon)``."""
+"""Fusion patterns in decomposed form: ``x * gate(x)`` (gelu, its tanh form, silu) and row normalisation."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Groups of nodes that the runtime executes together, decided from a node's neighbourhood alone.
+"""Fusion groups: nodes that the runtime executes together, determined from local neighbourhoods.
 
-A group is what has to be measured as one model for its price to be right: a convolution with the steps that
-are folded into its weights, a residual sum and an activation; a matrix product with its bias, which may be a
-matrix; a normalisation with the residual sum before it; the pieces of a gelu. The tables say what *may* be
-fused; whether the runtime does so, and what it is worth, measurement says.
+A group must be measured as one model for its price to be right: a convolution with the steps folded into its
+weights, a residual sum and an activation; a matrix product with its bias, which may be a matrix; a
+normalisation with the residual sum before it; a decomposed gelu. The tables list what *may* be fused; whether
+the runtime fuses it, and with what gain, is measured.
 """
 
 from __future__ import annotations

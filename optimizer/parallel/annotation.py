@@ -1,4 +1,4 @@
-"""A plan as multi-device annotations of the lowered model: which part of which tensor lies where."""
+"""Write a plan as ONNX multi-device annotations: the device of each shard of each tensor."""
 
 from __future__ import annotations
 

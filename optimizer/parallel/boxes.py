@@ -1,4 +1,4 @@
-"""Boxes of a tensor: the parts into which a placement divides it, what two share, whether some cover one."""
+"""Boxes: the axis-aligned regions into which a placement divides a tensor; intersection and cover tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster descriptions: YAML or JSON text into a ``Cluster``, and the clusters that are known by name."""
+"""Parse cluster descriptions (YAML or JSON) into ``Cluster``, and load the named presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would be enough for a model that does not fit on a cluster: more devices, or larger ones."""
+"""Suggest a sufficient cluster for a model that does not fit: more devices, or devices with more memory."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What collectives cost on a cluster: ring, tree and hierarchical algorithms, of which the cheapest counts.
+"""Cost of collectives on a cluster: the cheapest of ring, tree and hierarchical algorithms.
 
-A collective is made of hops between devices. Every hop occupies the channels of its path for its bytes over
-their bandwidth; rounds that wait for each other add their latencies. With S bytes and n devices a ring of
-all-reduce has 2 (n - 1) rounds and 2 (n - 1) / n S bytes on every hop; a tree 2 log2 n rounds with S bytes on
-every edge; both are cut into small pieces that follow each other, so that all hops work at once. A hierarchy
-reduces within nodes, then between them, then gathers within nodes, one after the other.
+A collective is made of hops between devices. Each hop occupies the channels of its path for its bytes divided
+by their bandwidth; the latencies of dependent rounds add up. With S bytes and n devices a ring all-reduce has
+2 (n - 1) rounds and sends 2 (n - 1) / n S bytes over every hop; a tree has 2 log2 n rounds with S bytes on
+every edge; both are pipelined in small chunks, so that all hops work at once. A hierarchical all-reduce
+reduces within nodes, then between them, then gathers within nodes, one phase after the other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What must be sent where a tensor lies in one placement and is needed in another: collectives and sends.
+"""Communication that moves a tensor from one placement to another: collectives and point-to-point sends.
 
-First partial sums are added up, part by part, by a group that holds one copy of every term; then everybody
-gets the regions that it lacks. Steps are recognised as collectives wherever a group of devices allows it.
-Devices have no distance here but that of their numbers: those of a node are numbered one after the other.
+First, partial sums are reduced, shard by shard, within a group that holds one copy of every term; then each
+device receives the regions that it lacks. Steps are recognised as collectives where a group of devices allows
+it. The only notion of distance here is the difference of device numbers: the devices of a node have
+consecutive ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""YAML, and with it JSON, in which every value knows its line, its column and its name."""
+"""YAML and JSON documents in which every value keeps its line, column and key, for error messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Plans as experts make them, in the notation of all plans: the baselines that every search has to beat.
+"""Expert-designed plans: the baselines that a search has to beat.
 
-One device alone; data parallelism; Megatron-LM's columns and rows with attention heads (Shoeybi et al. 2019);
-one weird trick (Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's hybrid (Naumov
-et al. 2019: embedding tables whole on different devices, the rest by samples).
+A single device; data parallelism; Megatron-LM's column and row parallelism with attention heads (Shoeybi et
+al. 2019); one weird trick (Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's
+hybrid (Naumov et al. 2019: whole embedding tables on different devices, the rest by samples).
 """
 
 from __future__ import annotations

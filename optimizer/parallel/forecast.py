@@ -1,4 +1,4 @@
-"""How long it is likely to take to check a rewritten graph by running it here."""
+"""Estimate the time needed to check a rewritten graph by running it on this machine."""
 
 from __future__ import annotations
 

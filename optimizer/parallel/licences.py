@@ -1,13 +1,14 @@
-"""Which task dimensions may be divided: those for which a verified rule says that dividing changes nothing.
+"""Licences: the task dimensions that may be divided, each justified by a verified rule.
 
-A rule licenses a dimension of an operator when one side is the operator on whole inputs and the other the
-same operator on inputs that are partitioned or replicated, its result combined, reduced or partitioned:
+A rule licenses a dimension of an operator when one side is the operator on whole inputs and the other is the
+same operator on partitioned or replicated inputs with its result combined, reduced or partitioned:
 
     matmul(x, y) = combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), replicate[degree=d](y)))
     relu(combine[axis=a, degree=d](x)) = combine[axis=a, degree=d](relu(x))
 
-Nodes of ONNX that no operator describes have no equations: what their definition says is cited instead. Where
-no equation is known yet, a plan may rest on what the operator declares (``declared``), and says so.
+ONNX nodes without an operator in the algebra have no equations; the definition in the ONNX specification is
+cited instead. Where no equation is known yet, a plan may rely on the operator's own declaration
+(``declared``).
 """
 
 from __future__ import annotations

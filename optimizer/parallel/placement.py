@@ -1,4 +1,4 @@
-"""Where the shards of a tensor lie: what an operator's machine mapping makes of its inputs and outputs."""
+"""Placements: the devices of a tensor's shards, derived from the machine mapping of its operator."""
 
 from __future__ import annotations
 

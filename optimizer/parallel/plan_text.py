@@ -1,4 +1,4 @@
-"""Plans as JSON values: the ``parallel`` section of a report is one, and is read back without any search."""
+"""Serialise plans to JSON, as in the ``parallel`` section of a report, and read them back."""
 
 from __future__ import annotations
 

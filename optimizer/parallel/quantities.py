@@ -1,4 +1,4 @@
-"""Quantities with units, as cluster descriptions write them: exact, each kind with its own units."""
+"""Parse quantities with units in cluster descriptions, exactly; each kind of quantity has its own units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section of a report about a parallel plan: what it is, and what it is predicted to take."""
+"""The ``parallel`` section of a report: the plan and its predicted cost."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A plan as programs: for every device the ONNX models that it runs, and what is exchanged between them.
+"""Compile a plan into per-device programs: ONNX models for each device, and the transfers between them.
 
-ONNX has no operators for communication, so a device's part of a graph is cut wherever a tensor has to move: a
-segment is what one device computes between two deliveries. Segments and deliveries come in an order in which
-they can be run one after the other; segments of different devices may run at the same time.
+ONNX has no communication operators, so a device's part of a graph is cut wherever a tensor has to move: a
+segment is what one device computes between two transfers. Segments and transfers are listed in an order that
+is valid for sequential execution; segments of different devices may run concurrently.
 """
 
 from __future__ import annotations

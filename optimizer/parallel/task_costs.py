@@ -1,4 +1,4 @@
-"""What one task costs on one kind of device: as its cost profile has it, else by its roofline."""
+"""Cost of one task on one kind of device: from its cost profile if present, else from its roofline."""
 
 from __future__ import annotations
 

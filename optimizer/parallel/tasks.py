@@ -1,4 +1,4 @@
-"""The tasks of a node as it stands in a graph under a plan: how it is divided, what each reads and makes."""
+"""Tasks of a node under a plan: how the node is divided, and what each task reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters: devices, the nodes that hold them, and the channels that connect them."""
+"""Cluster topology: devices, the nodes that contain them, and the channels that connect them."""
 
 from __future__ import annotations
 

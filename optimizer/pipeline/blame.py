@@ -1,4 +1,4 @@
-"""Which rule is to blame for a rewritten model whose outputs differ: the first step that changes them."""
+"""Find the rule responsible for wrong outputs: the first step of a trace that changes them."""
 
 from __future__ import annotations
 

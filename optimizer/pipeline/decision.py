@@ -1,4 +1,4 @@
-"""Which rewritten model comes back, if any: decided by running whole models, never by predicted costs."""
+"""Select the model to return by measuring whole models, never by predicted costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every judge of rewritten models shares: the course of a trial, equality, and whom to blame."""
+"""Common part of all judges of rewritten models: trial procedure, equivalence check, rule at fault."""
 
 from __future__ import annotations
 

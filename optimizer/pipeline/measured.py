@@ -1,4 +1,4 @@
-"""Judging on one device, by running whole models: what is predicted by measured costs, checked and timed."""
+"""Judge for a local device: checks and times whole models, ordered by predicted cost."""
 
 from __future__ import annotations
 

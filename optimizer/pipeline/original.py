@@ -1,4 +1,4 @@
-"""The original model, opened when it is first needed: what others are compared with."""
+"""The original model, opened on first use; the reference for comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one optimization is given, checked against the model before anything is run."""
+"""Inputs of an optimization, validated against the model before anything is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of an optimization: what was done, what it was worth, what came back and why."""
+"""The report of an optimization: the steps, their gains, the returned model and the reason for it."""
 
 from __future__ import annotations
 

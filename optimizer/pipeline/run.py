@@ -1,4 +1,4 @@
-"""The main job: a lifted model and proved rules in; the best equal model, its trace and the report out."""
+"""Run one optimization: a lifted model and proved rules in; best equivalent model, trace and report out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as files or bytes that the runtime can open, whatever their size."""
+"""Models as files or bytes that the runtime can open, of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the budget is shared: until when a search may go on so that its outcome can be judged in time."""
+"""Divide the time budget: deadlines for the search that leave time to judge its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rules an optimization may use, and which nodes it must leave alone."""
+"""Select the rules that an optimization may use, and the nodes that it must not change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Judging on a cluster that is not here: plans are simulated. That a rewritten graph is equal is checked here
-all the same, by running both models."""
+"""Judge for a remote cluster: plans are simulated, equivalence is checked by running both models here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewritten graphs on trial, and what became of them."""
+"""Rewritten graphs under trial, and their verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written of a rewritten graph: the model that was judged, with its plan."""
+"""Write a rewritten graph: the model that was judged, with its plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """TASO's cost-based backtracking search (dissertation, section 2.6, Algorithm 2), made incremental.
 
-Beside single rewrites it takes macro steps: all places where one rule pays, at once. A network of sixty equal
-blocks is then one step per rule away from its optimum, instead of sixty.
+Besides single rewrites it considers macro steps: applying one rule at all places where it pays. A network of
+sixty equal blocks is then one step per rule from its optimum instead of sixty.
 """
 
 from __future__ import annotations

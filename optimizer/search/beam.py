@@ -1,4 +1,4 @@
-"""Beam search: of all graphs one rewrite further, the cheapest few go on, however costly the way is."""
+"""Beam search: keeps the cheapest few graphs one rewrite further, even if they cost more than before."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A fingerprint of a graph that follows rewrites at the price of what they touch.
+"""Incremental graph fingerprint: a rewrite updates only what it touches.
 
-Every value belongs to a class, and a rewrite leaves the class of what it replaces as it is: both are equal. A
-graph is the multiset of its nodes, each an operator on classes that gives classes. Rewrites at different
-places therefore give one fingerprint in whatever order they are applied.
+Every value belongs to a class, and a rewrite keeps the class of the value that it replaces, since both are
+equal. A graph is the multiset of its nodes, each an operator from classes to classes. Rewrites at independent
+places therefore give the same fingerprint in any order.
 """
 
 from __future__ import annotations

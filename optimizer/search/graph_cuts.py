@@ -1,7 +1,7 @@
-"""Cutting a graph into regions at narrow places, each a graph of its own that equal regions share.
+"""Cut a graph into regions at narrow places; equal regions share one graph.
 
-Units are the groups that are priced together; they stand in a depth-first order, so that a branch stays in
-one piece. A cut is narrow where few tensors that were computed before it are read after it.
+Units are the groups that are priced together, in depth-first order, so that a branch stays in one piece. A
+cut is narrow where few tensors computed before it are read after it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Traces without steps that gain nothing: what undoes itself, or could as well have been left out.
+"""Minimise traces: remove steps that gain nothing, such as steps that cancel each other.
 
-Steps fall into components that do not build on each other; each is reduced on its own, components whose steps
-do alike are reduced alike, and the whole is priced again. What then costs more is given up.
+Steps are divided into components that do not depend on each other. Each component is reduced separately,
+components with equal steps in the same way, and the whole is priced again; reductions that increase its cost
+are discarded.
 """
 
 from __future__ import annotations

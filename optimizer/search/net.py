@@ -1,7 +1,7 @@
-"""A discrimination net: which rules may match at a node, told from the operators around it.
+"""Discrimination net: the rules that may match at a node, selected by the operators around it.
 
-The shape of a node is its operator and the operators down to a depth below it. Nodes of one shape are asked
-about once: the rules that their shape allows are remembered, whatever graph they are in.
+The shape of a node is its operator and the operators below it to a given depth. The rules that a shape allows
+are computed once and cached across graphs.
 """
 
 from __future__ import annotations

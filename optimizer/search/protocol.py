@@ -1,4 +1,4 @@
-"""What a search is given, what it reports on the way, and what it returns."""
+"""Search interface: inputs, progress reports and result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run of rewrites, and the same run without some of them: the others are found where they went."""
+"""A recorded sequence of rewrites, and its replay with some steps left out; the others are relocated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Big graphs by their parts: each region is searched on its own, equal regions once, then across the cuts.
+"""Regional search for large graphs: searches each distinct region once, then across region boundaries.
 
-What is found for a region is applied wherever the region occurs, step by step, at the prices of the whole
-graph; what does not pay there is given up. Further passes cut elsewhere, so that nothing is lost at a cut,
-and further rounds search larger regions for longer.
+A region's result is applied at every occurrence, step by step, priced in the whole graph; steps that do not
+pay there are discarded. Further passes cut at other places, so that rewrites across a cut are found too, and
+further rounds search larger regions for longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules ready for matching: looked up by the operators around their first root, found again near changes."""
+"""Rules indexed for matching: by the operators around their first root, and incrementally near changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies one after another, each from the best graph of the one before."""
+"""Sequential composition of strategies, each starting from the best graph of the one before."""
 
 from __future__ import annotations
 

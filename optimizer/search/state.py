@@ -1,4 +1,4 @@
-"""A graph in the search: its cost, its fingerprint and its matches, each derived from those of its parent."""
+"""Search state: a graph with its cost, fingerprint and matches, each updated from its parent state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every search keeps of its course, and what it makes of that at its end."""
+"""Search statistics common to all strategies, and the search result built from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strategies by the names that ``--search`` knows, and which one a graph gets by default."""
+"""Search strategies by their ``--search`` names, and the default for a graph."""
 
 from __future__ import annotations
 

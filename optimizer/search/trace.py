@@ -1,4 +1,4 @@
-"""The trace of a search: every applied rule with its site, so that anyone can apply them again."""
+"""Search trace: every applied rule with its site, so that the steps can be replayed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where arrays live and what computes them: numpy on the host, CuPy on a CUDA device, or any other library.
+"""Array backends: numpy on the host, CuPy on a CUDA device, or any other array library.
 
-Code for all of them uses operators, indices that end with an ellipsis, and the functions of ``Namespace``,
-which are those of the array API standard (data-apis.org/array-api, 2024.12). Nothing is moved between a
-device and the host but by ``Device.put`` and ``Device.get``.
+Shared code uses operators, indices that end with an ellipsis, and the functions of ``Namespace``, which are
+those of the array API standard (data-apis.org/array-api, 2024.12). Only ``Device.put`` and ``Device.get``
+move data between a device and the host.
 """
 
 from __future__ import annotations

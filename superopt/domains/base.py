@@ -1,7 +1,7 @@
-"""What an operator may ask of numbers: structure, ring, division, order, exponentials, and named functions.
+"""Interface of number domains: structure, ring, division, order, exponentials, and named functions.
 
 Every array of every domain has one leading *stack* axis, so that many evaluations of one operator are one
-call. A stack of length 1 broadcasts against any other. Shapes in this module leave the stack axis out.
+call. A stack of length 1 broadcasts against any other. Shapes in this module omit the stack axis.
 """
 
 from __future__ import annotations

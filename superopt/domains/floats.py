@@ -1,4 +1,4 @@
-"""Floating point numbers: what a runtime computes, for folding weights and for comparing with it."""
+"""Floating-point domain: the arithmetic of runtimes, for folding weights and comparing results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that are Python objects: exact rationals, and expressions that another domain builds."""
+"""Domain of Python objects: exact rationals, and expressions built by another domain."""
 
 from __future__ import annotations
 

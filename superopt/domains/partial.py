@@ -1,10 +1,10 @@
-"""Partial real numbers: float64 with a bound for the error, where an element may be undefined.
+"""Partial real numbers: float64 with an error bound; elements may be undefined.
 
-An element is *undefined* where an operator's definition divides by 0, takes the root of a negative number, a
-fractional power of one, or a negative power of 0, and where it depends on an undefined element: also on one
-that is multiplied by 0. It is *unknown* where rounding or overflow leaves open which of both it is; nothing
-that depends on it is known either. So neither overflow nor rounding is taken for undefined, and two elements
-that are known are different numbers if they are further apart than their errors.
+An element is *undefined* where an operator's definition divides by 0, takes the root or a fractional power of
+a negative number, or a negative power of 0, and where it depends on an undefined element, even one multiplied
+by 0. It is *unknown* where rounding or overflow does not allow to decide whether it is defined, and where it
+depends on an unknown element. Thus neither overflow nor rounding is mistaken for undefinedness, and two known
+elements are different numbers if they differ by more than their error bounds.
 """
 
 from __future__ import annotations

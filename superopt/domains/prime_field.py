@@ -1,12 +1,12 @@
-"""Residues modulo a prime, with a float shadow that decides order: exact fingerprints of tensor programs.
+"""Residues modulo a prime with a float shadow that decides order: exact fingerprints of tensor programs.
 
 Ring identities hold exactly; two different polynomials of degree d agree on a random point with probability
 at most d / p. ``relu`` and ``max`` are decided by the shadow, so that order keeps its real identities.
-``exp`` is the homomorphism x -> g^x from residues modulo p' (the *exponent*, carried beside the residue) to
-residues modulo p, where p' divides p - 1. What is computed from an exponential, or from another function
-that the ring does not define, has a *derived* exponent: a keyed hash of its residue, so that equal values
-keep equal exponents (the construction of Mirage, OSDI 2025, section 5). Only an exponential of a value from
-which an exponential has cancelled, as in exp(exp(x) / exp(x)), is told from exp(1).
+``exp`` is the homomorphism x -> g^x from residues modulo p' (the *exponent*, stored with the residue) to
+residues modulo p, where p' divides p - 1. The result of an exponential, or of another function outside the
+ring, has a *derived* exponent: a keyed hash of its residue, so that equal values keep equal exponents (the
+construction of Mirage, OSDI 2025, section 5). As a consequence, only the exponential of a value from which an
+exponential has cancelled, as in exp(exp(x) / exp(x)), differs from exp(1).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Residues modulo a prime near 2^21, so small that float64 matrix products are exact: fast fingerprints.
+"""Residues modulo a prime near 2^21, for which float64 matrix products are exact: fast fingerprints.
 
-An array holds residues, and beside them only what some operator will ask for: a float shadow, which decides
-order (relu, max), and exponents, on which ``exp`` acts as x -> g^x as in ``superopt.domains.prime_field``.
-One residue tells two polynomials of degree d apart but for a chance of d / 2^21; three independent ones make
-a key of 63 bits.
+An array holds residues, and in addition only what some operator needs: a float shadow, which decides order
+(relu, max), and exponents, on which ``exp`` acts as x -> g^x as in ``superopt.domains.prime_field``. One
+residue fails to distinguish two polynomials of degree d with probability at most d / 2^21; three independent
+ones make a 63-bit key.
 
 Residues are centred, at most 2^20 in size, and held as float32. A product is below 2^40, a sum of 1024 of
-them below 2^50; of such a number x, x / p is known to 2^-23 and never nearer than 2^-22 to a half, so that
-rounding it finds the residue without correction.
+them below 2^50; for such a number x, x / p is known to 2^-23 and never within 2^-22 of a half, so that
+rounding gives the exact residue.
 """
 
 from __future__ import annotations

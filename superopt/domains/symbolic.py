@@ -1,12 +1,12 @@
-"""Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
+"""Real numbers as Z3 expressions: symbolic execution of an operator gives a formula over its inputs.
 
-The inverse of a polynomial is a number of its own, one of the ``inverses``; that of a product is the product
-of the inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the divisors
-met so far, which are not 0 where the values are defined. Order becomes if-then-else; functions that the ring
-does not define are uninterpreted, with the laws that the verifier's callers ask for kept in ``facts`` (an
-exponential is positive, a number times its inverse is 1). What is compared is named, so that
-a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
-callers to whom an answer without them is not enough.
+The inverse of a polynomial is a separate variable, one of the ``inverses``; the inverse of a product is the
+product of inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the
+divisors so far; they are nonzero where the values are defined. Order becomes if-then-else; functions outside
+the ring are uninterpreted, and the laws that callers in the verifier request are kept in ``facts`` (an
+exponential is positive, a number times its inverse is 1). Operands of comparisons are given names, so that a
+question about maxima does not involve products; ``definitions`` maps the names to their expressions, for
+callers that need them.
 """
 # pyright: reportUnknownMemberType=false
 # z3 has no parameter types.

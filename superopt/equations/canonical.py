@@ -1,4 +1,4 @@
-"""One spelling for each rule: variables renamed in order of occurrence, and an id that is its hash."""
+"""Canonical form of a rule: variables renamed in order of occurrence; the rule's id is its hash."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Equations as drawings in SVG: the graph of the source, an arrow, the graph of the target, the condition.
+"""Draw equations as SVG: source graph, arrow, target graph, condition.
 
-Light and dark by what the reader prefers; on a ground of its own, so that it can be read on any page. To be
-shown as an image: its style is not meant to be mixed with a page's.
+Colours follow the reader's light or dark preference, on an opaque background. Use the SVG as an image: its
+style rules are not meant to be combined with those of a page.
 """
 
 from __future__ import annotations

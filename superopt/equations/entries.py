@@ -1,4 +1,4 @@
-"""The entries of a file of equations: text, line, the comment above, the head of the schema around."""
+"""Entries of an equation file: text, line, preceding comment, head of the enclosing schema."""
 
 from __future__ import annotations
 

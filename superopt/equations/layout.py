@@ -1,7 +1,7 @@
-"""Layered layout of the graph that a side of an equation is: inputs above, outputs below, edges between.
+"""Layered graph layout of one side of an equation: inputs above, outputs below, edges between.
 
-Layers by longest path, order by barycentres, long edges bent at places kept free in each layer (Sugiyama,
-Tagawa and Toda 1981). Lengths are in pixels.
+Layers by longest path, order by barycentres, long edges routed through slots reserved in each layer
+(Sugiyama, Tagawa and Toda 1981). Lengths are in pixels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text to equations: the one syntax of axioms, rules, reports and the command line."""
+"""Parse equations: the one syntax of axioms, rules, reports and the command line."""
 # pyright: reportUnknownMemberType=false
 # lark leaves what its errors and parsers hold untyped.
 

@@ -1,4 +1,4 @@
-"""Equations as pictures of text: both sides as trees, what is computed once drawn once."""
+"""Draw equations as text: both sides as trees, shared subterms drawn once."""
 
 from __future__ import annotations
 

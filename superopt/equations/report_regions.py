@@ -1,4 +1,4 @@
-"""Rewritten regions as a report holds them, as equations that can be drawn."""
+"""Read the rewritten regions of a report as equations that can be drawn."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Graphs of tensor operators: immutable values that share their nodes, and the editor that derives new ones.
+"""Graphs of tensor operators: immutable values that share nodes, and an editor to derive new graphs.
 
-A node has an identity (its id) that survives rewriting around it. Graphs are not hash-consed: two equal nodes
-stay two. Graph inputs and weights are nodes without inputs.
+A node has an id that survives rewrites around it. Graphs are not hash-consed: two equal nodes remain
+distinct. Graph inputs and weights are nodes without inputs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Plan: everything about how a graph is executed that is not part of what it computes.
+"""Execution plan of a graph: everything about its execution that does not change what it computes.
 
-A plan lies beside a graph and is keyed by node id. It says which nodes the runtime executes as one kernel,
-into which tasks operators are divided and where those run; further dimensions (synchronisation,
-recomputation) join it here.
+A plan is separate from its graph and keyed by node id. It states which nodes the runtime executes as one
+kernel, into which tasks operators are divided and where those run; synchronisation and recomputation will be
+added here.
 """
 
 from __future__ import annotations

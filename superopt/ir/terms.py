@@ -1,7 +1,7 @@
-"""Terms and equations: the language of axioms and rules, independent of any operator's meaning.
+"""Terms and equations: the syntax of axioms and rules, independent of operator semantics.
 
 A term is a variable or an operator applied to terms. Attributes of an operator are constants or attribute
-variables. An equation relates as many terms on the left as on the right; equal subterms are one node.
+variables. An equation has equally many terms on both sides; equal subterms are one node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs as text, one node a line: for reports, for inspection, and for tests that a person can read."""
+"""Graphs as text, one node per line, for reports, inspection and tests."""
 
 from __future__ import annotations
 

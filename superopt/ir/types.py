@@ -1,4 +1,4 @@
-"""Types of values: element type and shape; and the type of values that are not tensors of known rank."""
+"""Types of values: element type and shape; and a type for values that are not tensors of known rank."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Multi-device annotations of ONNX (IR version 11): how they are written, and a strict validator.
+"""Multi-device annotations of ONNX (IR version 11): writer and strict validator.
 
-The ONNX checker and ONNX Runtime validate none of them. A specification is read strictly here: devices are
-numbers into the configuration, a negative number is a group and has an entry in the map, every part of a
-tensor has one entry, no device holds two parts of one tensor, and sizes are multiples of their shards.
+The ONNX checker and ONNX Runtime do not validate them. A specification is read strictly here: devices are
+indices into the configuration, a negative number is a group with an entry in the map, every shard of a tensor
+has one entry, no device holds two shards of one tensor, and sizes are multiples of their shard counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shapes inside a model at given shapes of its inputs, and what they say of its symbolic dimensions."""
+"""Shapes of all tensors of a model for given input shapes, and the values of its symbolic dimensions."""
 
 from __future__ import annotations
 

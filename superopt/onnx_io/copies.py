@@ -1,4 +1,4 @@
-"""Models around a small model: copies of it side by side, and inputs in the runtime's layout for images."""
+"""Wrap a small model for measuring: parallel copies of it, and inputs in the runtime's image layout."""
 
 from __future__ import annotations
 

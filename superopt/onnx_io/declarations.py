@@ -1,4 +1,4 @@
-"""Declared types of tensors that contradict what ONNX infers from the inputs: nothing is lifted by them."""
+"""Declared tensor types that contradict ONNX shape inference; they are not used for lifting."""
 
 from __future__ import annotations
 

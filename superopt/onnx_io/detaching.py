@@ -1,8 +1,8 @@
-"""Large models whose weights lie in the model file: taken apart into a small file and a file of weights, and
-put together again, without ever holding the weights in memory.
+"""Large models with embedded weights: split into a small model file and a weight file, and merged back,
+without holding the weights in memory.
 
-What reads and writes models keeps external data on disk, but must parse a model file as a whole. The wire
-format of a model is walked (``superopt.onnx_io.protobuf_wire``) as far as the initialisers' ``raw_data``.
+The ONNX libraries keep external data on disk, but have to parse a model file as a whole. This module walks
+the wire format of a model (``superopt.onnx_io.protobuf_wire``) down to the initialisers' ``raw_data``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one table from operators to ONNX nodes; an operator that states its ONNX form needs no entry."""
+"""The table of emitters from operators to ONNX nodes; operators with a declared ONNX form need no entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing elementwise operators: broadcasts disappear into ONNX's own, missing operators are decomposed."""
+"""Emit elementwise operators: explicit broadcasts become implicit, missing operators are decomposed."""
 
 from __future__ import annotations
 

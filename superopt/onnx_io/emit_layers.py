@@ -1,4 +1,4 @@
-"""Writing layers: products, convolutions, poolings and batch normalisation, with their biases."""
+"""Emit layers with their biases: matrix products, convolutions, poolings and batch normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing reductions and the normalisations made of them, in the form that the model's operator set has."""
+"""Emit reductions, and normalisations made of them, in the form of the model's opset."""
 
 from __future__ import annotations
 

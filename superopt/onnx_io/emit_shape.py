@@ -1,4 +1,4 @@
-"""Writing operators that move elements, with shapes that may have to be computed at run time."""
+"""Emit data movement operators; their shapes may have to be computed at run time."""
 
 from __future__ import annotations
 

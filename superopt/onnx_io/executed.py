@@ -1,4 +1,4 @@
-"""What a graph executes, whatever its names: equal for graphs of the same kernels, wired in the same way."""
+"""Name-independent identity of a graph: equal for graphs with the same kernels connected in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor contents: are the bytes there, are they as many as the shape says, do they lie where they may."""
+"""Validate tensor contents: data is present, has the size of its shape, and lies at a permitted path."""
 
 from __future__ import annotations
 

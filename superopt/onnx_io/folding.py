@@ -1,4 +1,4 @@
-"""Folding: what depends on weights alone is computed once, in float64, and rounded once."""
+"""Constant folding: values that depend only on weights are computed in float64 and rounded once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Types that ONNX does not infer although they are certain: of ``ai.onnx.ml`` and of ONNX Runtime's domain.
+"""Type inference for operators of ``ai.onnx.ml`` and ONNX Runtime's domain, which ONNX does not infer.
 
-Only what the documentation of an operator says for every input is here; what one run would show is no proof.
+Only what an operator's documentation guarantees for every input is included, not what one run would show.
 """
 
 from __future__ import annotations

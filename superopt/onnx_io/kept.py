@@ -1,4 +1,4 @@
-"""Which ONNX nodes a rewritten graph leaves as they were, and what their operands are now."""
+"""Original ONNX nodes that a rewritten graph keeps, with their current operands."""
 
 from __future__ import annotations
 

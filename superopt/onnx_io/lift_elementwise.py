@@ -1,4 +1,4 @@
-"""Lifting elementwise arithmetic: broadcasting becomes a node, weights per channel become vectors."""
+"""Lift elementwise arithmetic: broadcasting becomes explicit nodes, per-channel weights become vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifting layers: products, convolutions, poolings, normalisations."""
+"""Lift layers: matrix products, convolutions, poolings, normalisations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifting reductions and the normalisations made of them: one axis at a time, which stays as an axis of 1."""
+"""Lift reductions, and normalisations made of them: one axis per node, kept as an axis of size 1."""
 
 from __future__ import annotations
 

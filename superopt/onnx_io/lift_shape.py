@@ -1,4 +1,4 @@
-"""Lifting operators that only move elements."""
+"""Lift data movement operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifting: an ONNX model becomes a graph of operators; what no operator describes becomes an opaque node."""
+"""Lifting: converts an ONNX model to a graph of operators; unsupported nodes become opaque nodes."""
 
 from __future__ import annotations
 

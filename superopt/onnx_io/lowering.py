@@ -1,4 +1,4 @@
-"""Lowering: a rewritten graph becomes an ONNX model again; what no rewrite touched stays as it was."""
+"""Lowering: converts a rewritten graph back to an ONNX model; nodes that no rewrite touched are unchanged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A model node by node, each as a model of its own in which every real number has one floating point type.
+"""Split a model into one-node models in which all real numbers have one floating-point type.
 
-That is how a model is run in another precision than its own: values are handed from node to node.
+Used to evaluate a model in another precision than its own: values are passed from node to node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Putting what is to be written in order: everything after what it reads."""
+"""Topological ordering of the nodes to be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The structure of models for viewers: without the contents of tensors, and what differs between two."""
+"""Model structure for viewers: without tensor contents, and the differences between two models."""
 
 from __future__ import annotations
 

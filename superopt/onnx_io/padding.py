@@ -1,4 +1,4 @@
-"""Zeros that a Pad puts around an image become the padding of the convolutions that read it."""
+"""Fold zero padding of images (Pad nodes) into the convolutions that read them."""
 
 from __future__ import annotations
 

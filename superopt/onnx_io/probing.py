@@ -1,4 +1,4 @@
-"""Variants of a model that show how it computes: with more outputs, or with weights a little off."""
+"""Variants of a model for diagnosis: with additional outputs, or with perturbed weights."""
 
 from __future__ import annotations
 

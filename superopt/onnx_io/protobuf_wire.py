@@ -1,4 +1,4 @@
-"""The wire format of protobuf as far as it tells where in a file the parts of an ONNX model are."""
+"""Minimal protobuf wire-format reader, to locate the parts of an ONNX model in a file."""
 
 from __future__ import annotations
 

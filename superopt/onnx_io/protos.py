@@ -1,4 +1,4 @@
-"""Walking ONNX protos: subgraphs, captured names, tensors wherever they hide, types and attributes."""
+"""Traverse ONNX protos: subgraphs, captured names, all tensors, types and attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads each tensor of a model, those in subgraphs included, as plain values."""
+"""Consumers of each tensor of a model, including those in subgraphs, as plain values."""
 
 from __future__ import annotations
 

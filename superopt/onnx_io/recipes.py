@@ -1,4 +1,4 @@
-"""How graph nodes are written as ONNX nodes: what a recipe is, and what it may ask for."""
+"""Recipes: functions that write a graph node as ONNX nodes, and the interface available to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lowered model as bytes or as files: atomically, with external data beside it where that is needed."""
+"""Save a lowered model as bytes or files: atomic, with external data where needed."""
 
 from __future__ import annotations
 

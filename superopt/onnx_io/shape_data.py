@@ -1,8 +1,8 @@
-"""What small tensors hold before a model runs: shapes, axes and masks that are computed from sizes alone.
+"""Evaluate small integer tensors before a model runs: shapes, axes and masks computed from sizes alone.
 
-Exporters write sizes as chains of Shape, Gather, Concat and arithmetic. Here such a node is calculated as
-soon as its operands are known. A tensor of sizes that are chosen at run time is an array of symbolic
-dimensions, so that chains are followed through them.
+Exporters write sizes as chains of Shape, Gather, Concat and arithmetic. A node of such a chain is evaluated
+once its operands are known. A tensor of run-time sizes is an array of symbolic dimensions, so that chains are
+followed through it.
 """
 
 from __future__ import annotations

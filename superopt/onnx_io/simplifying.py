@@ -1,6 +1,6 @@
-"""Simplifying: sizes that a model computes from known sizes become constants before it is lifted.
+"""Simplification before lifting: sizes that a model computes from known sizes become constants.
 
-What is left of the chains that computed them goes, and shape inference then knows the types behind them. Only
+The chains that computed them are removed, and shape inference can infer the types that depend on them. Only
 small tensors become constants.
 """
 

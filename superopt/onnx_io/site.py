@@ -1,4 +1,4 @@
-"""One ONNX node while it is being lifted: its operands, its attributes, and the graph nodes made for it."""
+"""Lifting context of one ONNX node: its operands, its attributes, and the graph nodes made for it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Sizes of what windows over any number of axes make: convolutions and poolings that stay opaque.
+"""Output sizes of opaque convolutions and poolings over any number of axes.
 
-ONNX infers no size from one that is not a number.
+ONNX does not infer sizes from symbolic ones here.
 """
 
 from __future__ import annotations

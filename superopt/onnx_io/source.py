@@ -1,4 +1,4 @@
-"""Reading an ONNX model from a path, bytes, a proto or an onnx-ir model, and refusing what is not valid."""
+"""Read an ONNX model from a path, bytes, a proto or an onnx-ir model, and reject invalid ones."""
 
 from __future__ import annotations
 

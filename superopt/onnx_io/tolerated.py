@@ -1,4 +1,4 @@
-"""Models that a runtime takes although they break rules of ONNX: put right for reading, with a warning."""
+"""Repair models that violate the ONNX specification in ways that runtimes tolerate, with a warning."""
 
 from __future__ import annotations
 

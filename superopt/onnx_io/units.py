@@ -1,4 +1,4 @@
-"""What is written when a graph becomes ONNX: copied nodes, new nodes, second names."""
+"""Units of ONNX output: copied nodes, new nodes, aliases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a graph as ONNX nodes: what is needed, under which names, in which order."""
+"""Write a graph as ONNX nodes: selects the nodes needed, their names and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations, defined through the ring, order and the exponential so that their identities are real."""
+"""Activations, defined by ring operations, order and the exponential, so that their identities hold."""
 
 from __future__ import annotations
 

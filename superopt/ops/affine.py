@@ -1,4 +1,4 @@
-"""Steps that multiply or add one number per channel: what batch normalisation is at inference."""
+"""Per-channel scale and shift: the inference form of batch normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of operators: their one spelling, and what values each name takes whichever operator has it."""
+"""Operator attributes: normal form, and the values that each attribute name accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is: one frozen dataclass whose fields are its attributes; and the registry of them."""
+"""Operator base class (frozen dataclasses whose fields are the attributes), and the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator together with the types of its inputs, for whom an operator is what it does to arrays."""
+"""An operator bound to the types of its inputs, for callers that only evaluate it on arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions: grouped convolution, enlarging of kernels, the kernels that are constants."""
+"""Two-dimensional convolutions: grouped convolution, kernel enlargement, constant kernels."""
 
 from __future__ import annotations
 

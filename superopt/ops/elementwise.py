@@ -1,4 +1,4 @@
-"""Elementwise arithmetic: operands of equal shapes; broadcasting is a node of its own."""
+"""Elementwise arithmetic on operands of equal shape; broadcasting is a separate operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrices: product, transposition, identity."""
+"""Matrix operators: product, transposition, identity."""
 
 from __future__ import annotations
 

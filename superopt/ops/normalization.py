@@ -1,4 +1,4 @@
-"""Normalisation across channels, and by the mean and the mean square of each row."""
+"""Normalisation across channels, and of rows by their mean and mean square."""
 
 from __future__ import annotations
 

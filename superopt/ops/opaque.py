@@ -1,4 +1,4 @@
-"""Opaque: an ONNX node that no operator describes. It is kept untouched, measured, and never rewritten."""
+"""Opaque: an ONNX node that no operator describes; it is copied unchanged, measured, and never rewritten."""
 
 from __future__ import annotations
 

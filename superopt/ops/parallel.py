@@ -1,9 +1,9 @@
-"""The six operators that change how a tensor is divided, and no value: Unity's parallelization operators.
+"""Unity's six parallelization operators, which change how a tensor is sharded but not its value.
 
-Types say what they do (Unity, section 3.3, figure 8): ``partition`` and ``combine`` multiply and divide the
-degree of an axis, ``replicate`` and ``reduce`` that of replicas. ``reduce`` sums replicas, so that it undoes
-no ``replicate``. ``pipeline`` and ``batch`` divide an axis in time instead of space: an operator between them
-works on one part after another, for which it needs no replicas of what it needs whole.
+Their types define them (Unity, section 3.3, figure 8): ``partition`` and ``combine`` multiply and divide the
+degree of an axis, ``replicate`` and ``reduce`` the replica degree. ``reduce`` sums replicas, so it is not the
+inverse of ``replicate``. ``pipeline`` and ``batch`` divide an axis in time instead of space: an operator
+between them processes one part after another, so its undivided inputs need no replicas.
 """
 
 from __future__ import annotations

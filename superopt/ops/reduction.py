@@ -1,4 +1,4 @@
-"""The exponential, and sums, means and maxima along one axis: what softmax and normalisations are made of."""
+"""Exponential, and sum, mean and maximum along one axis: the components of softmax and normalisations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators can be to others: products, steps that a runtime fuses, ways to divide a tensor."""
+"""Operator roles for other modules: products, steps that a runtime fuses, ways to divide a tensor."""
 
 from __future__ import annotations
 

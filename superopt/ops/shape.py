@@ -1,4 +1,4 @@
-"""Operators that move elements: concat, split and its halves, reshape, broadcast; the tensor of ones."""
+"""Data movement operators: concat, split and its halves, reshape, broadcast; and the tensor of ones."""
 
 from __future__ import annotations
 

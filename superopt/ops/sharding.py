@@ -1,15 +1,15 @@
-"""Operators on divided tensors: types and values of all their tasks, written once over ``splits``.
+"""Operators on sharded tensors: types and values of all tasks, derived from ``splits``.
 
-A divided tensor (``ShardedType``) is held in parts along its axes, and in replicas. A task of an operator
-takes a part of each input, and what is divided where tells which: an input that follows a task dimension is
-divided along it as the dimension is, one that does not follow it has a replica for each of its parts. Where
-an output is a sum over a dimension, its replicas are the terms.
+A sharded tensor (``ShardedType``) is held in parts along its axes, and in replicas. A task of an operator
+takes a part of each input: an input that follows a task dimension is divided along it, and one that does not
+follow it has a replica for each of the dimension's parts. Where an output is a sum over a dimension, its
+replicas are the terms.
 
-The value of a divided tensor is an array of its whole shape, with an axis of replicas before it where there
-is more than one. Either all tensors of an operator have the same number of replicas, and it works on each by
-itself; or a tensor has one for each part of each dimension that it does not follow, counted row-major in the
-order of the dimensions. Both at once is ill-typed: one number of replicas would not say which is which, and
-a sum over some of them could be over the wrong ones.
+The value of a sharded tensor is an array of the whole shape, preceded by a replica axis if there is more than
+one replica. Either all tensors of an operator have the same number of replicas, and the operator works on
+each replica separately; or a tensor has one replica for each part of each dimension that it does not follow,
+numbered row-major in the order of the dimensions. Both at once is ill-typed: a single replica count would be
+ambiguous, and a sum over some replicas could be over the wrong ones.
 """
 
 from __future__ import annotations

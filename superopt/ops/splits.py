@@ -1,8 +1,8 @@
-"""Which dimensions of an operator can be divided into parallel tasks, and what a division asks of the inputs.
+"""Divisible dimensions of operators: the parallel tasks of a division, and what it requires of the inputs.
 
-The vocabulary of FlexFlow's SOAP (dissertation, section 3.2) and of Unity's reduction parallelism, per
-operator: its computation is an iteration over task dimensions, and every axis of an input or an output
-follows one of them or none.
+The vocabulary is that of FlexFlow's SOAP (dissertation, section 3.2) and Unity's reduction parallelism: an
+operator is an iteration over task dimensions, and every axis of an input or output follows one of them or
+none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Terms in their one spelling: attributes normalised, defaults left out, in the order of the fields."""
+"""Normal form of terms: attributes normalised, defaults omitted, fields in declaration order."""
 
 from __future__ import annotations
 

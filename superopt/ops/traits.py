@@ -1,4 +1,4 @@
-"""Traits of operators by name, as terms and graphs have them, and which operators have a trait."""
+"""Operator traits by name, for terms and graphs, and the operators that have a given trait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images made larger by whole factors: every pixel repeated, or lines drawn between pixels."""
+"""Image upsampling by integer factors: nearest neighbour and linear interpolation."""
 
 from __future__ import annotations
 

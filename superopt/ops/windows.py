@@ -1,4 +1,4 @@
-"""Windows that slide over the last two axes: padding modes, output sizes, extraction."""
+"""Sliding windows over the last two axes: padding modes, output sizes, extraction."""
 
 from __future__ import annotations
 

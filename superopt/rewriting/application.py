@@ -1,7 +1,7 @@
-"""Applying a substitution at a match: the target is typed, built, and takes the place of the source.
+"""Apply a substitution at a match: the target is typed, built, and replaces the source.
 
-Nothing happens (None) where the target is ill-typed, where a condition fails, where the graph would become
-cyclic (dissertation, Fig. 2.6), or where the target is what is already there.
+Returns None where the target is ill-typed, where a condition fails, where the graph would become cyclic
+(dissertation, Fig. 2.6), or where the target is already in place.
 """
 
 from __future__ import annotations

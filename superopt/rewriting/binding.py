@@ -1,4 +1,4 @@
-"""What a partial match has bound so far, and how an attribute of a rule compares with that of a node."""
+"""Variable bindings of a partial match, and comparison of rule attributes with node attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of which tensors a rule speaks beyond what its text says."""
+"""The tensor ranks for which a rule is claimed, where its text alone does not limit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers put in for symbols: a symbolic typing becomes a concrete one, checked again by every operator."""
+"""Instantiate symbolic typings with numbers; every operator checks the concrete typing again."""
 
 from __future__ import annotations
 

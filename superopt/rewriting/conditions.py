@@ -1,4 +1,4 @@
-"""What ``where`` clauses mean: arithmetic over attributes, ranks and dimensions, decided or not fulfilled."""
+"""Evaluate ``where`` clauses over attributes, ranks and dimensions; undecidable means not fulfilled."""
 
 from __future__ import annotations
 

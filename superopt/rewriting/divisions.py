@@ -1,7 +1,7 @@
-"""How variables of an equation are divided: as what is put together right above them asks for, or not at all.
+"""Infer the sharding of an equation's variables from the parallel operators directly above them.
 
-In ``combine[axis=0, degree=2](relu(x)) = relu(combine[axis=0, degree=2](x))`` the right side says that x lies
-in two parts along its first axis.
+In ``combine[axis=0, degree=2](relu(x)) = relu(combine[axis=0, degree=2](x))`` the right side implies that x
+is sharded in two along its first axis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The value of terms and of graphs, over any domain."""
+"""Evaluate terms and graphs over any number domain."""
 
 from __future__ import annotations
 

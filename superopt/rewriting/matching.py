@@ -1,9 +1,9 @@
-"""Finding where a substitution's source occurs in a graph.
+"""Find matches of a substitution's source in a graph.
 
 Operands of commutative operators match in both orders. A concat of many tensors matches the binary concat of
-a rule at every cut, and as a window of neighbouring operands; the halves of a rule match the first and the
-last output of a split. Paddings that are written differently but mean the same match. Constants of a rule
-match every tensor that is known to repeat their number, weights of one element too.
+a rule at every cut, and as a window of adjacent operands; the halves of a rule match the first and the last
+output of a split. Equivalent padding attributes match. Constants of a rule match every tensor known to repeat
+their value, and weights of one element.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Types of terms by inference and unification: the operators' own ``infer`` says what must be equal.
+"""Type inference for terms by unification: constraints come from the operators' own ``infer``.
 
 Where inference meets two dimensions that differ, it raises DimensionMismatchError; the equation is solved for
-one symbol, the solution is substituted everywhere, and inference starts again. Attributes that a rule leaves
-out because its types determine them (the cut of a split, the shape of a constant) are fresh symbols.
+one symbol, the solution is substituted everywhere, and inference restarts. Attributes that a rule omits
+because its types determine them (the position of a split, the shape of a constant) are fresh symbols.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The papers' benchmark networks, built in code with seeded weights: ``build("resnet50", batch=8)``."""
+"""Benchmark networks of the papers, built in code with seeded weights: ``build("resnet50", batch=8)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network whose weights are described and not drawn: megabytes to hold, gigabytes only when written."""
+"""Blueprint of a network: weights are described and only generated on writing, to save memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executing the steps of a communication: shards are really moved, and every message is counted."""
+"""Execute the steps of a communication: moves the shards and counts every message."""
 
 from __future__ import annotations
 

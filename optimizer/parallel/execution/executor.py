@@ -1,4 +1,4 @@
-"""Executing a plan: operators task by task, tensors moved by the steps that their placements ask for."""
+"""Execute a plan: operators run task by task; tensors move as their placements require."""
 
 from __future__ import annotations
 

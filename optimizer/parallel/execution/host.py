@@ -1,4 +1,4 @@
-"""Virtual devices of the host: shards are numpy arrays, tasks run in ONNX Runtime."""
+"""Virtual devices on the host: shards are numpy arrays, tasks run in ONNX Runtime."""
 
 from __future__ import annotations
 

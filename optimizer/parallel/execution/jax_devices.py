@@ -1,7 +1,7 @@
-"""The devices of JAX: shards are its arrays, sums go through its collectives.
+"""JAX devices: shards are JAX arrays, sums use JAX collectives.
 
-Without an accelerator JAX makes N devices of a processor when the environment says
-``XLA_FLAGS=--xla_force_host_platform_device_count=N`` before it is imported for the first time.
+Without an accelerator, JAX simulates N devices on the CPU if the environment variable
+``XLA_FLAGS=--xla_force_host_platform_device_count=N`` is set before JAX is first imported.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

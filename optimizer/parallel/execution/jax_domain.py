@@ -1,4 +1,4 @@
-"""Floating point numbers in JAX: the meaning of operators on its devices."""
+"""Number domain of JAX floating-point arrays, to evaluate operators on JAX devices."""
 
 from __future__ import annotations
 

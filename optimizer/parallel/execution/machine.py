@@ -1,4 +1,4 @@
-"""What an execution asks of a machine: places for shards, tasks on them, and moving shards between them."""
+"""The machine interface of plan execution: storing shards, running tasks, moving shards between devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of devices as files, and running them: ONNX models of segments, a manifest of the deliveries."""
+"""Per-device programs on disk (ONNX models of segments and a manifest of transfers), and their execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel splits: branches between two cuts of a graph, which may run on disjoint shares of the machine."""
+"""Parallel splits: independent branches between two cuts of a graph, run on disjoint device shares."""
 
 from __future__ import annotations
 

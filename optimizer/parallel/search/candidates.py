@@ -1,4 +1,4 @@
-"""Plans that were proposed, plans that were evaluated, and the best of all."""
+"""Candidate plans: proposed, evaluated, and the best one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways to divide an operation over a mesh: which task dimension is divided along which axes."""
+"""Choices for dividing an operation over a mesh: the mesh axes assigned to each task dimension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulator says that a task of an operation costs, for the tables of the search."""
+"""Task costs from the simulator for the cost tables of the search."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Choosing for every node of a graph with costs at nodes and between neighbours, by dynamic programming.
+"""Dynamic programming over a graph: minimises the sum of costs of nodes and of edges between them.
 
-Sequence and parallel splits (Unity, section 5.2), in the form of node and edge elimination (OptCNN): a node
-between two others becomes a table of costs between these, tables between the same nodes are added. Between
-two cuts, nodes that every path passes, a block is solved once for all placements at both cuts; blocks with
-equal tables are solved once. Where a block is not series-parallel, a node with many neighbours is fixed and
+Sequence and parallel splits (Unity, section 5.2) in the form of node and edge elimination (OptCNN): a node
+between two others becomes a cost table between these; tables between the same nodes are added. A block
+between two cuts (nodes on every path) is solved once for all placements at both cuts; blocks with equal
+tables are solved once. In a block that is not series-parallel, a node with many neighbours is fixed and
 revisited afterwards.
 """
 

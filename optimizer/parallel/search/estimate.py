@@ -1,4 +1,4 @@
-"""The search's own estimate of a plan: tables of costs of operations and of the values between them."""
+"""Plan cost estimate of the search: cost tables for operations and for the tensors between them."""
 
 from __future__ import annotations
 

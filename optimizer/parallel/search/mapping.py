@@ -1,8 +1,8 @@
-"""The lowest level: the best machine mapping of a graph on a mesh (Unity, section 5.2).
+"""Machine mapping, the lowest search level: finds the best mapping of a graph on a mesh (Unity, section 5.2).
 
-First one segment of axes after another is given to a dimension of its own; then the choices that were best
-somewhere are put together, and the best mixture of them is found. Each time by dynamic programming, over
-every placement of the tensors at the cuts.
+First each segment of mesh axes in turn is assigned to a single dimension; then the choices that were best
+anywhere are pooled and the best combination is found. Both steps use dynamic programming over every placement
+of the tensors at the cuts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A machine as an array of devices with many small axes, the outer ones between nodes, the inner within."""
+"""Device mesh: a machine as an array of devices with many small axes, first between nodes, then within."""
 
 from __future__ import annotations
 

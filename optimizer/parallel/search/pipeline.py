@@ -1,7 +1,8 @@
-"""Pipelines: consecutive parts of a graph on disjoint parts of the machine, working on microbatches in turn.
+"""Pipeline parallelism: consecutive stages of a graph on disjoint parts of the machine, run on microbatches.
 
-As in Unity (section 5.3) all operations take part, and stages follow each other. The stages are cut where one
-tensor, or few, has to be sent on; dynamic programming finds the cuts for which the slowest stage is fastest.
+As in Unity (section 5.3), every operation belongs to exactly one of consecutive stages. Stages are cut where
+one tensor or few have to be sent; dynamic programming finds the cuts that minimise the time of the slowest
+stage.
 """
 
 from __future__ import annotations

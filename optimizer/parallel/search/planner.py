@@ -1,4 +1,4 @@
-"""The search for the plan of one graph on a cluster: mappings, pipelines, experts; the simulator decides."""
+"""Plan search for one graph on a cluster: mappings, pipelines and expert plans, ranked by the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices of collectives along the axes of a mesh, by all groups at once: shared channels carry them all."""
+"""Prices of collectives along mesh axes when all groups run at once and share channels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What it costs to bring a tensor from where one operation leaves it to where another needs it.
+"""Estimated cost of moving a tensor from its producer's placement to that needed by its consumer.
 
-An estimate for all pairs of choices, in closed form over the axes of the mesh: a table is a few array
-operations; plans that are found with it are evaluated by the simulator afterwards.
+The estimate covers all pairs of choices in closed form over the mesh axes, so that a table takes a few array
+operations. Plans found with it are evaluated by the simulator afterwards.
 """
 
 from __future__ import annotations

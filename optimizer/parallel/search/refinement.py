@@ -1,8 +1,8 @@
-"""Refining a plan by delta simulation: descent over kinds and single operations, then Metropolis sampling.
+"""Plan refinement by delta simulation: descent over kinds and single operations, then Metropolis sampling.
 
-The moves are FlexFlow's, any choice for any operation, and *chains*: an operation is changed, and its
-neighbours follow as the estimate would have it. The estimate also screens moves, as the first of two stages
-of acceptance (Christen and Fox 2005), so that the simulator sees only those that may be worth it.
+Moves are FlexFlow's (any choice for any operation) and *chains*: an operation is changed and its neighbours
+follow the estimate. The estimate also screens moves, as the first stage of a two-stage acceptance (Christen
+and Fox 2005), so that the simulator only evaluates promising ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is planned: the nodes that run for the outputs, their task dimensions, and the values between them."""
+"""The planning problem: live nodes, their task dimensions, and the tensors between them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The middle level: which substitutions to apply, judged by the best plan of what they lead to (Unity, 5.1).
+"""Substitution search, the middle level: graphs are judged by their best plan (Unity, section 5.1).
 
-Cost-based backtracking as in TASO, over steps that apply a rule wherever it matches, or at one place. What a
-graph costs is decided by whoever asks: the best machine mapping on a cluster, or one device alone.
+Cost-based backtracking as in TASO; a step applies a rule at all its matches or at one. The caller supplies
+the cost of a graph: that of the best machine mapping on a cluster, or of one device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cost tables over the choices of one node or of two, shared when equal, so that equal work is done once."""
+"""Cost tables over the choices of one node or two; equal tables are shared, so that they are solved once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An exchange: all steps that bring one tensor from its placement to another, ready to be timed.
+"""Exchanges: the timed steps that bring one tensor from its placement to another.
 
-Steps of an exchange start when their senders have the data and their channels are free, and share channels
-evenly among them.
+A step of an exchange starts when its senders have the tensor and its channels are free; the steps of one
+exchange share channels evenly.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Bytes that a plan needs on every device: weights, and the tensors that are alive at the worst moment.
+"""Memory of a plan per device in bytes: weights and the largest set of simultaneously live tensors.
 
-A device keeps its part of every weight throughout; in training a gradient and two moments (Adam) beside each.
-What an operation makes is alive until its last reader has run, in training until its own backward pass; so is
-every part that was sent for it. Gradients of tensors live from the first backward pass that makes a term of
-them to the last one that reads them. Operations that only rename a tensor make nothing, and their readers
-read what they rename.
+A device holds its shard of every weight throughout; in training also a gradient and two moments (Adam) for
+each. An output is live until its last reader has run, in training until its own backward pass; so is every
+shard that was sent for it. The gradient of a tensor is live from the first backward pass that computes a term
+of it to the last one that reads it. Operations that only rename a tensor allocate nothing; their readers read
+the original.
 """
 
 from __future__ import annotations

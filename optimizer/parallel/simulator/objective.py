@@ -1,4 +1,4 @@
-"""What a plan is judged by."""
+"""Objective by which plans are ranked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of a graph in the order in which they are issued, and how their tensors are connected."""
+"""Operations of a graph in issue order, and the tensors that connect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plans for one cluster have in common, whatever the graph: costs of tasks and of exchanges."""
+"""Costs shared by all plans for one cluster: of tasks and of exchanges."""
 
 from __future__ import annotations
 

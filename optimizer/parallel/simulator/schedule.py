@@ -1,7 +1,7 @@
-"""The order in which passes of operations are issued: forwards, backwards, and pipelined over microbatches.
+"""Issue order of operation passes: forward, backward, and pipelined over microbatches.
 
-Stages of a pipeline take one forward and one backward pass in turn (1F1B; PipeDream, Narayanan et al. 2019)
-after as many forward passes as there are stages behind them.
+Pipeline stages alternate one forward and one backward pass (1F1B; PipeDream, Narayanan et al. 2019) after as
+many forward passes as there are stages after them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a simulation says of a plan."""
+"""Result of a simulation."""
 
 from __future__ import annotations
 

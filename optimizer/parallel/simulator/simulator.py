@@ -1,4 +1,4 @@
-"""Simulating plans: in full, or from an earlier simulation of almost the same plan."""
+"""Simulate plans: fully, or incrementally from the simulation of a similar plan."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Timing a schedule: devices serve what was issued first, channels what was ready first.
+"""Time a schedule: devices serve passes in issue order, channels serve exchanges in order of readiness.
 
-Devices run kernels as streams do, in the order of issue; a pass starts when its device has finished what was
-issued before and everything that it reads has arrived. An exchange waits until somebody needs what it brings,
-so that those that were ready before it, though issued after it, take their channels first. Times are by
-device, in microseconds, and multiples of 1/1024, so that sums do not depend on their order. Where a device
-has no part in something its time there means nothing and is never read.
+Devices run kernels as streams do, in issue order: a pass starts when its device has finished what was issued
+before and all its inputs have arrived. An exchange starts only when its result is needed, so that exchanges
+issued later but ready earlier take their channels first. Times are per device, in microseconds, rounded to
+multiples of 1/1024 so that sums do not depend on their order. Where a device takes no part, its entry is
+undefined and never read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A simulation as a trace that Perfetto and chrome://tracing show (Trace Event Format, a JSON object)."""
+"""Export a simulation as a trace for Perfetto and chrome://tracing (Trace Event Format, a JSON object)."""
 
 from __future__ import annotations
 

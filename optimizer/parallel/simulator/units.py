@@ -1,4 +1,4 @@
-"""Units of simulation: an operation under its machine mapping, and what is sent for it, both ways."""
+"""Units of simulation: an operation under its machine mapping, with its forward and backward exchanges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The e-graph itself: egglog's bindings behind text commands; the only module that imports egglog."""
+"""E-graph engine: runs text commands through egglog's bindings; the only module that imports egglog."""
 
 from __future__ import annotations
 

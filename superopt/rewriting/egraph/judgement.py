@@ -1,7 +1,7 @@
-"""Whether a substitution applies to values of given types, and what its target then leaves to types.
+"""Decide whether a substitution applies to values of given types, and which slots its target leaves to types.
 
-This is what applying a match to a graph asks as well: declared types, conditions, constants of the source as
-large as the equation means them, and a typing of the target in which each output keeps its type.
+The checks are those of applying a match to a graph: declared types, conditions, constants of the source as
+large as the equation requires, and a typing of the target in which each output keeps its type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A substitution as egglog rules: find its source, ask whether it applies there, build its target."""
+"""Compile a substitution to egglog rules: match its source, check applicability, build its target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Equality saturation: many typed terms and many rules in one e-graph, and which terms came to be equal.
+"""Equality saturation: adds typed terms and rules to one e-graph and reports the terms that become equal.
 
-Terms of different worlds share nothing and never meet. A rule applies where its target has the type of what
-it replaces; where conditions or sizes have a say, ``judgement`` decides, once for each combination of types.
+Terms of different worlds share nothing and never become equal. A rule applies where its target has the type
+of what it replaces; where conditions or sizes matter, ``judgement`` decides, once for each combination of
+types.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Terms as egglog text: a constructor for every operator, numbers for types and values of attributes.
+"""Encode terms as egglog text: a constructor for every operator, numbers for types and attribute values.
 
-A value has the type that a table says its operator gives; the table is filled on demand by the operator's own
-``infer``, so that nothing is known about operators here. Terms belong to worlds that never meet: constants
-carry the number of theirs, inputs have one, and all else has that of its first input.
+The type of a value is looked up in a table that is filled on demand by the operator's own ``infer``; no
+operator is special here. Terms belong to disjoint worlds: constants carry the number of theirs, inputs belong
+to one, and every other term belongs to that of its first input.
 """
 
 from __future__ import annotations
