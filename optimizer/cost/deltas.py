@@ -10,7 +10,7 @@ from superopt.ir.plan import FusionGroup
 
 
 class Overlay:
-    """A set of nodes with changes on top; the set itself stays as it is."""
+    """A set of nodes with an overlay of changes; the underlying set is not modified."""
 
     __slots__ = ("base", "changed")
 
@@ -23,7 +23,7 @@ class Overlay:
         return node_id in self.base if changed is None else changed
 
     def without(self, removed: Collection[NodeId]) -> set[NodeId]:
-        """The set with the changes made and some nodes left out; the same one where nothing changes."""
+        """The set with the changes applied and some nodes removed; the same object where nothing changes."""
         if not self.changed and self.base.isdisjoint(removed):
             return self.base
         result = self.base.difference(removed)
@@ -33,14 +33,14 @@ class Overlay:
 
 
 def in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> list[FusionGroup]:
-    """Distinct groups, each where its last member stands in the order."""
+    """Distinct groups, ordered by the position of their last member."""
     position = {node_id: index for index, node_id in enumerate(order)}
     distinct = {id(group): group for group in groups.values()}.values()
     return sorted(distinct, key=lambda group: max(position[member] for member in group.members))
 
 
 def local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> list[NodeId]:
-    """The nodes of the groups, operands first; ties by id."""
+    """The nodes of the groups in topological order; ties by id."""
     ordered: list[NodeId] = []
     done: set[NodeId] = set()
     for start in sorted(groups):

@@ -25,7 +25,7 @@ _PENALTY = 1e12
 
 
 class HasSizes(Protocol):
-    """Numbers for symbolic dimensions."""
+    """Substitutes numbers for symbolic dimensions."""
 
     def type(self, type_: TensorType) -> TensorType:
         """The type with numbers for symbols."""
@@ -34,25 +34,25 @@ class HasSizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes: of the weights, and of the tensors that are alive at the worst moment."""
+    """Bytes of weights, and peak bytes of live tensors."""
 
     weights: int
     tensors: int
 
     @property
     def peak(self) -> int:
-        """Bytes of both."""
+        """Sum of both, in bytes."""
         return self.weights + self.tensors
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """A constraint: bytes that a graph may need at most (TASO, section 2.6 of the dissertation)."""
+    """Constraint: maximum bytes that a graph may need (TASO, section 2.6 of the dissertation)."""
 
     bytes: int
 
     def penalty(self, memory: Memory) -> float:
-        """0 within the limit; above it so much that less excess counts more than any cost."""
+        """0 within the limit; above it so large that a smaller excess outweighs any cost."""
         return float(round(_PENALTY * max(0, memory.peak - self.bytes) / self.bytes))
 
 
@@ -62,7 +62,7 @@ def memory_of(
     owner: Callable[[NodeId], FusionGroup | None],
     sizes: HasSizes,
 ) -> Memory:
-    """What the graph needs; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
+    """Memory of the graph; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
     return _Liveness(graph, free, owner, sizes).memory()
 
 
@@ -89,7 +89,7 @@ class _Liveness:
             self._groups.append(group)
 
     def memory(self) -> Memory:
-        """Sweeps over the groups in their order."""
+        """Simulates the groups in execution order."""
         last_read = self._last_reads()
         made: dict[int, int] = defaultdict(int)
         ends: dict[int, int] = defaultdict(int)
@@ -141,7 +141,7 @@ class _Liveness:
         return sum(self._bytes(self._graph.type_of(value)) for value in read)
 
     def _constants(self, values: tuple[Value, ...]) -> Iterator[Value]:
-        """The constants behind operands that take room: what holds one number everywhere does not."""
+        """Constant operands that occupy memory; those that repeat one number do not."""
         for operand in values:
             value, node = operand, self._graph.nodes[operand.node]
             while node.operator.name in ALIASES:
@@ -159,7 +159,7 @@ class _Liveness:
 
 
 def _depth_first(graph: Graph) -> list[NodeId]:
-    """Every node after its operands, the first one first: an order that does not depend on ids."""
+    """Nodes in depth-first order, first operand first, independent of ids."""
     ordered: list[NodeId] = []
     done: set[NodeId] = set()
     stack = [(node_id, False) for node_id in sorted(graph.nodes, reverse=True)]

@@ -10,10 +10,8 @@ from superopt.ops.base import Operator
 
 
 def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
-    """The operator with padding in numbers, axes counted from 0 and permutations written out.
-
-    Shapes of the operands are known numbers.
-    """
+    """The operator with explicit padding, non-negative axes and explicit permutations. Shapes of the operands
+    must be concrete."""
     window = operator.window(*operands)
     if window is not None:
         padding = window.margins(_last_two(operands[0]))

@@ -54,7 +54,7 @@ def html_of(report: Json) -> str:
     try:
         return _template().render(_context(report))
     except (TypeError, ValueError, LookupError, AttributeError, jinja2.UndefinedError) as error:
-        raise InvalidFileError(f"report: damaged, a value is not what it should be: {error}") from error
+        raise InvalidFileError(f"report: damaged, invalid value: {error}") from error
 
 
 @cache

@@ -116,7 +116,7 @@ class _Trial:
     def places(self) -> str:
         """What was priced, in words."""
         places = f"{self.priced} kind{'' if self.priced == 1 else 's'} of place"
-        return f"{places} that there was time for, of {len(self.kinds)}" if self.left else places
+        return f"{places} priced in the time available, of {len(self.kinds)}" if self.left else places
 
 
 def unused_rules(
@@ -216,24 +216,24 @@ def _explained(trial: _Trial, circumstances: Circumstances) -> UnusedRule:
 def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
     rule = trial.substitution.rule_id
     if rule in circumstances.excluded:
-        return Reason.EXCLUDED, "left out by --exclude-rule"
+        return Reason.EXCLUDED, "excluded by --exclude-rule"
     if rule not in circumstances.usable:
         return Reason.OPERATOR_SET, "its operators are not in the model's operator set"
     if trial.kept == trial.sites:
-        return Reason.KEPT, "every match touches a node of --keep"
+        return Reason.KEPT, "every match touches a node in --keep"
     if not trial.priced:
         if not trial.obstacles:
-            return Reason.NOT_PRICED, "the time for explaining was over"
+            return Reason.NOT_PRICED, "the time for the explanation ran out"
         return Reason.NOT_APPLICABLE, trial.obstacles.most_common(1)[0][0]
     if trial.gain is None:
         return Reason.COSTLIER, f"by a bound on its cost, at {trial.places}"
     if trial.gain > _EQUAL:
         return _reason_despite_gain(trial, circumstances)
     if trial.gain > -_EQUAL:
-        return Reason.NO_GAIN, "what it gives costs the same"
+        return Reason.NO_GAIN, "its result costs the same"
     loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.places}"
     if _breaks_fusion(trial, circumstances.start):
-        return Reason.BREAKS_FUSION, f"what the runtime executes as one would fall apart: {loss}"
+        return Reason.BREAKS_FUSION, f"would split a kernel that the runtime fuses: {loss}"
     return Reason.COSTLIER, loss
 
 
@@ -241,7 +241,7 @@ def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[R
     """Why a rule that pays on its own is not in the trace."""
     assert trial.best is not None
     if trial.substitution.rule_id in circumstances.tried:
-        return Reason.NOT_FASTER, "its predicted gain did not show when the whole model was timed"
+        return Reason.NOT_FASTER, "its predicted gain was not confirmed when the whole model was timed"
     sites = set(trial.best.sites)
     rivals = dict.fromkeys(step.equation for step in circumstances.applied if sites.intersection(step.site))
     if rivals:
@@ -249,7 +249,7 @@ def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[R
     if not sites.issubset(circumstances.final.nodes):
         return Reason.SUPERSEDED, "other rules changed the place"
     if circumstances.was_cut_short:
-        return Reason.NOT_REACHED, "the search ended before it was combined with the rest"
+        return Reason.NOT_REACHED, "the search ended before combining it with other rules"
     return Reason.NOT_COMBINED, "it pays on its own, but not together with the rules that were used"
 
 

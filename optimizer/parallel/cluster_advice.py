@@ -15,7 +15,7 @@ _NETWORK = Connection(12.5e9, 12.5e9, 5.0)
 """Between nodes of a cluster that has only one and says nothing of a network: 100 Gb/s."""
 
 
-def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
+def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
     """How many devices of the same kind would be enough, and what these would need to have, in a sentence;
     ``here`` are the bytes that the best plan for these devices needs on the fullest."""
     larger = f"{size_text(here)} on each of its devices"
@@ -28,7 +28,7 @@ def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
         if found.fits:
             return f"{len(more)} such devices would be enough, or {larger}"
         times *= 2
-    return f"more devices are not enough, as no plan divides it further; {larger} would be"
+    return f"more devices are not enough, because no plan divides it further; {larger} would be"
 
 
 def repeated(cluster: Cluster, times: int) -> Cluster:

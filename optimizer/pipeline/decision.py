@@ -83,7 +83,7 @@ class Decision:
             return Verdict(variant, False, why, None, equivalence, comparison)  # noqa: FBT003
 
         if not self._schedule.allows_check():
-            return refused("there was no time left to check the rewritten model")
+            return refused("no time was left to check the rewritten model")
         compared = self.equality.compare(lambda: model or self._lowered(variant.graph))
         equal, equivalence, executes = compared.why, compared.equivalence, compared.executes
         if not compared.is_equal:
@@ -92,7 +92,7 @@ class Decision:
             why = f"{equal}; cheaper by the recorded costs of {self.target.name}, where it could not be timed"
             return Verdict(variant, True, why, compared.model, equivalence)  # noqa: FBT003
         if not self._schedule.allows_timing():
-            return refused(f"{equal}, but there was no time left to time it", equivalence)
+            return refused(f"{equal}, but no time was left to time it", equivalence)
         before = None if executes is None else self._originally_executed()
         if executes is not None and executes == before:
             why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
@@ -181,7 +181,7 @@ def opinion(comparison: Comparison) -> str:
     if comparison.share < _BUSY_SHARE:
         load, cores = os.getloadavg()[0], os.cpu_count()
         return (
-            f"but undecided: the machine is too loaded (a run had a core for {comparison.share:.0%} of its "
+            f"but undecided: the machine is too loaded (runs had a core for {comparison.share:.0%} of their "
             f"time; load average {load:.1f} on {cores} cores): {measured} in {comparison.rounds} rounds"
         )
     return f"but undecided: {measured} in {comparison.rounds} rounds; a longer budget allows for more"

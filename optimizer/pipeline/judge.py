@@ -65,8 +65,8 @@ class Equality:
             loaded, executes = self.opened(file)
             equivalence = check_equivalence(self.reference, loaded)
         except REFUSED as error:
-            return Compared(f"the rewritten model cannot be run here: {error}")
-        why = "equal, on weak evidence as the outputs hardly vary" if equivalence.weak else "equal"
+            return Compared(f"the rewritten model cannot be run on this machine: {error}")
+        why = "equal, on weak evidence because the outputs hardly vary" if equivalence.weak else "equal"
         if not equivalence.passed:
             why = f"not equal: {equivalence.why}"
         return Compared(why, equivalence, model, file, executes)

@@ -159,9 +159,7 @@ class MeasuredTrial(Trial[PricedVariant]):
     def _require_time(self) -> None:
         if not self._schedule.is_enough():
             left = max(self._schedule.left, 0.0)
-            raise UnchangedError(
-                f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
-            )
+            raise UnchangedError(f"the budget is too short, {left:.1f} s are left: {self._schedule.advice()}")
 
     def _priced(self, sizing: Sizing) -> GraphCost:
         lifted, objective, most = self._request.lifted, self._objective, self._request.options.memory_limit

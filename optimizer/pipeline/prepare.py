@@ -91,7 +91,5 @@ def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:
     ``guessed``; and what to do."""
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
     why = f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
-    wanted = (
-        f"sizes of {', '.join(guessed)} that it runs at (--dim {guessed[0]}=SIZE)" if guessed else "others"
-    )
+    wanted = f"valid sizes of {', '.join(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
     return f"{why}; give {wanted}, or --inputs"

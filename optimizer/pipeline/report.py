@@ -374,7 +374,7 @@ def _recorded(number: int, step: object) -> RecordedStep:
         and choice >= 0
     )
     if not sound:
-        raise InvalidFileError(f"report: step {number} of the trace is no rewriting step: {step!r}")
+        raise InvalidFileError(f"report: step {number} of the trace is not a rewriting step: {step!r}")
     nodes = tuple(NodeId(node) for node in cast("Sequence[int]", site))
     return RecordedStep(cast("str", rule), cast("bool", backwards), nodes, cast("int", choice))
 

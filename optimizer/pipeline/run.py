@@ -168,7 +168,7 @@ class Pipeline:
     def _returned(self, accepted: Verdict[Variant] | None) -> str:
         """What is returned where nothing was compared."""
         if accepted is not None:
-            return "the graph is as it was"
+            return "the graph is unchanged"
         if self.request.lifted.source.has_external_data:
-            return "the original is returned, with its external data in a file of its own"
+            return "the original is returned, with its external data in a separate file"
         return BYTE_FOR_BYTE

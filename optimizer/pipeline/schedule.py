@@ -126,8 +126,8 @@ class Schedule:
         enough = max((needed + self._writing_wanted) / (1 - EXPLANATION_SHARE), needed / share)
         budget = _STEP * math.ceil(max(enough, self.budget + _STEP) / _STEP)
         return (
-            f"opening the model takes {_seconds(self.loading)} and a run {_seconds(self.running)}, so that "
-            f"judging a rewritten one takes {_seconds(self.judging)}; a budget of {budget} s would do"
+            f"loading the model takes {_seconds(self.loading)} and a run {_seconds(self.running)}, so "
+            f"judging a rewritten one takes {_seconds(self.judging)}; a budget of {budget} s is enough"
         )
 
     @property

@@ -24,7 +24,7 @@ def usable_rules(
     """
     offered = tuple(rules)
     for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
-        raise InvalidOptionError(f"exclude-rule: there is no verified rule {unknown!r} to leave out")
+        raise InvalidOptionError(f"exclude-rule: no verified rule {unknown!r} to exclude")
     for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
         known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
@@ -44,7 +44,7 @@ def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
         if name not in by_name and name in given:
             continue
         if name not in by_name:
-            raise InvalidOptionError(f"keep: the model has no node called {name!r}")
+            raise InvalidOptionError(f"keep: the model has no node {name!r}")
         group = lifted.groups.get(by_name[name])
         found.update(group.nodes if group is not None else ())
     return frozenset(found)

@@ -13,7 +13,7 @@ from superopt.ir.graph import Graph
 from superopt.ir.terms import Equation
 from superopt.onnx_io import LiftedModel, LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
-from superopt.optimizer.parallel.cluster_advice import what_would_do
+from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
 from superopt.optimizer.parallel.licences import Licences, declared, divisions_of, licensed
@@ -175,9 +175,9 @@ class SimulatedTrial(Trial[PlannedVariant]):
             return ""
         thriftiest = min(self._planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
         needs, has = limited_by(thriftiest.simulation, self._cluster)
-        enough = what_would_do(self._planned.subject, self._planner, needs)
+        enough = suggest_cluster(self._planned.subject, self._planner, needs)
         return (
-            f"the model does not fit on {self._cluster.name}: the plan that needs least memory needs "
+            f"the model does not fit on {self._cluster.name}: the plan with the lowest memory needs "
             f"{size_text(needs)} on a device that has {size_text(has)}; {enough}"
         )
 
@@ -214,11 +214,11 @@ class SimulatedTrial(Trial[PlannedVariant]):
             compared = self._equality.compare(lowered)
             why = f"{compared.why}; {predicted}" if compared.is_equal else compared.why
             return Verdict(variant, compared.is_equal, why, compared.model, compared.equivalence)
-        why = "the graph is as it was"
+        why = "the graph is unchanged"
         if self.verdicts:
             why = f"{self.verdicts[-1].why}; {why}"
         elif not self._is_checkable:
-            why = f"{why}: no other can be checked in time"
+            why = f"{why}: no rewritten graph can be checked in time"
         return Verdict(variant, True, f"{why}; {predicted}", lowered())  # noqa: FBT003
 
     def _predicted(self, chosen: SimulatedPlan) -> str:
@@ -258,13 +258,13 @@ class SimulatedTrial(Trial[PlannedVariant]):
             return
         request, options = self._request, self._request.options
         if request.schedule.weight_bytes > _CHECKED_BYTES:
-            self._unchecked = "it is too large to be checked here"
+            self._unchecked = "it is too large to check on this machine"
             return
         scaled = request.started + _SAMPLING_SHARE * options.budget
         try:
             reference = original.reference(self._prepared.inputs, scaled)
         except REFUSED as error:
-            self._unchecked = f"the original cannot be run here: {error}"
+            self._unchecked = f"the original cannot be run on this machine: {error}"
             return
         if reference.first() is None:
             self._unchecked = refusal_of(options)
@@ -367,6 +367,6 @@ def _require_same_model(given: Mapping[str, object], lifted: LiftedModel) -> Non
     if recorded != own:
         raise InvalidFileError(
             f"plan: the report is of another model: expected sha256 {own}, that of "
-            f"{Path(lifted.source.name).name}, got {recorded}; give its section 'parallel' alone to try its "
+            f"{Path(lifted.source.name).name}, got {recorded}; pass only its section 'parallel' to use its "
             "plan on this model"
         )

@@ -128,7 +128,7 @@ class _Reader:
         both = sorted(self._attributes & self._tensors)
         if both:
             raise InvalidEquationError(
-                f"line {self._first_line}: {', '.join(both)} names a tensor and an attribute"
+                f"line {self._first_line}: {', '.join(both)} names both a tensor and an attribute"
             )
         types = tuple(sorted(self._types.items()))
         return Equation(sides[0], sides[1], Direction(str(relation)), conditions, types, name)

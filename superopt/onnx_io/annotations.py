@@ -60,7 +60,7 @@ def annotated(
     for output, sharding in nodes.items():
         node = by_output.get(output)
         if node is None:
-            raise InvalidModelError(f"no node makes {output!r}, which a sharding is given for")
+            raise InvalidModelError(f"no node produces {output!r}, which has a sharding")
         entry = node.device_configurations.add(configuration_id=configuration)
         if sharding.stage is not None:
             entry.pipeline_stage = sharding.stage
@@ -139,7 +139,7 @@ def _configuration_problems(
         yield f"{where}: expected at least 1 device, got {configuration.num_devices}"
     names = list(configuration.device)
     if names and len(names) != configuration.num_devices:
-        yield f"{where}: expected {configuration.num_devices} names of devices, got {len(names)}"
+        yield f"{where}: expected {configuration.num_devices} device names, got {len(names)}"
     if len(set(names)) != len(names):
         yield f"{where}: two devices have the same name"
 
@@ -159,12 +159,12 @@ def _node_problems(
             yield f"{where}: configuration {name!r} is given twice"
         seen.add(name)
         if entry.pipeline_stage < 0:
-            yield f"{where}: expected a pipeline stage from 0, got {entry.pipeline_stage}"
+            yield f"{where}: expected a pipeline stage of at least 0, got {entry.pipeline_stage}"
         specified: set[str] = set()
         for spec in entry.sharding_spec:
             place = f"{where}, tensor {spec.tensor_name!r}"
             if spec.tensor_name not in tensors:
-                yield f"{place}: the node neither reads nor makes it"
+                yield f"{place}: the node neither reads nor produces it"
             if spec.tensor_name in specified:
                 yield f"{place}: is specified twice"
             specified.add(spec.tensor_name)
@@ -216,12 +216,12 @@ def _axis_problems(spec: onnx.ShardingSpecProto, shape: Sequence[object] | None)
             yield f"axis {axis} is sharded twice"
         axes.add(axis)
         if not dim.simple_sharding:
-            yield f"axis {axis} says not how it is sharded"
+            yield f"axis {axis} does not state how it is sharded"
         for simple in dim.simple_sharding:
             if simple.num_shards < 1:
                 yield f"axis {axis}: expected at least 1 shard, got {simple.num_shards}"
             elif simple.HasField("dim_value") and simple.dim_value % simple.num_shards:
-                yield f"axis {axis}: {simple.dim_value} is no multiple of {simple.num_shards} shards"
+                yield f"axis {axis}: {simple.dim_value} is not a multiple of {simple.num_shards} shards"
             parts *= max(simple.num_shards, 1)
         yield from _size_problems(axis, dim, None if shape is None else shape[axis])
     if parts != len(spec.device):

@@ -189,6 +189,6 @@ def _chunks(file: BinaryIO, start: int, length: int) -> Iterator[bytes]:
     while position < start + length:
         chunk = os.pread(file.fileno(), min(_CHUNK, start + length - position), position)
         if not chunk:
-            raise OSError(f"{file.name} became shorter")
+            raise OSError(f"{file.name} was truncated while being read")
         yield chunk
         position += len(chunk)

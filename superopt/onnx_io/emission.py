@@ -83,8 +83,8 @@ def _by_form(emission: Emission, node: Node) -> Recipe:
         raise UnsupportedError(f"{operator.name} has no ONNX form")
     if emission.opset < form.since:
         raise UnsupportedError(
-            f"{operator.name}: operator set {emission.opset} has no {form.op_type} of that meaning, "
-            f"which came with {form.since}"
+            f"{operator.name}: operator set {emission.opset} has no equivalent {form.op_type}, "
+            f"which was introduced in {form.since}"
         )
     schema = onnx.defs.get_schema(form.op_type, emission.opset, "")
     values = attributes_of(operator)

@@ -150,9 +150,7 @@ def upsample(emission: Emission, node: Node) -> Recipe:
     operator = node.operator
     assert isinstance(operator, Upsample)
     if emission.opset < 11:
-        raise UnsupportedError(
-            f"{operator.name}: operator set {emission.opset} has no Resize of that meaning"
-        )
+        raise UnsupportedError(f"{operator.name}: operator set {emission.opset} has no equivalent Resize")
     is_linear = isinstance(operator, LinearUpsample)
     attributes: dict[str, OnnxAttribute] = {
         "mode": "linear" if is_linear else "nearest",

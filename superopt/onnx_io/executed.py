@@ -45,7 +45,7 @@ def executed(path: Path) -> Executed:
     try:
         model.ParseFromString(path.read_bytes())
     except (DecodeError, OSError) as error:
-        raise InvalidModelError(f"{path.name} is no valid ONNX model: {error}") from error
+        raise InvalidModelError(f"{path.name} is not a valid ONNX model: {error}") from error
     kernels = Counter(f"{node.domain}.{node.op_type}".lstrip(".") for node in model.graph.node)
     return Executed(kernels, _graph(model.graph, {}))
 

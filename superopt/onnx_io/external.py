@@ -61,13 +61,13 @@ def external_place(tensor: TensorProto, name: str) -> ExternalPlace:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if not location:
-        raise InvalidModelError(f"{name}: tensor {tensor.name!r} is stored externally but names no file")
+        raise InvalidModelError(f"{name}: tensor {tensor.name!r} is stored externally but has no file name")
     try:
         offset = int(entries.get("offset", "0"))
         length = int(entries.get("length", str(bytes_of(tensor))))
     except ValueError:
         raise InvalidModelError(
-            f"{name}: tensor {tensor.name!r} has an offset or length that is no number"
+            f"{name}: tensor {tensor.name!r} has an offset or length that is not a number"
         ) from None
     return ExternalPlace(location, offset, length)
 
@@ -79,16 +79,16 @@ def check_external_data(tensor: TensorProto, base: Path, name: str) -> None:
     """
     _check_type(tensor, name)
     place = external_place(tensor, name)
-    where = f"{name}: tensor {tensor.name!r} lies in {place.location!r}"
+    where = f"{name}: tensor {tensor.name!r} is stored in {place.location!r}"
     if Path(place.location).is_absolute() or ".." in Path(place.location).parts or "\\" in place.location:
         raise InvalidModelError(f"{where}; expected a path inside the directory of the model, without '..'")
     path = base / place.location
     if not path.exists():
         raise InvalidModelError(f"{where}, which does not exist")
     if not path.resolve().is_relative_to(base.resolve()):
-        raise InvalidModelError(f"{where}, a link that leads outside the directory of the model")
+        raise InvalidModelError(f"{where}, a link to outside the model's directory")
     if not path.is_file():
-        raise InvalidModelError(f"{where}, which is no regular file")
+        raise InvalidModelError(f"{where}, which is not a regular file")
     needs = bytes_of(tensor)
     size = path.stat().st_size
     if place.offset < 0 or place.length < needs or place.offset + needs > size:

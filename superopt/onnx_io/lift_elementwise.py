@@ -26,7 +26,7 @@ def broadcast_shape(left: tuple[Dimension, ...], right: tuple[Dimension, ...]) -
     shape: list[Dimension] = []
     for a, b in zip((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right, strict=True):
         if a != b and a != 1 and b != 1:
-            raise NotLiftedError(f"whether {a} and {b} broadcast is known at run time only")
+            raise NotLiftedError(f"whether {a} and {b} broadcast is only known at run time")
         shape.append(b if a == 1 else a)
     return tuple(shape)
 
@@ -246,7 +246,7 @@ def _pad(site: Site) -> tuple[Value, ...]:
     site.type(0)
     pads = site.integers("pads") if site.opset < 11 else site.constant_integers(1, "the padding")
     if pads is None or any(pads):
-        raise NotLiftedError("no operator describes padding by itself")
+        raise NotLiftedError("no operator describes separate padding")
     return (site.add(Identity(), site.value(0)),)
 
 

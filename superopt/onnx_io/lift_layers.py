@@ -76,7 +76,7 @@ def _pair(site: Site, name: str) -> tuple[int, int]:
     if values is None:
         return (1, 1)
     if len(values) != 2:
-        raise NotLiftedError(f"{name} speaks of {len(values)} axes")
+        raise NotLiftedError(f"{name} has values for {len(values)} axes")
     return (values[0], values[1])
 
 
@@ -89,7 +89,7 @@ def _padding(site: Site, kernel: tuple[int, int] | None, dilation: tuple[int, in
         return AUTOMATIC_PADDING[automatic]
     pads = site.integers("pads") or (0, 0, 0, 0)
     if len(pads) != 4:
-        raise NotLiftedError(f"pads speak of {len(pads) // 2} axes")
+        raise NotLiftedError(f"pads has values for {len(pads) // 2} axes")
     if any(pad < 0 for pad in pads):
         raise NotLiftedError("padding is negative")
     if kernel is not None:

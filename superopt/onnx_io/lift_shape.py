@@ -58,7 +58,7 @@ def _squeeze(site: Site) -> tuple[Value, ...]:
     axes = _axes(site)
     if axes is None:
         if not all(isinstance(size, int) for size in own.shape):
-            raise NotLiftedError("which axes are squeezed is known at run time only")
+            raise NotLiftedError("which axes are squeezed is only known at run time")
         dropped = {axis for axis, size in enumerate(own.shape) if size == 1}
     else:
         dropped = {axis_of("squeeze", axis, own.rank) for axis in axes}
@@ -113,7 +113,7 @@ def _split(site: Site) -> tuple[Value | None, ...]:
     if sizes is None:
         pieces = len(site.node.output)
         if not isinstance(extent, int):
-            raise NotLiftedError(f"how {extent} divides into {pieces} pieces is known at run time only")
+            raise NotLiftedError(f"how {extent} divides into {pieces} pieces is only known at run time")
         size = -(-extent // pieces)
         sizes = [size] * (pieces - 1) + [extent - size * (pieces - 1)]
     if any(size == 0 for size in sizes):
@@ -125,7 +125,7 @@ def _slice(site: Site) -> tuple[Value, ...]:
     """Every n-th row and column of an image, all others being dropped: pooling by windows of one element."""
     own = site.type(0)
     if site.opset < 10 or own.rank != 4 or own.element not in (ElementType.FLOAT, ElementType.DOUBLE):
-        raise NotLiftedError("it selects from no image of single or double precision")
+        raise NotLiftedError("it does not select from an image of single or double precision")
     starts, ends = site.constant_integers(1, "the start"), site.constant_integers(2, "the end")
     axes = site.constant_integers(3, "the axes") if site.has(3) else tuple(range(len(starts)))
     steps = site.constant_integers(4, "the steps") if site.has(4) else (1,) * len(starts)
@@ -156,10 +156,10 @@ def _resize(site: Site) -> tuple[Value, ...]:
     """An image made larger by whole factors, pixels repeated or lines drawn between their centres."""
     own = site.type(0)
     if site.opset < 11 or own.rank != 4 or own.element is not ElementType.FLOAT:
-        raise NotLiftedError("it resizes no image of single precision")
+        raise NotLiftedError("it does not resize an image of single precision")
     policy = site.text("keep_aspect_ratio_policy", "stretch")
     if site.integer("antialias", 0) or site.integers("axes") or policy != "stretch":
-        raise NotLiftedError("it resizes in a way of its own")
+        raise NotLiftedError("its resizing mode is not supported")
     stride = _factors(site, own)
     mode, where = site.text("mode", "nearest"), site.text("coordinate_transformation_mode", "half_pixel")
     if stride == (1, 1) and where in (*_HALF_PIXEL, "asymmetric") and mode != "cubic":

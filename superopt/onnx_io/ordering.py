@@ -29,7 +29,7 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callab
                 yield item
                 continue
             if id(item) in entered:
-                raise CyclicGraphError(f"what would be written depends on itself: {name(item)}")
+                raise CyclicGraphError(f"the nodes to be written have a cycle: {name(item)}")
             entered.add(id(item))
             stack.append((item, True))
             stack.extend((before, False) for before in reversed([*reads(item)]) if id(before) not in done)

@@ -94,7 +94,7 @@ class LoweredModel:
         if self._bytes > LIMIT:
             raise InvalidModelError(
                 f"{self.source.name} has {self._bytes / 1e9:.1f} GB, and one ONNX file holds 2 GB: "
-                "save it to a path, then its weights go into a second file"
+                "save it to a path to put its weights into a second file"
             )
 
     def save(self, path: str | Path) -> None:
@@ -231,7 +231,7 @@ def _chunks(content: onnx_ir.TensorProtocol) -> Iterator[np.ndarray[tuple[int], 
             while got < length:
                 more = file.readinto(buffer[got:length].data)
                 if not more:
-                    raise OSError(f"{content.path} became shorter")
+                    raise OSError(f"{content.path} was truncated while being read")
                 got += more
             yield buffer[:length]
 

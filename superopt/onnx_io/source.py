@@ -159,13 +159,13 @@ def _parsed(content: bytes, name: str) -> onnx.ModelProto:
     try:
         proto = onnx.ModelProto.FromString(content)
     except DecodeError:
-        kind = "a text file" if _is_text(content[:4096]) else "no ONNX model, or a truncated one"
+        kind = "a text file" if _is_text(content[:4096]) else "not an ONNX model, or a truncated one"
         raise InvalidModelError(
             f"{name} is {kind}; expected an ONNX model in binary protobuf format"
         ) from None
     if not proto.ir_version or not proto.HasField("graph"):
         raise InvalidModelError(
-            f"{name} is no ONNX model: it has no {'graph' if proto.ir_version else 'IR version'}"
+            f"{name} is not an ONNX model: it has no {'graph' if proto.ir_version else 'IR version'}"
         )
     return proto
 
@@ -201,7 +201,7 @@ def _checked(
     if complaint is None:
         return model
     if accepts is None or not accepts(in_file or given or proto.SerializeToString()):
-        raise InvalidModelError(f"{name} is no valid ONNX model: {complaint}")
+        raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
     return _tolerated(model, complaint)
 
 
@@ -308,7 +308,7 @@ def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     if complaint is None:
         return source
     if accepts is None or outside or not accepts(proto.SerializeToString()):
-        raise InvalidModelError(f"{name} is no valid ONNX model: {complaint}")
+        raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
     return _tolerated(source, complaint)
 
 

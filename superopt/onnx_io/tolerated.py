@@ -22,7 +22,7 @@ def repaired(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     times = Counter(tensor.name for tensor in model.graph.initializer)
     twice = [name for name, count in times.items() if count > 1]
     if twice:
-        warnings.append(f"several initialisers are called {twice[0]!r}: the last one counts")
+        warnings.append(f"several initialisers are called {twice[0]!r}: the last one is used")
     if not warnings:
         return model, ()
     result = copy_without_graph(model)

@@ -34,7 +34,7 @@ class JaxMachine:
         try:
             import jax
         except ImportError as error:
-            raise MissingServiceError(f"JAX is not there ({error}); install the extra [jax]") from None
+            raise MissingServiceError(f"JAX is not installed ({error}); install the extra [jax]") from None
         self._jax: Any = jax
         self._devices = self._jax.devices()
         if len(self._devices) < devices:

@@ -131,7 +131,7 @@ def run_program(directory: Path, inputs: Mapping[str, Array]) -> Execution:
     try:
         manifest: Manifest = json.loads((directory / MANIFEST).read_text())
     except (OSError, ValueError) as error:
-        raise InvalidFileError(f"{directory / MANIFEST}: no manifest of a program: {error}") from error
+        raise InvalidFileError(f"{directory / MANIFEST}: not a program manifest: {error}") from error
     missing = [name for name in manifest["inputs"] if name not in inputs]
     if missing:
         raise InvalidOptionError(f"inputs: expected {', '.join(manifest['inputs'])}; missing: {missing[0]}")
