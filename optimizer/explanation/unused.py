@@ -16,13 +16,14 @@ from superopt.optimizer.search import RuleSet, TraceStep, written
 from superopt.rewriting import Match, Substitution, apply_match, find_matches, obstacle
 
 _EQUAL = 1e-6
-"""Costs that differ by less are equal."""
+"""Costs that differ by less count as equal."""
 
 _FIRST_SHARE = 0.7
-"""Share of the time for pricing every kind of place; the rest is for how much the dismissed ones cost."""
+"""Share of the time for pricing every kind of site; the rest is for exact costs of those excluded by a
+bound."""
 
 _MOST_SITES = 1000
-"""Matches of one rule that are looked at."""
+"""Maximum matches of one rule that are examined."""
 
 
 class Reason(enum.StrEnum):
@@ -44,11 +45,9 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnusedRule:
-    """A rule that matches the original at ``sites`` and is not in the trace.
-
-    ``kinds`` is the number of kinds of place that were priced; ``best_gain`` the largest gain found, in the
-    unit of the objective, None where there is no price; ``detail`` says the rest.
-    """
+    """A rule that matches the original at ``sites`` and is not in the trace. ``kinds`` is the number of kinds
+    of site that were priced; ``best_gain`` the largest gain found, in the unit of the objective, None where
+    there is no price; ``detail`` is the reason in words."""
 
     rule: str
     backwards: bool
@@ -66,7 +65,7 @@ class UnusedRule:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the reasons depend on: the priced original, what was applied and tried, what the user left out."""
+    """Context of the reasons: the priced original, the rules applied and tried, the user's exclusions."""
 
     start: GraphCost
     applied: Sequence[TraceStep]
@@ -81,13 +80,13 @@ class Circumstances:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time for explaining is."""
+        """Whether the time for the explanation is over."""
         return time.monotonic() >= self.deadline
 
 
 @dataclass
 class _Kind:
-    """Places that look alike, with their neighbours; one of them is priced."""
+    """Sites with equal neighbourhoods, of which one is priced."""
 
     match: Match
     count: int = 0
@@ -95,7 +94,7 @@ class _Kind:
 
 @dataclass
 class _Trial:
-    """A rule and what has been found out about it."""
+    """A rule and the results for it."""
 
     substitution: Substitution
     sites: int = 0
@@ -109,12 +108,12 @@ class _Trial:
 
     @property
     def left(self) -> int:
-        """Kinds of place that there was no time for."""
+        """Number of kinds of site not priced for lack of time."""
         return len(self.kinds) - self.priced - sum(self.obstacles.values())
 
     @property
     def places(self) -> str:
-        """What was priced, in words."""
+        """Description of what was priced."""
         places = f"{self.priced} kind{'' if self.priced == 1 else 's'} of place"
         return f"{places} priced in the time available, of {len(self.kinds)}" if self.left else places
 
@@ -122,7 +121,7 @@ class _Trial:
 def unused_rules(
     offered: Sequence[Substitution], circumstances: Circumstances
 ) -> tuple[tuple[UnusedRule, ...], bool]:
-    """The rules that match and were not used, those that came closest first; and whether time sufficed."""
+    """The matching rules that were not used, by decreasing gain; and whether time sufficed."""
     began = time.monotonic()
     until = began + _FIRST_SHARE * (circumstances.deadline - began)
     used = {step.rule for step in circumstances.applied}
@@ -158,7 +157,7 @@ def _matching(offered: Sequence[Substitution], circumstances: Circumstances) -> 
 
 
 def _look(graph: Graph, match: Match) -> object:
-    """The matched nodes with their types, what they read and what reads them."""
+    """The matched nodes with their types, operands and readers."""
     nodes = graph.nodes
     sites = match.sites
     above = [value.node for site in sites for value in nodes[site].inputs]
@@ -172,7 +171,7 @@ def _look(graph: Graph, match: Match) -> object:
 
 
 def _price(trial: _Trial, match: Match, start: GraphCost) -> None:
-    """Prices one place, unless a bound says that it cannot pay."""
+    """Prices one site, unless a bound shows that it cannot pay."""
     rewrite = apply_match(start.graph, match)
     if rewrite is None:
         found = obstacle(start.graph, match)
@@ -190,7 +189,7 @@ def _price(trial: _Trial, match: Match, start: GraphCost) -> None:
 
 
 def _price_in_full(trial: _Trial, start: GraphCost) -> None:
-    """The price of a place that a bound dismissed: the user wants to know by how much."""
+    """The exact price of a site that a bound excluded, for the report."""
     assert trial.best is not None
     rewrite = apply_match(start.graph, trial.best)
     update = None if rewrite is None else start.after(rewrite)
@@ -254,7 +253,7 @@ def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[R
 
 
 def _breaks_fusion(trial: _Trial, start: GraphCost) -> bool:
-    """Whether a kernel of several operators becomes smaller ones, and there are more kernels than before."""
+    """Whether a kernel of several operators is split, and there are more kernels than before."""
     assert trial.best is not None
     rewrite = apply_match(start.graph, trial.best)
     update = None if rewrite is None else start.after(rewrite)

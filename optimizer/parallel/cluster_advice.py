@@ -12,12 +12,13 @@ from superopt.optimizer.parallel.topology import Cluster, Connection, Node
 
 _MOST_DEVICES = 1024
 _NETWORK = Connection(12.5e9, 12.5e9, 5.0)
-"""Between nodes of a cluster that has only one and says nothing of a network: 100 Gb/s."""
+"""Assumed network for a cluster of one node without a network: 100 Gb/s."""
 
 
 def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
-    """How many devices of the same kind would be enough, and what these would need to have, in a sentence;
-    ``here`` are the bytes that the best plan for these devices needs on the fullest."""
+    """Suggests how many devices of the same kind are enough, and how much memory each would need, in a
+    sentence; ``here`` is the largest memory in bytes that the best plan for this cluster needs on a
+    device."""
     larger = f"{size_text(here)} on each of its devices"
     times = 2
     while times * len(planner.cluster) <= _MOST_DEVICES:
@@ -32,7 +33,7 @@ def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
 
 
 def repeated(cluster: Cluster, times: int) -> Cluster:
-    """So many times the nodes of a cluster."""
+    """A cluster with a multiple of the nodes."""
     count, nodes = len(cluster), len(cluster.nodes)
     return Cluster(
         cluster.name,

@@ -15,13 +15,13 @@ from superopt.optimizer.search.trace import trace_of
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """``width`` graphs go on at each depth; graphs that were seen before do not count again."""
+    """``width`` graphs are kept at each depth; graphs seen before do not count."""
 
     width: int = 8
     name: str = "beam"
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
-        """Searches until no new graph is found or the watch says stop."""
+        """Searches until no new graph is found or the watch interrupts."""
         return _Run(start, rules, watch, self.width).result()
 
 

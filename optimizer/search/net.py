@@ -24,7 +24,7 @@ _WRITTEN_IN_SEVERAL_WAYS = frozenset(("axis", "padding", "perm", "shape", "size"
 
 
 class Net:
-    """Rules by what they need to find around their first root."""
+    """Rules indexed by the operators required around their first root."""
 
     def __init__(self, substitutions: Sequence[Substitution]) -> None:
         self._by_root: dict[str, list[tuple[int, Application]]] = {}
@@ -36,10 +36,8 @@ class Net:
         self._allowed: dict[int, tuple[int, ...]] = {}
 
     def allowed(self, graph: Graph, node: NodeId, known: dict[tuple[NodeId, int], int]) -> tuple[int, ...]:
-        """Positions of the rules that may match with their first root at the node.
-
-        ``known`` holds shapes found before in the same graph.
-        """
+        """Indices of the rules that may match with their first root at the node. ``known`` caches shapes
+        found in the same graph."""
         shape = self._shape(graph, node, _DEPTH, known)
         found = self._allowed.get(shape)
         if found is None:
