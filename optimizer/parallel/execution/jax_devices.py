@@ -25,10 +25,8 @@ from superopt.optimizer.parallel.tasks import Task
 
 
 class JaxMachine:
-    """The devices that JAX sees. Opaque nodes, which have no meaning of ours, run in ONNX Runtime.
-
-    Raises MissingServiceError when JAX is not there or sees fewer devices than asked for.
-    """
+    """The devices visible to JAX. Opaque nodes run in ONNX Runtime. Raises MissingServiceError when JAX is
+    not installed or sees too few devices."""
 
     def __init__(self, devices: int, source: SourceModel | None = None) -> None:
         try:
@@ -55,7 +53,7 @@ class JaxMachine:
         return np.asarray(shard)
 
     def move(self, shard: Any, device: int) -> Any:
-        """From device to device."""
+        """Copies between devices."""
         return self._jax.device_put(shard, self._devices[device])
 
     def add(self, left: Any, right: Any) -> Any:
