@@ -22,11 +22,8 @@ IR_WITH_ANNOTATIONS = 11
 
 @dataclass(frozen=True, slots=True)
 class TensorSharding:
-    """Where the parts of one tensor of a node lie.
-
-    Axis i is divided into ``degrees[i]`` equal parts; ``groups`` has for every part, row-major, the devices
-    that hold it.
-    """
+    """Sharding of one tensor of a node. Axis i is divided into ``degrees[i]`` equal parts; ``groups`` holds
+    for every part, row-major, the devices that hold it."""
 
     tensor: str
     type: TensorType
@@ -36,7 +33,7 @@ class TensorSharding:
 
 @dataclass(frozen=True, slots=True)
 class NodeSharding:
-    """The parts of a node's tensors, and its pipeline stage where there are several."""
+    """Shardings of a node's tensors, and its pipeline stage if there are several."""
 
     tensors: tuple[TensorSharding, ...]
     stage: int | None = None
@@ -45,12 +42,9 @@ class NodeSharding:
 def annotated(
     model: onnx.ModelProto, configuration: str, devices: Sequence[str], nodes: Mapping[str, NodeSharding]
 ) -> onnx.ModelProto:
-    """The model with a configuration of those devices and the shardings of nodes, by the name of an output.
-
-    The model may lack its initialisers. The IR version is raised to 11 where it is lower. Raises
-    InvalidModelError when the result breaks a rule of ``annotation_problems``, and for a node that the model
-    does not have.
-    """
+    """The model with a configuration of those devices and the shardings of nodes, by output name. The model
+    may lack its initialisers. The IR version is raised to at least 11. Raises InvalidModelError when the
+    result violates ``annotation_problems``, and for an unknown node."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     result.ir_version = max(result.ir_version, IR_WITH_ANNOTATIONS)
@@ -91,10 +85,8 @@ def _write(spec: onnx.ShardingSpecProto, sharding: TensorSharding) -> None:
 
 
 def validate_annotations(model: onnx.ModelProto) -> None:
-    """Checks every multi-device annotation of a model.
-
-    Raises InvalidModelError that names the first place where one is broken, and what was expected there.
-    """
+    """Validates all multi-device annotations of a model. Raises InvalidModelError stating the first violation
+    and what was expected."""
     _require_none(annotation_problems(model, infer_types(model).types))
 
 
@@ -105,7 +97,7 @@ def _require_none(problems: Iterator[str]) -> None:
 
 
 def annotation_problems(model: onnx.ModelProto, types: Mapping[str, ValueType]) -> Iterator[str]:
-    """One sentence for every rule that the annotations of a model break; ``types`` by tensor name."""
+    """One sentence for every rule that the annotations of a model violate; ``types`` by tensor name."""
     sizes: dict[str, int] = {}
     for configuration in model.configuration:
         yield from _configuration_problems(configuration, sizes)
@@ -241,7 +233,7 @@ def _size_problems(axis: int, dim: onnx.ShardedDimProto, size: object) -> Iterat
 
 
 def _stage_problems(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """A node runs in no earlier stage than what it reads, configuration by configuration."""
+    """A node's stage must not precede those of its operands, in each configuration."""
     made: dict[tuple[str, str], int] = {}
     for node in nodes:
         for entry in node.device_configurations:

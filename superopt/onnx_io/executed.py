@@ -22,10 +22,8 @@ _FLOATS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """How often each operator is executed, and a digest of all of them with their wiring.
-
-    Weights count by type and shape, integers (which may be sizes) by content.
-    """
+    """Execution counts of operators, and a digest of all nodes with their connections. Weights are identified
+    by type and shape, integers (which may be sizes) by content."""
 
     kernels: Mapping[str, int]
     digest: str
@@ -37,10 +35,8 @@ class Executed:
 
 
 def executed(path: Path) -> Executed:
-    """What the model in a file executes; its external data are not read.
-
-    Raises InvalidModelError for a file that is no model.
-    """
+    """The operators executed by the model in a file, without reading external data. Raises InvalidModelError
+    for a file that is not a model."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
@@ -51,7 +47,7 @@ def executed(path: Path) -> Executed:
 
 
 def _graph(graph: onnx.GraphProto, outer: Mapping[str, str]) -> str:
-    """The digest of a graph: of its nodes, each by what it computes from, and of its outputs in order."""
+    """The digest of a graph: of its nodes, each identified by its operands, and of its outputs in order."""
     known = dict(outer)
     known.update((port.name, _digest(b"input", port.name)) for port in graph.input)
     known.update((tensor.name, _digest(_weight(tensor))) for tensor in graph.initializer)

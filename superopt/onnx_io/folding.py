@@ -16,10 +16,8 @@ from superopt.ops import Operator
 
 
 def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
-    """The weight-only values that other nodes or the caller of the graph read, weights themselves left out.
-
-    ``weight`` gives the content of a weight by its label. Arrays have the element type of the value.
-    """
+    """The weight-only values that other nodes or graph outputs read, except weights themselves. ``weight``
+    gives the content of a weight by its label. Arrays have the element type of the value."""
     folded = graph.weight_only
     wanted = {
         value for node in graph if node.id not in folded for value in node.inputs if value.node in folded
@@ -34,7 +32,7 @@ def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
 
 
 class Folder:
-    """Evaluates weight-only values on demand and keeps what it has computed."""
+    """Evaluates weight-only values on demand and caches the results."""
 
     def __init__(self, graph: Graph, weight: Callable[[str], Array]) -> None:
         self._graph = graph
@@ -54,7 +52,7 @@ class Folder:
         return array
 
     def _missing(self, values: Iterable[Value]) -> list[NodeId]:
-        """The nodes that must be evaluated first, inputs before users."""
+        """The nodes that must be evaluated first, in topological order."""
         order: list[NodeId] = []
         seen: set[NodeId] = set()
         stack: list[tuple[NodeId, bool]] = [(value.node, False) for value in values]
@@ -83,7 +81,7 @@ class Folder:
 
 
 def folded_bytes(graph: Graph, value: Value) -> tuple[int, int]:
-    """The bytes of the folded value, and those of the distinct weights that it is computed from."""
+    """The bytes of the folded value, and of the distinct weights that it is computed from."""
     seen: set[NodeId] = set()
     stack = [value.node]
     sources = 0

@@ -12,10 +12,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callable[[T], str]) -> Iterator[T]:
-    """Every item, and what it reads, after what it reads; otherwise in the given order.
-
-    Items are told apart by identity. Raises CyclicGraphError, with the ``name``, for one that needs itself.
-    """
+    """All items with everything that they read, in topological order; otherwise in the given order. Items are
+    compared by identity. Raises CyclicGraphError, with the ``name``, for a cycle."""
     entered: set[int] = set()
     done: set[int] = set()
     for start in items:
@@ -36,7 +34,7 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callab
 
 
 def stuck(sources: Mapping[K, Sequence[K]]) -> set[K]:
-    """Those that are on a cycle or behind one, where each waits for its ``sources``."""
+    """The items on a cycle or behind one; each waits for its ``sources``."""
     waiting = {item: len(set(needed)) for item, needed in sources.items()}
     followers: dict[K, list[K]] = {}
     for item, needed in sources.items():
