@@ -1,4 +1,4 @@
-"""To follow a rewrite through a cost: a set with changes on top, and groups in an order of execution."""
+"""Data structures for incremental cost: a set with an overlay of changes, and ordered groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from superopt.traversal import postorder
 
 
 class Overlay:
-    """A set of nodes with changes on top; the set itself stays as it is."""
+    """A set of nodes with an overlay of changes; the underlying set is not modified."""
 
     __slots__ = ("base", "changed")
 
@@ -24,7 +24,7 @@ class Overlay:
         return node_id in self.base if changed is None else changed
 
     def without(self, removed: Collection[NodeId]) -> set[NodeId]:
-        """The set with the changes made and some nodes left out; the same one where nothing changes."""
+        """The set with the changes applied and some nodes removed; the same object where nothing changes."""
         if not self.changed and self.base.isdisjoint(removed):
             return self.base
         result = self.base.difference(removed)
@@ -34,7 +34,7 @@ class Overlay:
 
 
 def in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> list[FusionGroup]:
-    """Distinct groups, each where its last member stands in the order."""
+    """Distinct groups, ordered by the position of their last member."""
     position = {node_id: index for index, node_id in enumerate(order)}
     distinct = {id(group): group for group in groups.values()}.values()
     return sorted(distinct, key=lambda group: max(position[member] for member in group.members))

@@ -1,7 +1,7 @@
-"""Cutting a graph into regions at narrow places, each a graph of its own that equal regions share.
+"""Cut a graph into regions at narrow places; equal regions share one graph.
 
-Units are the groups that are priced together; they stand in a depth-first order, so that a branch stays in
-one piece. A cut is narrow where few tensors that were computed before it are read after it.
+Units are the groups that are priced together, in depth-first order, so that a branch stays in one piece. A
+cut is narrow where few tensors computed before it are read after it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from superopt.traversal import postorder
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a graph as a graph of its own: what it reads became inputs, what is read of it outputs.
-
-    ``values`` says which value of the whole graph each value is, ``blocked`` which inputs come in the
-    runtime's layout for images, ``protected`` which nodes must stay. Regions of equal ``likeness`` are equal
-    up to names.
-    """
+    """A part of a graph as a separate graph: its operands became inputs, values read outside became outputs.
+    ``values`` maps the whole graph's values to the region's, ``blocked`` are inputs in the runtime's layout
+    for images, ``protected`` are nodes that must be kept. Regions of equal ``likeness`` are equal up to
+    names."""
 
     graph: Graph
     values: Mapping[Value, Value]
@@ -34,7 +32,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The units of a graph, operands first, and how many tensors are alive after each."""
+    """The units of a graph in topological order, and the number of live tensors after each."""
 
     units: tuple[tuple[NodeId, ...], ...]
     live: tuple[int, ...]
@@ -54,15 +52,15 @@ class Row:
         return Row(tuple(units), tuple(itertools.accumulate(change))[: len(units)])
 
     def cuts(self, least: int, most: int) -> list[int]:
-        """Where to cut so that a region has between ``least`` and ``most`` units: at the narrowest place, the
-        first of several. Blocks that repeat are cut alike."""
+        """Cut positions such that each region has ``least`` to ``most`` units: at the narrowest place, the
+        first of several. Repeated blocks are cut alike."""
         found = [0]
         while len(self.units) - found[-1] > most:
             found.append(self._narrowest(found[-1] + least, found[-1] + most))
         return [*found, len(self.units)]
 
     def shifted(self, cuts: Sequence[int]) -> list[int]:
-        """Other cuts, each in the middle half between two."""
+        """Alternative cuts, each in the middle half between two."""
         inner: list[int] = []
         for start, stop in itertools.pairwise(cuts):
             quarter = max(1, (stop - start) // 4)
@@ -71,7 +69,7 @@ class Row:
         return [0, *inner, len(self.units)]
 
     def regions(self, cuts: Sequence[int]) -> list[tuple[NodeId, ...]]:
-        """The nodes between one cut and the next."""
+        """The nodes between consecutive cuts."""
         return [
             tuple(itertools.chain(*self.units[start:stop]))
             for start, stop in itertools.pairwise(cuts)
@@ -83,7 +81,7 @@ class Row:
 
 
 def _units(cost: GraphCost) -> list[tuple[NodeId, ...]]:
-    """Groups, and nodes that are in none, so that each comes after what it reads; depth first."""
+    """Groups, and ungrouped nodes, in depth-first topological order."""
     graph, free = cost.graph, cost.free
     unit_of: dict[NodeId, tuple[NodeId, ...]] = {}
 
@@ -108,10 +106,8 @@ def _units(cost: GraphCost) -> list[tuple[NodeId, ...]]:
 
 
 def region_of(cost: GraphCost, members: Iterable[NodeId], protected: Iterable[NodeId] = ()) -> Region:
-    """The region that some nodes are, with all that is computed from weights for them.
-
-    Ids keep their order, as the order of ids decides between equals.
-    """
+    """The region of some nodes, with everything computed from weights for them. The order of ids is kept,
+    because it breaks ties."""
     graph = cost.graph
     inside = {node for node in members if node in graph.nodes}
     weights = _weights_of(cost, inside)
@@ -171,7 +167,7 @@ def _weights_of(cost: GraphCost, inside: Iterable[NodeId]) -> set[NodeId]:
 
 
 def _alike(operator: GraphOperator) -> GraphOperator | tuple[str, str]:
-    """The operator without what only names it."""
+    """The operator without attributes that are mere names."""
     if isinstance(operator, Weight):
         return Weight("", operator.type, operator.number)
     return (operator.domain, operator.op_type) if isinstance(operator, Opaque) else operator

@@ -1,4 +1,4 @@
-"""Folding: what depends on weights alone is computed once, in float64, and rounded once."""
+"""Constant folding: values that depend only on weights are computed in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from superopt.traversal import postorder
 
 
 def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
-    """The weight-only values that other nodes or the caller of the graph read, weights themselves left out.
-
-    ``weight`` gives the content of a weight by its label. Arrays have the element type of the value.
-    """
+    """The weight-only values that other nodes or graph outputs read, except weights themselves. ``weight``
+    gives the content of a weight by its label. Arrays have the element type of the value."""
     folded = graph.weight_only
     wanted = {
         value for node in graph if node.id not in folded for value in node.inputs if value.node in folded
@@ -35,7 +33,7 @@ def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
 
 
 class Folder:
-    """Evaluates weight-only values on demand and keeps what it has computed."""
+    """Evaluates weight-only values on demand and caches the results."""
 
     def __init__(self, graph: Graph, weight: Callable[[str], Array]) -> None:
         self._graph = graph

@@ -1,4 +1,4 @@
-"""Putting what is to be written in order: everything after what it reads."""
+"""Topological ordering of the nodes to be written."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ T = TypeVar("T")
 
 
 def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callable[[T], str]) -> Iterator[T]:
-    """Every item, and what it reads, after what it reads; otherwise in the given order.
-
-    Items are told apart by identity. Raises CyclicGraphError, with the ``name``, for one that needs itself.
-    """
+    """All items with everything that they read, in topological order; otherwise in the given order. Items are
+    compared by identity. Raises CyclicGraphError, with the ``name``, for a cycle."""
     entered: set[int] = set()
     done: set[int] = set()
     for start in items:
@@ -28,7 +26,7 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callab
                 yield item
                 continue
             if id(item) in entered:
-                raise CyclicGraphError(f"what would be written depends on itself: {name(item)}")
+                raise CyclicGraphError(f"the nodes to be written have a cycle: {name(item)}")
             entered.add(id(item))
             stack.append((item, True))
             stack.extend((before, False) for before in reversed([*reads(item)]) if id(before) not in done)

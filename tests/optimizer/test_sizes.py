@@ -96,7 +96,7 @@ def test_where_the_model_does_not_run_nothing_is_searched(costs: MemoryCostStore
     )
     report = run(lift(load_model(made)), costs, dims={"seq": 5}).report
     assert report.why == (
-        "the original does not run at seq=5; give sizes of n that it runs at (--dim n=SIZE), or --inputs"
+        "the original does not run at seq=5; give valid sizes of n (--dim n=SIZE), or --inputs"
     )
     assert report.sizes.priced == {}
     assert report.search.candidates == 0

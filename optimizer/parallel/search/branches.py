@@ -1,4 +1,4 @@
-"""Parallel splits: branches between two cuts of a graph, which may run on disjoint shares of the machine."""
+"""Parallel splits: independent branches between two cuts of a graph, run on disjoint device shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from superopt.optimizer.parallel.search.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The branches between two neighbouring cuts: operations by number, each branch in order."""
+    """The branches between two adjacent cuts: operations by number, each branch in order."""
 
     branches: tuple[tuple[int, ...], ...]
 
@@ -42,8 +42,8 @@ def blocks(subject: Subject) -> tuple[Block, ...]:
 def shares_of(
     found: Sequence[Block], choices: Sequence[Choice], sizes: Sequence[int], work: Sequence[float]
 ) -> Mapping[int, int]:
-    """The share of the machine for every operation that works alone along some axes: branches are dealt out,
-    the longest first, each to the share with least to do."""
+    """The device share of every operation that runs on one device along some axes: branches are assigned in
+    order of decreasing cost, each to the least loaded share."""
     shares: dict[int, int] = {}
     for block in found:
         loads: dict[int, float] = {}
