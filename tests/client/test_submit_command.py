@@ -104,7 +104,7 @@ def test_submitted_followed_and_written(
     [
         (["--server", "http://127.0.0.1:9", "--no-wait"], 4, "http://127.0.0.1:9 cannot be reached"),
         (["--server", "nowhere"], 2, "server: expected an address"),
-        (["--alpha", "0.5"], 2, "The options cannot be used: options: alpha"),
+        (["--alpha", "0.5"], 2, "The options are invalid: options: alpha"),
         (["--report", "x.pdf"], 2, "report: expected a file ending in"),
         (["--no-wait", "-o", "x.onnx"], 2, "no-wait: there is nothing to write yet"),
         (["--dim", "batch"], 2, "dim: expected NAME=SIZE"),
