@@ -305,7 +305,7 @@ def _operators(session: Session) -> Mapping[str, frozenset[str]]:
 
 
 def verified_proofs(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
-    """The proof of each rule whose latest valid verdict up to ``through`` is verified; not of suspect rules."""
+    """The proof of each rule, unless suspect, whose latest valid verdict up to ``through`` is verified."""
     proofs, suspect = proofs_in_force(session, currency, through), suspects(session)
     return {rule: proof for rule, proof in proofs.items() if rule not in suspect}
 

@@ -1,4 +1,4 @@
-"""A client for asynchronous code: the methods of ``Client``, to be awaited or iterated with ``async for``."""
+"""Asynchronous client: the methods of ``Client`` as coroutines and asynchronous iterators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A superopt service at an address; see ``Client``. Close it, or use it in ``async with``."""
+    """An asynchronous client of a service; see ``Client``. Close it, or use it in ``async with``."""
 
     def __init__(
         self,
@@ -49,9 +49,8 @@ class AsyncClient:
     ) -> Optimization:
         """Submits a model with its external data; ``options`` as in ``OptimizationOptions`` of the service.
 
-        ``cluster`` is a file that describes the devices to plan for, or such a description in bytes.
-        The same ``idempotency_key`` within a day gives the same optimization; by default each call has its
-        own.
+        ``cluster`` is a cluster description, as a path or bytes. Calls with the same ``idempotency_key``
+        within a day return the same optimization; by default each call has its own key.
         """
         return await self._do(calls.submitting(model, cluster, options, idempotency_key))
 
@@ -60,15 +59,15 @@ class AsyncClient:
         return await self._do(calls.getting(identity))
 
     def list(self, *, state: str | None = None) -> AsyncIterator[Optimization]:
-        """All optimizations, or those in a state, newest first; read page by page."""
+        """Optimizations, optionally in one state, newest first; fetched page by page."""
         return self._pages(calls.listing(state))
 
     async def cancel(self, identity: str) -> Optimization:
-        """Cancels an optimization; nothing happens to one that has ended."""
+        """Cancels an optimization; no effect on one that has ended."""
         return await self._do(calls.cancelling(identity))
 
     async def events(self, identity: str, *, after: int = 0) -> AsyncIterator[Event]:
-        """What happened to an optimization behind the event ``after``, and happens, until it has ended."""
+        """The events of an optimization after the event ``after``, until it ends."""
         reader, failures = EventReader(after), 0
         while True:
             try:
@@ -86,19 +85,19 @@ class AsyncClient:
     async def wait(
         self, identity: str, *, on_event: Callable[[Event], None] = lambda _: None
     ) -> Optimization:
-        """Follows an optimization until it has ended, however; connections that break are made again."""
+        """Waits until an optimization has ended, in any state; reconnects broken connections."""
         async for event in self.events(identity):
             on_event(event)
         return await self.get(identity)
 
     async def report(self, identity: str) -> JsonObject:
-        """The report of an optimization that succeeded."""
+        """The report of a succeeded optimization."""
         return await self._do(calls.reporting(identity))
 
     async def download_model(self, identity: str, path: str | Path) -> int:
-        """Writes the optimised model (an archive, when it has external data); returns its bytes.
+        """Writes the optimised model (an archive if it has external data); returns its size in bytes.
 
-        The file appears whole or not at all; broken connections are continued where they broke.
+        The file appears atomically; interrupted downloads are resumed.
         """
         return await self._download(f"/v1/optimizations/{identity}/model", Path(path))
 
@@ -120,11 +119,11 @@ class AsyncClient:
     def substitutions(
         self, *, status: str | None = None, operator: str | None = None, text: str | None = None
     ) -> AsyncIterator[Substitution]:
-        """The service's rules, smallest first; read page by page."""
+        """The service's rules, smallest first; fetched page by page."""
         return self._pages(calls.browsing(status, operator, text))
 
     async def prove(self, equation: str) -> Judgement:
-        """Has the service judge an equation."""
+        """The service's verdict on an equation."""
         return await self._do(calls.proving(equation))
 
     async def close(self) -> None:

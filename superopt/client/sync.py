@@ -1,4 +1,4 @@
-"""A client that blocks."""
+"""Synchronous client."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Client:
-    """A superopt service at an address, such as ``http://127.0.0.1:8080``; close it, or use it in ``with``.
+    """A client of the service at a URL such as ``http://127.0.0.1:8080``. Close it, or use it in ``with``.
 
     Every method raises ServerUnreachableError, ServerBusyError or a RequestError (``superopt.client.errors``)
-    after as many attempts as ``retries`` allows; an optimization is submitted once for all that.
+    after as many attempts as ``retries`` allows. Retries never submit an optimization twice.
     """
 
     def __init__(
@@ -53,9 +53,8 @@ class Client:
     ) -> Optimization:
         """Submits a model with its external data; ``options`` as in ``OptimizationOptions`` of the service.
 
-        ``cluster`` is a file that describes the devices to plan for, or such a description in bytes.
-        The same ``idempotency_key`` within a day gives the same optimization; by default each call has its
-        own.
+        ``cluster`` is a cluster description, as a path or bytes. Calls with the same ``idempotency_key``
+        within a day return the same optimization; by default each call has its own key.
         """
         return self._do(calls.submitting(model, cluster, options, idempotency_key))
 
@@ -64,15 +63,15 @@ class Client:
         return self._do(calls.getting(identity))
 
     def list(self, *, state: str | None = None) -> Iterator[Optimization]:
-        """All optimizations, or those in a state, newest first; read page by page."""
+        """Optimizations, optionally in one state, newest first; fetched page by page."""
         return self._pages(calls.listing(state))
 
     def cancel(self, identity: str) -> Optimization:
-        """Cancels an optimization; nothing happens to one that has ended."""
+        """Cancels an optimization; no effect on one that has ended."""
         return self._do(calls.cancelling(identity))
 
     def events(self, identity: str, *, after: int = 0) -> Iterator[Event]:
-        """What happened to an optimization behind the event ``after``, and happens, until it has ended."""
+        """The events of an optimization after the event ``after``, until it ends."""
         reader, failures = EventReader(after), 0
         while True:
             try:
@@ -88,19 +87,19 @@ class Client:
                 self._wait_or_raise(failures, error)
 
     def wait(self, identity: str, *, on_event: Callable[[Event], None] = lambda _: None) -> Optimization:
-        """Follows an optimization until it has ended, however; connections that break are made again."""
+        """Waits until an optimization has ended, in any state; reconnects broken connections."""
         for event in self.events(identity):
             on_event(event)
         return self.get(identity)
 
     def report(self, identity: str) -> JsonObject:
-        """The report of an optimization that succeeded."""
+        """The report of a succeeded optimization."""
         return self._do(calls.reporting(identity))
 
     def download_model(self, identity: str, path: str | Path) -> int:
-        """Writes the optimised model (an archive, when it has external data); returns its bytes.
+        """Writes the optimised model (an archive if it has external data); returns its size in bytes.
 
-        The file appears whole or not at all; broken connections are continued where they broke.
+        The file appears atomically; interrupted downloads are resumed.
         """
         return self._download(f"/v1/optimizations/{identity}/model", Path(path))
 
@@ -122,11 +121,11 @@ class Client:
     def substitutions(
         self, *, status: str | None = None, operator: str | None = None, text: str | None = None
     ) -> Iterator[Substitution]:
-        """The service's rules, smallest first; read page by page."""
+        """The service's rules, smallest first; fetched page by page."""
         return self._pages(calls.browsing(status, operator, text))
 
     def prove(self, equation: str) -> Judgement:
-        """Has the service judge an equation."""
+        """The service's verdict on an equation."""
         return self._do(calls.proving(equation))
 
     def close(self) -> None:

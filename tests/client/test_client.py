@@ -274,7 +274,7 @@ def test_an_archive_leads_nowhere_else(tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
             archive.writestr("model.onnx", b"")
             archive.writestr(name, b"")
-        with pytest.raises(DownloadDamagedError, match="leads elsewhere"):
+        with pytest.raises(DownloadDamagedError, match="outside of its directory"):
             unpack(tmp_path / "a.zip", tmp_path / "out" / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
 

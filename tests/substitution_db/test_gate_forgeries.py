@@ -365,6 +365,6 @@ def test_a_rule_that_is_no_equation_is_named_where_it_is_used(
     for arguments in (["library", "show", lines[1]["id"]], ["library", "verify", "--all"]):
         assert run([*arguments, "--database", str(path)]) == 2
         assert capsys.readouterr().err == (
-            f"superopt: rule {lines[1]['id']} of the database is no equation "
+            f"superopt: rule {lines[1]['id']} of the database is not a valid equation "
             "(line 1, column 9: unexpected '('); `superopt gate` lists such rules\n"
         )
