@@ -158,7 +158,7 @@ def _certified(equation: Equation, proof: Proof) -> Iterator[str]:
     try:
         proved, _ = read_stored(proof.certificate)
         if format_equation(spelled(proved)) != format_equation(spelled(equation)):
-            yield f"its certificate is about {format_equation(proved)}"
+            yield f"its certificate proves {format_equation(proved)}"
     except (SuperoptError, RecursionError) as error:
         yield str(error)
 

@@ -1,12 +1,16 @@
 """Exceptions of the client; those reported by the service carry its problem document.
 
-SuperoptError ├── MissingServiceError exit 4 │ ├── ServerUnreachableError no connection, or connections keep
-breaking │ └── ServerBusyError 429, 502, 503, 504 or 507 after all retries: try again later ├── RequestError
-the service rejects a request or fails; ``problem`` says why │ ├── RejectedError exit 2: the request is
-invalid (400, 409, 411 to 416, 422) │ ├── NotAllowedError exit 2: the API key is missing, unknown, or lacks a
-scope (401, 403) │ ├── NotFoundError exit 2: there is no such optimization, rule or result (404, 410) │ └──
-ServerFailedError exit 1: an error of the service (500) ├── OptimizationEndedError an optimization that ended
-without a result; ``problem`` says why └── DownloadDamagedError a download whose hash does not match
+SuperoptError
+├── MissingServiceError          exit 4
+│   ├── ServerUnreachableError   no connection, or connections keep breaking
+│   └── ServerBusyError          429, 502, 503, 504 or 507 after all retries: try again later
+├── RequestError                 the service rejects a request or fails; ``problem`` says why
+│   ├── RejectedError            exit 2: the request is invalid (400, 409, 411 to 416, 422)
+│   ├── NotAllowedError          exit 2: the API key is missing, unknown, or lacks a scope (401, 403)
+│   ├── NotFoundError            exit 2: there is no such optimization, rule or result (404, 410)
+│   └── ServerFailedError        exit 1: an error of the service (500)
+├── OptimizationEndedError       an optimization that ended without a result; ``problem`` says why
+└── DownloadDamagedError         a download whose hash does not match
 """
 
 from __future__ import annotations

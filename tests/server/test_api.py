@@ -23,7 +23,8 @@ from superopt.server.http.rate_limits import TokenBuckets
 from superopt.server.problem_types import ProblemType
 from superopt.server.settings import Settings
 from superopt.substitution_db import CandidateRule, Database, open_database
-from superopt.substitution_db.jobs.repository import NewJob, submissions
+from superopt.substitution_db.jobs import submissions
+from superopt.substitution_db.jobs.repository import NewJob
 from superopt.substitution_db.jobs.submissions import KeyTakenError
 from tests.server.conftest import LOCAL, Http, problem
 from tests.server.live import RULES, serving

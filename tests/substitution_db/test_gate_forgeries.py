@@ -349,7 +349,7 @@ def test_a_text_brings_proofs_of_its_own(tmp_path: Path) -> None:
     )
     compared = compare_hashes_of_files([path], current())
     assert {offender.reason for offender in compared.offenders} == {
-        "it is text, which brings no hashes to compare: without --quick it is proved"
+        "text files have no hashes to compare; omit --quick to prove the rule"
     }
 
 
