@@ -1,4 +1,4 @@
-"""The axioms: equations about operators that people wrote and the verifier validates, one file per family."""
+"""The axioms: handwritten equations about operators, validated by the verifier, one file per family."""
 
 from superopt.axioms.loader import (
     AxiomSet,

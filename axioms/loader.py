@@ -1,10 +1,10 @@
-"""Loads ``*.axioms`` files into one set: unique names, a reason for each axiom, a hash of what they say.
+"""Loader of ``*.axioms`` files: unique names, a reason for each axiom, content hashes.
 
-The comment directly above an axiom is its reason, also for the axioms right below it, up to a blank line or
-another comment. A reason may start with marks: ``# ring: ...`` for axioms that hold in every commutative
-ring, integers that wrap around included, ``# lemma: ...`` for axioms that follow from others and are there
-because proofs are found sooner with them, ``# uncut: ...`` for axioms that provers are given only where
-nothing is cut in halves. Several marks stand beside each other: ``# ring, lemma: ...``.
+The comment directly above an axiom is its reason, and that of the axioms directly below, up to a blank line
+or another comment. A reason may start with marks: ``# ring: ...`` for axioms that hold in every commutative
+ring, including wrapping integers; ``# lemma: ...`` for axioms that follow from others and are kept to speed
+up proofs; ``# uncut: ...`` for axioms that provers get only if no tensor is split into halves. Marks can be
+combined: ``# ring, lemma: ...``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MARKED = re.compile(rf"\A({_MARK}(?:, *{_MARK})*): *")
 
 @dataclass(frozen=True)
 class AxiomSet:
-    """Named equations; ``families`` says which file each name came from, ``reasons`` why each is true.
+    """Named equations; ``families`` maps names to files, ``reasons`` maps names to reasons.
 
-    Axioms of the names in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
-    ``schemas`` has the heads of the schemas that some are instances of. Axioms in ``uncut`` contradict those
-    about halves where terms have no shapes, so provers are never given both.
+    Axioms named in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
+    ``schemas`` maps instances to the heads of their schemas. On terms without shapes, axioms in ``uncut``
+    contradict those about halves, so provers never get both.
     """
 
     equations: tuple[Equation, ...]
@@ -48,35 +48,35 @@ class AxiomSet:
 
     @functools.cached_property
     def usual(self) -> tuple[Equation, ...]:
-        """The axioms that go together for terms without shapes."""
+        """The axioms without those in ``uncut``, consistent on terms without shapes."""
         return tuple(axiom for axiom in self.equations if axiom.name not in self.uncut)
 
     @functools.cached_property
     def of_whole_tensors(self) -> tuple[Equation, ...]:
-        """The axioms about no halves, which go together too."""
+        """The axioms that are not about halves, including ``uncut``; also consistent."""
         return tuple(axiom for axiom in self.equations if not cuts(axiom))
 
     def beside(self, axiom: Equation) -> tuple[Equation, ...]:
-        """The axioms that go together with the one given."""
+        """The consistent subset that contains the given axiom."""
         return self.of_whole_tensors if axiom.name in self.uncut else self.usual
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Equation]:
-        """Each equation by its name."""
+        """Equations by name."""
         return {equation.name: equation for equation in self.equations}
 
     @functools.cached_property
     def hash(self) -> str:
-        """16 hex digits that change when any axiom changes."""
+        """Content hash of all axioms, 16 hex digits."""
         return self.hash_of(self.by_name)
 
     def hash_of(self, names: Iterable[str]) -> str:
-        """16 hex digits that change when one of these axioms changes or is missing."""
+        """Content hash of the named axioms, 16 hex digits; also changes if one is missing."""
         entries = (self._entry(name) for name in sorted(set(names)))
         return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:16]
 
     def with_equations(self, *equations: Equation, family: str = "added") -> AxiomSet:
-        """The set with further equations, which have no reason and no marks."""
+        """The set with additional equations without reasons and marks."""
         families = dict(self.families) | {equation.name: family for equation in equations}
         return AxiomSet(
             (*self.equations, *equations),
@@ -89,7 +89,7 @@ class AxiomSet:
         )
 
     def without_reason(self) -> tuple[str, ...]:
-        """The names of the axioms that nothing is said about."""
+        """The names of the axioms without a reason."""
         return tuple(equation.name for equation in self.equations if not self.reasons.get(equation.name))
 
     def _entry(self, name: str) -> str:
@@ -98,16 +98,16 @@ class AxiomSet:
 
 
 def cuts(equation: Equation) -> bool:
-    """Whether a term of the equation is a half."""
+    """Whether the equation contains a half of a split tensor."""
     terms = applications(*equation.left, *equation.right)
     return any(term.operator in HALVES for term in terms)
 
 
 def holds_for_integers(axioms_used: Iterable[str], axioms: AxiomSet) -> bool:
-    """Whether a rule proved from these axioms holds for integer tensors too, also where they wrap around.
+    """Whether a rule proved from these axioms holds for integer tensors, including overflow.
 
-    Ring properties hold for residues modulo a power of two as for real numbers; order, division, roots and
-    exponentials do not. An axiom that is not in the set has no known properties.
+    Ring axioms hold modulo a power of two as for real numbers; those of order, division, roots and
+    exponentials do not. Unknown axioms are assumed not to be ring axioms.
     """
     return axioms.ring.issuperset(axioms_used)
 
@@ -116,13 +116,13 @@ def holds_for_integers(axioms_used: Iterable[str], axioms: AxiomSet) -> bool:
 def load_axioms() -> AxiomSet:
     """The axioms of this package.
 
-    Raises InvalidEquationError for a file that does not parse, and for an axiom without a reason.
+    Raises InvalidEquationError for a syntax error or an axiom without a reason.
     """
     return require_reasons(axioms_from_text(texts_of_families()))
 
 
 def texts_of_families() -> dict[str, str]:
-    """The text of each file of axioms in this package, by family."""
+    """The texts of this package's axiom files, by family."""
     files = (
         entry for entry in resources.files("superopt.axioms").iterdir() if entry.name.endswith(".axioms")
     )
@@ -133,9 +133,9 @@ def texts_of_families() -> dict[str, str]:
 
 
 def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
-    """Axioms from the text of each family, with a reason or without.
+    """Parses axioms from the text of each family; reasons are optional.
 
-    Raises InvalidEquationError, also for a missing or double name.
+    Raises InvalidEquationError, also for a missing or duplicate name.
     """
     equations: list[Equation] = []
     families: dict[str, str] = {}
@@ -166,7 +166,7 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
 
 
 def _equations(text: str) -> Iterator[tuple[Equation, Entry]]:
-    """The axioms of a file with their entries; instances of schemas with one reason operator by operator."""
+    """The axioms of a file with their entries; schema instances are grouped by operator."""
     for _, block in groupby(entries(text), lambda entry: (entry.head, entry.comment)):
         found = [list(instances(entry)) for entry in block]
         rows = zip(*found, strict=True) if found[0][0].head else found
@@ -175,10 +175,10 @@ def _equations(text: str) -> Iterator[tuple[Equation, Entry]]:
 
 
 def require_reasons(axioms: AxiomSet) -> AxiomSet:
-    """The same axioms; raises InvalidEquationError for one without a reason."""
+    """Returns the axioms. Raises InvalidEquationError for one without a reason."""
     for name in axioms.without_reason():
         raise InvalidEquationError(
-            f"{axioms.families[name]}.axioms: expected a comment above {name} that says why it is true"
+            f"{axioms.families[name]}.axioms: expected a comment above {name} with the reason why it holds"
         )
     return axioms
 

@@ -1,9 +1,9 @@
 """Axiom schemas: equations for every operator with some traits, and their instances as text.
 
-A schema is a line ``for f in TRAIT and not TRAIT:`` with indented equations below it. Each operator that has
-the traits is put for ``f``: ``{f}`` in the name of an equation becomes its name with hyphens, ``f(x)`` the
-operator with a variable for every attribute, and for every side input, that is not written, the same wherever
-f stands. A mark ``ring if TRAIT and not TRAIT``, or ``lemma if ...``, is for operators with these traits.
+A schema is a line ``for f in TRAIT and not TRAIT:`` with indented equations below it. ``f`` is replaced by
+each operator with the traits: ``{f}`` in an equation's name becomes the operator's name with hyphens; in
+``f(x)``, omitted attributes and side inputs become variables, the same at every occurrence of f. A mark
+``ring if TRAIT and not TRAIT`` or ``lemma if ...`` applies to operators with those traits.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OPENING, _CLOSING = "([", ")]"
 
 
 def instances(entry: Entry) -> Iterator[Entry]:
-    """The equations that an entry stands for: itself, or one for each operator of its schema.
+    """The equations of an entry: itself, or one for each operator of its schema.
 
-    Raises InvalidEquationError for an unknown trait, for traits that no operator has together, for a name
-    without the operator, and where an operator does not take the inputs or attributes that are written.
+    Raises InvalidEquationError for an unknown trait, for traits that no operator combines, for a name without
+    the placeholder, and for inputs or attributes that an operator does not have.
     """
     if not entry.head:
         yield entry
@@ -41,7 +41,7 @@ def instances(entry: Entry) -> Iterator[Entry]:
     placeholder, traits = matched.groups()
     label = entry.text.partition(":")[0]
     if f"{{{placeholder}}}" not in label:
-        raise _error(entry, f"expected {{{placeholder}}} in the name {label!r}, which each instance replaces")
+        raise _error(entry, f"expected {{{placeholder}}} in the name {label!r}, to name each instance")
     found = (
         replace(entry, text=_Instance(entry, placeholder, operator).text, comment=_marked(entry, operator))
         for operator in sorted(_operators(entry, traits))
@@ -64,7 +64,7 @@ def _operators(entry: Entry, traits: str) -> frozenset[str]:
 
 
 def _marked(entry: Entry, operator: str) -> str:
-    """The comment of an instance: a mark ``ring if TRAIT`` stays where the operator has the traits."""
+    """The comment of an instance: a mark ``ring if TRAIT`` is kept if the operator has the traits."""
     marks, colon, reason = entry.comment.partition(":")
     if not _CONDITIONAL_MARK.search(marks + colon):
         return entry.comment
@@ -113,7 +113,7 @@ class _Instance:
         return f"{self.operator}{bracket}({', '.join(operands)})"
 
     def _bracketed(self, text: str, opening: str) -> tuple[str, str]:
-        """What stands in the bracket that a text starts with, and what comes after it."""
+        """The content of the bracket at the start of a text, and the text after it."""
         if not text.startswith(opening):
             return "", text
         depth = 0
@@ -121,7 +121,7 @@ class _Instance:
             depth += (character in _OPENING) - (character in _CLOSING)
             if depth == 0:
                 return text[1:index], text[index + 1 :]
-        raise _error(self.entry, f"a bracket is not closed in {text!r}")
+        raise _error(self.entry, f"unclosed bracket in {text!r}")
 
     @cached_property
     def _taken(self) -> frozenset[str]:
@@ -130,7 +130,7 @@ class _Instance:
 
     @cached_property
     def _variables(self) -> dict[str, str]:
-        """A variable for each attribute that types do not determine."""
+        """A variable for each attribute that is not determined by types."""
         implicit = OPERATORS[self.operator].implicit
         names = [name for name in attribute_names(self.operator) if name not in implicit]
         return dict(zip(names, self._free(_ATTRIBUTES), strict=False))
@@ -144,7 +144,7 @@ class _Instance:
 
 
 def _parts(text: str) -> list[str]:
-    """A list at its top-level commas."""
+    """A list split at its top-level commas."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in _OPENING) - (character in _CLOSING)

@@ -1,6 +1,4 @@
-"""What can be asked of an optimization over HTTP: the options of ``superopt.options``, as the service offers
-them under its settings.
-"""
+"""Options of an optimization over HTTP: those of ``superopt.options`` that the service's settings allow."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from superopt.server.settings import Settings
 from superopt.substitution_db.store.records import JsonObject
 
 _NO_PATH = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""The target is a device or the name of a cost profile, and no file of the service."""
+"""The target is a device or the name of a cost profile; files on the server are not accepted."""
 
 _NAME: Mapping[str, object] = {"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS}
 
@@ -43,7 +41,7 @@ def options_schema(settings: Settings) -> dict[str, object]:
     return {
         "type": "object",
         "title": "OptimizationOptions",
-        "description": "The options of an optimization; what is left out has its default.",
+        "description": "The options of an optimization; omitted options have their defaults.",
         "additionalProperties": False,
         "properties": {name: _schema(option) for name, option in service_options(settings).items()},
         "examples": [{"budget": 30, "dim": {"batch": 8}}],
@@ -51,14 +49,14 @@ def options_schema(settings: Settings) -> dict[str, object]:
 
 
 def option_fields(settings: Settings) -> list[dict[str, object]]:
-    """The options as fields of a form, which is drawn by the page."""
+    """The options as form fields for the page."""
     table = service_options(settings).values()
     return [{name: value for name, value in asdict(one).items() if name != "surfaces"} for one in table]
 
 
 def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> JsonObject:
-    """The options that the text (JSON) gives, without defaults, but never with a budget over what a job may
-    take; ends the request if they cannot be used.
+    """Parses options from JSON text, without defaults; the budget is capped at the time limit of a job.
+    Raises Problem if they are invalid.
     """
     try:
         content: object = json.loads(text or b"{}")

@@ -1,6 +1,4 @@
-"""Settings of the service; each is read from the environment variable ``SUPEROPT_`` + its name in
-capitals.
-"""
+"""Settings of the service, read from environment variables: ``SUPEROPT_`` + the name in capitals."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def _most_of_memory() -> int:
 
 
 class Settings(BaseModel):
-    """Limits and times of the service. Bytes and seconds, as the names say."""
+    """Limits and times of the service, in bytes and seconds as the names say."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -32,80 +30,78 @@ class Settings(BaseModel):
     """Largest request to ``POST /v1/optimizations``: the model, its external data and everything else."""
 
     max_upload_files: int = Field(default=1000, gt=0)
-    """Most files of external data in one request."""
+    """Maximum number of external data files in one request."""
 
     max_queued_jobs: int = Field(default=1000, gt=0)
-    """Jobs that may wait at one time."""
+    """Maximum number of queued jobs."""
 
     max_model_nodes: int = Field(default=200_000, gt=0)
-    """Most nodes in a model, those in subgraphs and functions included."""
+    """Maximum number of nodes in a model, including subgraphs and functions."""
 
     max_job_seconds: float = Field(default=3600.0, gt=0)
-    """Time for a job, and the largest ``budget`` that can be asked for."""
+    """Time limit of a job, and the largest ``budget``."""
 
     max_job_bytes: int = Field(default_factory=_most_of_memory, gt=0)
-    """Resident memory of a job's processes; by default three quarters of the machine's."""
+    """Limit of the resident memory of a job's processes; by default 3/4 of the machine's memory."""
 
     max_job_attempts: int = Field(default=3, gt=0)
-    """How often a job is started whose process or worker dies."""
+    """Maximum number of attempts at a job whose process or worker dies."""
 
     job_niceness: int = Field(default=5, ge=0, le=19)
-    """How much nicer (as of ``nice``) processes of jobs and proofs are than the server, which so answers
-    first; those that look at uploads, half as much. 0 where nothing else runs beside workers."""
+    """Niceness of job and proof processes relative to the server; half of it for upload checks. Use 0 on
+    machines that run only workers."""
 
     min_free_bytes: int = Field(default=_GIBIBYTE, ge=0)
-    """Uploads are refused when less disk than this would be left."""
+    """Uploads are rejected if they would leave less free disk space than this."""
 
     max_wait_seconds: float = Field(default=60.0, ge=0)
-    """The longest ``Prefer: wait``."""
+    """Largest ``Prefer: wait``."""
 
     max_prove_seconds: float = Field(default=60.0, gt=0)
-    """Time for ``POST /v1/substitutions/prove``."""
+    """Time limit of ``POST /v1/substitutions/prove``."""
 
     max_proofs_at_once: int = Field(default=2, gt=0)
-    """Equations that are being proved at one time."""
+    """Maximum number of concurrent proofs."""
 
     max_requests_per_second: float = Field(default=100.0, gt=0)
-    """Requests that each API key may send a second, in the long run."""
+    """Sustained rate limit of each API key, in requests per second."""
 
     max_requests_burst: int = Field(default=500, gt=0)
-    """Requests that an API key which was silent may send at once."""
+    """Burst limit of each API key, in requests."""
 
     retention_seconds: float = Field(default=7 * 86400.0, gt=0)
-    """How long a job is kept after it ended."""
+    """How long a job is kept after its end."""
 
     poll_seconds: float = Field(default=0.3, gt=0)
-    """How often idle workers and event streams look for news in the database."""
+    """Polling interval of idle workers and event streams."""
 
     lease_seconds: float = Field(default=30.0, gt=0)
-    """How long a job stays with a worker that gives no sign of life."""
+    """How long a worker keeps a job without a heartbeat."""
 
     heartbeat_seconds: float = Field(default=10.0, gt=0)
-    """How often a worker gives a sign of life."""
+    """Heartbeat interval of workers."""
 
     cancel_seconds: float = Field(default=10.0, ge=0)
-    """How long a cancelled job may take to end by itself."""
+    """Grace period of a cancelled job before it is killed."""
 
     shutdown_seconds: float = Field(default=15.0, ge=0)
-    """How long requests and workers may take to end when the service stops."""
+    """Grace period of requests and workers when the service stops."""
 
     log_format: LogFormat = "json"
-    """How logs are written to standard error: ``json``, an object per line, or ``text``."""
+    """Log format on standard error: ``json`` (one object per line) or ``text``."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe messages that are logged; those about probes are ``debug``."""
+    """Lowest log level that is written; health probes are logged at ``debug``."""
 
     optimize_file: str = Field(default="superopt.journeys.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
-    """The function that does a job, as ``module:name`` (see ``superopt.server.worker.work.OptimizeFile``)."""
+    """The function that runs a job, as ``module:name`` (see ``superopt.server.worker.work.OptimizeFile``)."""
 
     plans_clusters: bool = True
-    """Whether that function takes a cluster description, as that of ``superopt.journeys`` does."""
+    """Whether that function accepts a cluster description, as the one of ``superopt.journeys`` does."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """The settings that the environment gives; raises InvalidOptionError for a value that makes no
-        sense.
-        """
+        """The settings in the environment. Raises InvalidOptionError for an invalid value."""
         given = {
             name: environment[variable]
             for name in cls.model_fields
@@ -119,12 +115,12 @@ class Settings(BaseModel):
             raise InvalidOptionError(f"{name}: {first['msg']}, got {first['input']!r}") from None
 
     def to_environment(self) -> dict[str, str]:
-        """The environment variables that give these settings to another process."""
+        """Environment variables that pass these settings to another process."""
         return {PREFIX + name.upper(): str(value) for name, value in self.model_dump().items()}
 
 
 def settings_table() -> str:
-    """Every setting as a row of a table in Markdown (``docs/operations.md`` holds it)."""
+    """All settings as a Markdown table (included in ``docs/operations.md``)."""
     rows = ["| variable | default | what |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default = "3/4 of memory" if field.default_factory is not None else f"`{field.default}`"

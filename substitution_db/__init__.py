@@ -1,6 +1,4 @@
-"""The database: rules and their proofs, measured costs, jobs, API keys; and the offline journey that fills
-it.
-"""
+"""The database: rules and proofs, library versions, measured costs, jobs, API keys, blobs."""
 
 from superopt.substitution_db.database import Database, open_database, upgrade_database
 from superopt.substitution_db.rules.repository import CandidateRule, RuleFilter, RuleRepository

@@ -1,4 +1,4 @@
-"""One database: opening it (migrated, with the shipped library) and its repositories."""
+"""Database access: opens a database (migrated, with the shipped library) and gives its repositories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from superopt.substitution_db.store.records import SCARCE
 
 @dataclass(frozen=True)
 class Database:
-    """An open database. ``url`` (with any password) opens it again in another process.
+    """An open database. ``url`` (including a password) can open it in another process.
 
     Close it, or use it in a ``with`` statement.
     """
@@ -54,18 +54,18 @@ class Database:
         clock: Callable[[], float] = time.monotonic,
         targets: Sequence[str] = SCARCE,
     ) -> JobQueue:
-        """The queue of jobs for a worker of that name, whose clock (in seconds) only ever goes forward, and
-        which has devices for those targets (of those that not every worker has).
+        """The job queue for the worker ``worker``, with its monotonic clock in seconds and the targets it has
+        devices for (apart from those every worker has).
         """
         return JobQueue(self.transactions, self.blobs, worker, lease_seconds, clock, targets)
 
     def ping(self) -> str | None:
-        """The revision of the schema; raises MissingServiceError when the database does not answer."""
+        """The revision of the schema. Raises MissingServiceError if the database is not available."""
         with self.transactions.read() as session:
             return session.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
     def is_migrated(self) -> bool:
-        """Whether the schema is one that this code works on; raises MissingServiceError like ``ping``."""
+        """Whether this code can use the schema. Raises MissingServiceError like ``ping``."""
         with self.transactions.read() as session:
             return is_usable(session.connection(), revision_of(session.connection()))
 
@@ -83,12 +83,12 @@ class Database:
 
 
 def open_database(url: str | None = None, *, library: Path | None = None) -> Database:
-    """Opens the database at ``url`` (see ``location.database_url``), at the newest schema and with the
-    library loaded (by default the shipped one, see ``shipped_library``). Several processes may do this at
-    once, also for a database that is not there yet.
+    """Opens the database at ``url`` (see ``location.database_url``), migrated to the newest schema and with a
+    library loaded (by default the shipped one, see ``shipped_library``). Creates a missing database. Safe for
+    concurrent processes.
 
-    Raises InvalidOptionError (a URL that makes no sense), InvalidFileError (not a database, another
-    program's, or a newer superopt's), MissingServiceError (it does not answer).
+    Raises InvalidOptionError (an invalid URL), InvalidFileError (not a database, another program's, or a
+    newer superopt's), MissingServiceError (not available).
     """
     address = database_url(url)
     blobs = blob_store(address)

@@ -1,4 +1,4 @@
-"""The application: routes, failures as problem documents, security headers."""
+"""The ASGI application: routes, problem documents, security headers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-"""What every response of the application says unless it says otherwise."""
+"""Default headers of every response."""
 
 _DESCRIPTION = (
     "Optimise ONNX models with proved graph rewrites and measured costs. Failures are "
@@ -49,7 +49,7 @@ _DESCRIPTION = (
 
 
 def create_app(settings: Settings, database: Database, traces: Traces | None = None) -> FastAPI:
-    """The application on an open database, which stays open; spans go to ``traces``."""
+    """The application over an open database, which it does not close; spans are sent to ``traces``."""
     app = FastAPI(
         title="superopt",
         version="1",
@@ -93,7 +93,7 @@ def _add_openapi(app: FastAPI) -> None:
 
 
 class _Edges:
-    """Around every request: security headers on the response."""
+    """Middleware that adds security headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Bodies of requests: none but an upload is large, and a client that is refused hears why."""
+"""Middleware that limits request bodies and delivers the response to a request rejected early."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from superopt.server.problem_types import ProblemType
 
 UPLOADS = "/v1/optimizations"
 SMALL_BYTES = 64 << 10
-"""Largest body of a request that is no upload."""
+"""Largest body of a request other than an upload."""
 
 _IDLE_SECONDS = 60.0
 _DRAINED_BYTES = 4 << 20
@@ -20,15 +20,15 @@ _DRAINED_SECONDS = 2.0
 
 
 class Bodies:
-    """Reads small bodies before the application sees them; takes in some of the rest of a body whose request
-    was refused, since a connection that is closed with unread bytes loses the answer too.
+    """Buffers small bodies before calling the application. After an early rejection it reads some of the
+    remaining body, because closing a connection with unread bytes can discard the response.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves a request."""
+        """Handles one ASGI request."""
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
         elif scope["path"] == UPLOADS:
@@ -48,11 +48,11 @@ class Bodies:
                     return
                 content += message.get("body", b"")
                 if len(content) > SMALL_BYTES:
-                    detail = f"a body may have {SMALL_BYTES} bytes here; models go to {UPLOADS}"
+                    detail = f"the body is limited to {SMALL_BYTES} bytes here; send models to {UPLOADS}"
                     await _refuse(ProblemType.UPLOAD_TOO_LARGE, detail, scope, body, send)
                     return
         except TimeoutError:
-            await _refuse(ProblemType.SLOW, f"nothing came for {_IDLE_SECONDS:g} seconds", scope, body, send)
+            await _refuse(ProblemType.SLOW, f"no data received for {_IDLE_SECONDS:g} s", scope, body, send)
             return
         first: Message | None = {"type": "http.request", "body": bytes(content), "more_body": False}
 
@@ -86,7 +86,7 @@ class _Body:
         return message
 
     def after(self, send: Send) -> Send:
-        """``send``, with some of the rest of the body taken in before a refusal."""
+        """``send``, which first drains part of the body if the response is an error."""
 
         async def send_after(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] >= 400:
@@ -96,7 +96,7 @@ class _Body:
         return send_after
 
     async def _drain(self) -> None:
-        """Nothing of a body for which the client waits to be asked (``Expect: 100-continue``)."""
+        """Reads part of the remaining body; none if the client still waits for ``100 Continue``."""
         if self._expects_leave and not self._begun:
             return
         taken = 0

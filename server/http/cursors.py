@@ -1,4 +1,4 @@
-"""Cursors of lists: the place of the last item that was shown, which no later item changes."""
+"""Pagination cursors: the encoded position of the last item returned, stable when items are added."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from superopt.server.problem_types import ProblemType
 
 
 def cursor_of(list_: str, place: str) -> str:
-    """The cursor behind ``place`` of the list of that name; nothing to people but something to send back."""
+    """The opaque cursor after ``place`` in the list of that name."""
     return base64.urlsafe_b64encode(f"{list_}:{place}".encode()).decode().rstrip("=")
 
 
 def place_of(list_: str, cursor: str) -> str:
-    """What ``cursor_of`` was given; ends the request unless the cursor is of that list."""
+    """The place encoded in a cursor of ``cursor_of``. Raises Problem unless it is a cursor of that list."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode(
             "ascii"
@@ -29,7 +29,7 @@ def place_of(list_: str, cursor: str) -> str:
 
 
 def number_of(list_: str, cursor: str) -> int:
-    """``place_of`` as a number that a database can compare with."""
+    """``place_of`` as an integer in the range of database integers."""
     place = place_of(list_, cursor)
     if not place.isdecimal() or len(place) > len("999999999999999999"):
         raise _foreign(cursor)
@@ -37,4 +37,6 @@ def number_of(list_: str, cursor: str) -> int:
 
 
 def _foreign(cursor: str) -> Problem:
-    return Problem(ProblemType.CURSOR, f"expected `next` of a page of this list, got {cursor[:40]!r}")
+    return Problem(
+        ProblemType.CURSOR, f"expected the `next` value of a page of this list, got {cursor[:40]!r}"
+    )

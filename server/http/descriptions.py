@@ -1,4 +1,4 @@
-"""What OpenAPI says of ``/v1/optimizations`` beyond the types of its functions."""
+"""OpenAPI descriptions of ``/v1/optimizations``: headers, multipart body, responses."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ SUBMIT_HEADERS: list[dict[str, object]] = [
         "name": "Idempotency-Key",
         "in": "header",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
-        "description": "The same request sent again with this key, for a day, gives the same optimization.",
+        "description": "Repeating the request with this key within a day returns the same optimization.",
     },
     {
         "name": "Prefer",
         "in": "header",
         "schema": {"type": "string"},
         "example": "wait=30",
-        "description": "Wait so many seconds for the end; then the answer is 200 instead of 202.",
+        "description": "Wait up to N seconds for the end; the status is then 200, not 202.",
     },
 ]
 
 
 SUBMITTED = described(
     {
-        "Location": "Where the optimization is.",
-        "Preference-Applied": "The seconds of `Prefer: wait` that were waited at most.",
-        "Idempotency-Expires": "When the Idempotency-Key forgets this request.",
-        "Idempotency-Replayed": "`true` when the optimization is that of an earlier request.",
+        "Location": "URL of the optimization.",
+        "Preference-Applied": "The applied limit of `Prefer: wait`, in seconds.",
+        "Idempotency-Expires": "When the Idempotency-Key expires.",
+        "Idempotency-Replayed": "`true` when an earlier request with the same key created the optimization.",
     }
 )
 LINKS: dict[str, object] = {
@@ -72,7 +72,7 @@ _FILE_HEADERS = {
     "Accept-Ranges": "bytes",
     "Content-Disposition": "The name of the file.",
 }
-_IF_NONE_MATCH = ("If-None-Match", "entity-tags", "Versions that are known: then the answer is 304.")
+_IF_NONE_MATCH = ("If-None-Match", "entity-tags", "Entity tags the client has; a match gives 304.")
 
 
 def _parameters(*given: tuple[str, str, str]) -> dict[str, object]:
@@ -92,25 +92,25 @@ def _parameters(*given: tuple[str, str, str]) -> dict[str, object]:
 
 READ_PARAMETERS = _parameters(_IF_NONE_MATCH)
 FILE_PARAMETERS = _parameters(
-    ("Range", "byte-ranges", "Bytes that are wanted, as `bytes=0-1023`."),
-    ("If-Range", "entity-tag", "With another version of the file the range is ignored."),
+    ("Range", "byte-ranges", "Requested byte range, for example `bytes=0-1023`."),
+    ("If-Range", "entity-tag", "Entity tag; the range is ignored if the file has another."),
     _IF_NONE_MATCH,
 )
 
 
 def file_answers(*media_types: str) -> dict[int | str, dict[str, object]]:
-    """The answers of a download."""
+    """The responses of a download."""
     whole = [success("The file.", media_type, headers=_FILE_HEADERS) for media_type in media_types]
     contents = [entry for answer in whole for entry in cast("dict[str, object]", answer["content"]).items()]
-    part = {**_FILE_HEADERS, "Content-Range": "Which bytes of how many these are."}
+    part = {**_FILE_HEADERS, "Content-Range": "Byte range of this part and the size of the file."}
     return {
         200: {**whole[0], "content": dict(contents)},
         206: {
-            "description": "The bytes that were asked for.",
+            "description": "The requested bytes.",
             "content": {**dict(contents), "multipart/byteranges": {"schema": {"type": "string"}}},
             "headers": described(part),
         },
-        304: {"description": "The file is known."},
+        304: {"description": "The client has this version of the file."},
         **failures(
             ProblemType.NOT_FOUND,
             ProblemType.NOT_FINISHED,
@@ -124,19 +124,19 @@ def file_answers(*media_types: str) -> dict[int | str, dict[str, object]]:
 
 OF_ONE = failures(ProblemType.NOT_FOUND, ProblemType.PARAMETERS)
 READ_ANSWERS: Responses = {
-    200: {"headers": described({"ETag": "Changes when anything of it does."})},
-    304: {"description": "Nothing has changed."},
+    200: {"headers": described({"ETag": "Entity tag; changes with the document."})},
+    304: {"description": "The document has not changed."},
     **OF_ONE,
 }
 
 SUBMIT_ANSWERS: Responses = {
     200: {
         "model": OptimizationDocument,
-        "description": "It ended in time, or the same was computed before.",
+        "description": "The optimization ended within `Prefer: wait`, or its result was reused.",
         "headers": SUBMITTED,
         "links": LINKS,
     },
-    202: {"description": "It is accepted.", "headers": SUBMITTED, "links": LINKS},
+    202: {"description": "The optimization is accepted.", "headers": SUBMITTED, "links": LINKS},
     **failures(
         ProblemType.SLOW,
         ProblemType.KEY_IN_FLIGHT,
@@ -160,7 +160,7 @@ SUBMIT_ANSWERS: Responses = {
 
 _EVENT: dict[str, object] = {
     "type": "object",
-    "description": "An event: `data` is JSON, for `state` the new state, for `progress` what is known of it.",
+    "description": "An event: `data` is JSON; the new state for `state`, the latest progress for `progress`.",
     "required": ["data"],
     "properties": {
         "id": {"type": "string", "pattern": "^[0-9]+$"},
@@ -170,10 +170,10 @@ _EVENT: dict[str, object] = {
 }
 EVENT_ANSWERS: Responses = {
     200: {
-        "description": "Events until the optimization has ended.",
+        "description": "Events until the optimization ends.",
         "content": {"text/event-stream": {"schema": _EVENT}},
     },
-    204: {"description": "It has ended, and nothing happened behind the event `Last-Event-ID`."},
+    204: {"description": "The optimization has ended, with no event after `Last-Event-ID`."},
     **OF_ONE,
 }
 EVENT_PARAMETERS: dict[str, object] = {
@@ -182,7 +182,7 @@ EVENT_PARAMETERS: dict[str, object] = {
             "name": "Last-Event-ID",
             "in": "header",
             "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "description": "The id of the last event that is known.",
+            "description": "The id of the last event received.",
         }
     ]
 }

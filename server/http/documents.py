@@ -20,7 +20,7 @@ from superopt.substitution_db.store.records import (
 
 
 class ProblemDocument(BaseModel):
-    """A failure (RFC 9457); ``type`` is one of those at ``/problems``."""
+    """A problem document (RFC 9457); ``type`` is one of those at ``/problems``."""
 
     type: str
     title: str
@@ -39,7 +39,7 @@ class FileDocument(BaseModel):
 
 
 class Links(BaseModel):
-    """Where the parts of an optimization are; ``model`` and ``report`` once it succeeded."""
+    """URLs of an optimization; ``model`` and ``report`` are set once it has succeeded."""
 
     self: str
     events: str
@@ -87,9 +87,7 @@ class OptimizationDocument(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     attempts: int
-    reused_from: str | None = Field(
-        description="The optimization whose result this one was given, if it did not have to be computed."
-    )
+    reused_from: str | None = Field(description="The optimization whose result was reused, if any.")
     name: str
     options: dict[str, object]
     files: list[FileDocument]
@@ -131,7 +129,7 @@ class OptimizationPage(BaseModel):
 
 
 class ProofDocument(BaseModel):
-    """A verdict and what it rests on."""
+    """A verdict with its prover, axioms and hashes."""
 
     verdict: Outcome
     prover: str
@@ -144,8 +142,10 @@ class ProofDocument(BaseModel):
     validated_shapes: list[str]
     counterexample: str | None
     reason: str
-    grade: str = Field(description="`replayed` when the certificate was, for all sizes; empty without one.")
-    confirmed_by: str = Field(description="Another prover that derives the rule from the axioms used.")
+    grade: str = Field(
+        description="`replayed` if the certificate was replayed for all sizes; empty without a certificate."
+    )
+    confirmed_by: str = Field(description="A second prover that derives the rule from the same axioms.")
     certificate: dict[str, object] | None
 
     @classmethod
@@ -170,7 +170,7 @@ class ProofDocument(BaseModel):
 
 
 class EvidenceDocument(BaseModel):
-    """What makes a rule suspect: outputs of a model differed where it was applied."""
+    """Evidence against a rule: applying it changed the outputs of a model."""
 
     found_by: str
     model: str
@@ -191,8 +191,8 @@ class EvidenceDocument(BaseModel):
 
 
 class SubstitutionDocument(BaseModel):
-    """A rule of the library with its latest proof; operators are named once per occurrence. ``evidence``
-    makes it suspect.
+    """A rule of the library with its latest proof. Operators are listed once per occurrence; a rule with
+    ``evidence`` is suspect.
     """
 
     id: str
@@ -240,8 +240,8 @@ class ProofRequest(BaseModel, extra="forbid"):
 
 
 class FoundCondition(BaseModel):
-    """Where a refuted equation holds: the equation with its condition, the verdict on that, whether it fails
-    everywhere else (``exact``), and on how many instances both were compared.
+    """A condition under which a refuted equation holds: the equation with the condition, its verdict, whether
+    it fails everywhere else (``exact``), and the number of instances compared.
     """
 
     equation: str
@@ -251,7 +251,7 @@ class FoundCondition(BaseModel):
 
 
 class ProofAnswer(BaseModel):
-    """The verdict on an equation; ``known`` is its state in the library, if it is there."""
+    """The verdict on an equation; ``known`` is its state in the library, null if the library lacks it."""
 
     id: str
     equation: str
@@ -271,7 +271,7 @@ class ProofAnswer(BaseModel):
 
 
 class DeviceDocument(BaseModel):
-    """A device that operators are measured on, and how many measured costs are known of it."""
+    """A device to optimise for, and the number of costs measured on it."""
 
     name: str
     cores: int | None
@@ -287,14 +287,14 @@ class DevicePage(BaseModel):
 
 
 class Check(BaseModel):
-    """Something that was looked at, and what was seen."""
+    """One readiness check and its result."""
 
     ok: bool
     detail: str
 
 
 class Health(BaseModel):
-    """The state of the service; ``checks`` says what was looked at."""
+    """The state of the service, with the result of each check."""
 
     status: str
     checks: dict[str, Check] = {}

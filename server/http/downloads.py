@@ -1,4 +1,4 @@
-"""What is downloaded: whole or, if a file, in parts, and only if it is not known already (RFC 9110)."""
+"""Downloads with conditional and range requests (RFC 9110, sections 13 and 14)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from superopt.substitution_db.store.records import JobFile, JobRole
 _RANGE = re.compile(r"\s*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))\s*")
 _MOST_RANGES = 16
 _NEVER_CHANGES = "private, max-age=86400, immutable"
-"""What an optimization came to is the same for ever, but not for whoever has another key."""
+"""Results never change, but shared caches must not serve them to holders of other keys."""
 
 
 def unless_known(request: Request, content: bytes) -> Response:
-    """JSON that may change at any time, or 304 when the client has it as it is."""
+    """A JSON response with an entity tag, or 304 if the client has this version."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if _known(request.headers.get("if-none-match", ""), tag):
@@ -50,8 +50,8 @@ def _known(condition: str, tag: str) -> bool:
 
 
 def _settle_range(request: Request, size: int, tag: str) -> None:
-    """Takes a range out of the request that is to be ignored (one of another version of the file, or one that
-    makes no sense); ends the request when no part of it is in the file.
+    """Removes a ``Range`` header that must be ignored (for another version of the file, or malformed). Raises
+    Problem if the range is not satisfiable.
     """
     text = request.headers.get("range")
     if text is None:
@@ -66,7 +66,7 @@ def _settle_range(request: Request, size: int, tag: str) -> None:
 
 
 def _starts(text: str, size: int) -> list[int]:
-    """Where each range of bytes starts; none of a text that is no list of ranges."""
+    """First byte of each range; empty for a malformed list of ranges."""
     unit, _, ranges = text.partition("=")
     found = [_RANGE.fullmatch(part) for part in ranges.split(",")]
     if unit.strip().lower() != "bytes" or len(found) > _MOST_RANGES:

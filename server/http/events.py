@@ -1,4 +1,4 @@
-"""Server-sent events of a job: what is recorded behind an id, then what happens, until it has ended."""
+"""Server-sent events of a job: recorded events after an id, then new ones until the job ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LOOK_SECONDS = 15.0
 
 
 async def event_stream(state: State, job: Job, last: int) -> Response:
-    """The events of a job behind the id ``last``; the stream ends with the job, or when the service stops.
+    """Streams the events of a job after the id ``last`` until the job ends or the service stops.
 
-    Without content when there will be none: a browser then does not ask again.
+    Responds 204 if no events can follow, so that a browser does not reconnect.
     """
     if job.state.final and not await run_in_threadpool(
         state.database.jobs.events, job.id, after=last, limit=1
@@ -30,7 +30,7 @@ async def event_stream(state: State, job: Job, last: int) -> Response:
 
 
 def format_event(event: JobEvent) -> str:
-    """An event as text (WHATWG HTML, server-sent events)."""
+    """An event in the text format of the WHATWG HTML standard."""
     data = json.dumps({**event.content, "at": event.created_at.isoformat()}, separators=(",", ":"))
     return f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n"
 

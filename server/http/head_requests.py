@@ -1,4 +1,4 @@
-"""HEAD: what GET answers, without the content (RFC 9110, section 9.3.2)."""
+"""Middleware for HEAD: the response of GET without its content (RFC 9110, section 9.3.2)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class _AnsweredError(Exception):
-    """The head has been sent; what would make the content ends here."""
+    """Stops the route once the head of the response has been sent."""
 
 
 class Heads:
-    """Lets routes see GET where HEAD was asked for; no content is made once the head is known."""
+    """Passes HEAD to the routes as GET and stops them once the head of the response is known."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""News of jobs for all streams of a process at the price of one: one task asks the database for all."""
+"""Shared polling for job events: one task polls the database for all event streams of a process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from superopt.substitution_db import Database
 
 _REMEMBERED = 10_000
 _LATE_SECONDS = 2.0
-"""How much later than one with a higher id an event may be committed, to be seen all the same."""
+"""How late an event may be committed after one with a higher id and still be noticed."""
 
 _log = logging.getLogger(__name__)
 
 
 class News:
-    """Waits for events of jobs; every use is in one event loop.
+    """Waits for events of jobs. All calls must come from one event loop.
 
-    While anybody waits, a task looks for events every ``seconds``. Nobody should wait for long before he
-    looks for himself: an event that is committed very late is missed.
+    While there are waiters, a task polls every ``seconds``. Callers must poll the job again after a bounded
+    wait: events committed late may be missed.
     """
 
     def __init__(self, database: Database, seconds: float, stopping: threading.Event) -> None:
@@ -39,11 +39,11 @@ class News:
         self._waiting: WeakValueDictionary[str, anyio.Event] = WeakValueDictionary()
 
     async def wait(self, job: str, after: int, seconds: float) -> int:
-        """Returns when the job has an event behind ``after``, the service stops, or after so many seconds; at
-        times sooner.
+        """Waits until the job has an event after ``after``, the service stops, or ``seconds`` pass. May
+        return early.
 
-        Returns the newest event known, or ``after``: to be given as ``after`` the next time even if it could
-        not be read, for the job may have been removed.
+        Returns the id of the newest event known, or ``after``. Pass it as ``after`` in the next call, even if
+        the event could not be read (the job may have been removed).
         """
         if self._newest.get(job, 0) > after or self._stopping.is_set():
             return max(after, self._newest.get(job, 0))
@@ -57,7 +57,7 @@ class News:
         return max(after, self._newest.get(job, 0))
 
     async def _look_on(self) -> None:
-        """Looks until nobody waits. Whoever waits when it begins, or it fails, looks for himself."""
+        """Polls while there are waiters. Waiters present when it starts or fails must poll themselves."""
         try:
             newest = await run_in_threadpool(self._database.jobs.newest_event)
             self._looked = deque([(time.monotonic(), newest)])
@@ -67,7 +67,7 @@ class News:
                 await self._look()
                 await anyio.sleep(self._seconds)
         except MissingServiceError as error:
-            _log.warning("no news: %s", error)
+            _log.warning("cannot poll job events: %s", error)
         except Exception:  # noqa: BLE001 - whoever waits looks for himself, and meets it again
             _log.exception("no news")
         finally:

@@ -1,4 +1,4 @@
-"""Names of uploaded files: external data by location, such that no path leaves the directory of its job."""
+"""Validation of uploaded file names; locations of external data stay inside the job's directory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _NAME_CHARACTERS = 100
 
 
 def check_locations(locations: Sequence[str], model: str) -> None:
-    """Ends the request unless the locations are relative, distinct, and files rather than directories of each
-    other; ``model`` is where the model itself will be."""
+    """Raises Problem unless the locations are relative and distinct and none is a directory of another.
+    ``model`` is the location of the model itself.
+    """
     seen: set[PurePosixPath] = set()
     for location in locations:
         path = _checked(location)
         if path in seen or path == PurePosixPath(model):
-            raise Problem(ProblemType.UPLOAD, f"data: {location!r} is given twice")
+            raise Problem(ProblemType.UPLOAD, f"data: duplicate location {location!r}")
         seen.add(path)
     for path in seen:
         for parent in path.parents:
@@ -30,7 +31,7 @@ def check_locations(locations: Sequence[str], model: str) -> None:
 
 
 def display_name(name: str) -> str:
-    """A file name for people and for downloads, from whatever a client sent."""
+    """A file name that is safe to show and to download, from the name a client sent."""
     base = re.split(r"[/\\]", name)[-1]
     printable = "".join(character for character in base if character.isprintable()).strip(" .")
     return printable[-_NAME_CHARACTERS:] or "model.onnx"

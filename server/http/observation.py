@@ -1,4 +1,4 @@
-"""Around every request: its id, a line in the log, a count, a span."""
+"""Middleware that gives each request an id, a log line, metrics and a trace span."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = logging.getLogger("superopt.access")
 class Observation:
     """Observes the requests of an application.
 
-    A request keeps the ``X-Request-Id`` that it came with, if it is one of up to 128 usual characters; the
-    response says it.
+    An ``X-Request-Id`` of up to 128 safe characters is kept, otherwise one is generated; the response repeats
+    it.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces) -> None:
@@ -39,7 +39,7 @@ class Observation:
         self._traces = traces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one ASGI request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

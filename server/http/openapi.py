@@ -1,4 +1,4 @@
-"""OpenAPI: what each operation answers, failures among it, and what FastAPI does not say by itself."""
+"""OpenAPI document: responses and failures of each operation, and what FastAPI does not derive."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _WITH_KEY = (
     ProblemType.RATE,
 )
 WITHOUT_KEY: Json = {"security": []}
-"""What OpenAPI says more of an operation that everybody may use."""
+"""OpenAPI extension for operations without authentication."""
 
 _REFERENCE = "#/components/schemas/{model}"
-_RETRY = {"Retry-After": {"description": "Seconds after which to try again.", "schema": {"type": "integer"}}}
+_RETRY = {"Retry-After": {"description": "Seconds to wait before retrying.", "schema": {"type": "integer"}}}
 _WITH_RETRY = (429, 503)
 
 
 def failures(*types: ProblemType) -> Responses:
-    """How an operation that needs an API key answers when it fails in one of these ways or a common one."""
+    """Failure responses of an operation that needs an API key: these types and the common ones."""
     return _responses((*_WITH_KEY, *types))
 
 
 def open_failures(*types: ProblemType) -> Responses:
-    """The same of an operation that everybody may use."""
+    """Failure responses of an operation without authentication."""
     return _responses((*_ALWAYS, *types))
 
 
 def success(description: str, media_type: str, *, headers: Mapping[str, str] | None = None) -> Json:
-    """An answer that is a file; ``headers`` are names and descriptions."""
+    """A successful response with a file as content; ``headers`` maps names to descriptions."""
     schema = (
         {"type": "string", "format": "binary"} if media_type != "application/json" else {"type": "object"}
     )
@@ -56,7 +56,7 @@ def success(description: str, media_type: str, *, headers: Mapping[str, str] | N
 
 
 def described(headers: Mapping[str, str]) -> Json:
-    """Headers of an answer by name and description."""
+    """Response headers, from names and descriptions."""
     return {name: {"description": text, "schema": {"type": "string"}} for name, text in headers.items()}
 
 
@@ -85,7 +85,7 @@ def document(app: FastAPI) -> Json:
     }
 
 
-_KEYS = "A token that `superopt keys create` shows. While no key is made, this machine needs none."
+_KEYS = "A key made by `superopt keys create`. Not required from this machine while no key exists."
 
 
 def _responses(types: tuple[ProblemType, ...]) -> Responses:

@@ -1,4 +1,4 @@
-"""Requests that fail end with a problem document (RFC 9457)."""
+"""Problem documents (RFC 9457) for requests that fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Problem(Exception):  # noqa: N818 - what it carries is the answer
-    """Ends a request with a problem document."""
+    """Exception that ends a request with a problem document."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Problem(Exception):  # noqa: N818 - what it carries is the answer
         self.headers = dict(headers or {})
 
     def response(self, request: Request) -> JSONResponse:
-        """The response that says so."""
+        """The response with the problem document."""
         document = self.type.document(self.detail, instance=request.url.path)
         if self.errors:
             document["errors"] = list(self.errors)
@@ -50,7 +50,7 @@ class Problem(Exception):  # noqa: N818 - what it carries is the answer
 
 
 def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
-    """Makes every failure of the application, which has those routers, a problem document."""
+    """Installs exception handlers that turn every failure of the application into a problem document."""
     routes = (route for router in routers for route in router.routes)
     app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
     app.add_exception_handler(Problem, _problem)
@@ -62,7 +62,7 @@ def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
 
 
 def field_errors(error: RequestValidationError | ValueError, drop: int = 0) -> list[dict[str, str]]:
-    """Where and what is wrong, from a pydantic error; ``drop`` leading parts of each place are left out."""
+    """Location and message of each error in a pydantic error, without the first ``drop`` location parts."""
     found = cast("Sequence[Mapping[str, object]]", getattr(error, "errors", list)())
     return [
         {
@@ -74,7 +74,7 @@ def field_errors(error: RequestValidationError | ValueError, drop: int = 0) -> l
 
 
 def sentence(errors: Sequence[Mapping[str, str]]) -> str:
-    """The first of ``field_errors`` as a sentence."""
+    """The first of ``field_errors`` as one line of text."""
     first = errors[0]
     return f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
 
@@ -100,9 +100,7 @@ def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods that the address of the request takes; an address of its own goes before one that has
-    parameters.
-    """
+    """The methods allowed at the request's path; a literal path precedes one with parameters."""
     routes = cast("list[APIRoute]", request.app.state.routes)
     matching = [route for route in routes if route.path_regex.match(request.url.path)]
     fewest = min((len(route.param_convertors) for route in matching), default=0)
@@ -124,7 +122,7 @@ def _missing(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, UnknownDeviceError):
         headers = {"Retry-After": "60"}
         return Problem(ProblemType.JOB_SERVICE, str(error), headers=headers).response(request)
-    detail = "the database does not answer; try again later"
+    detail = "the database is not available; try again later"
     return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
 
 
@@ -141,7 +139,9 @@ def _full(request: Request) -> JSONResponse:
 
 
 def internal(request: Request, error: Exception) -> JSONResponse:
-    """The response to a request that met an error of the service, which is in the log under a number."""
+    """The response to a request that hit an internal error, logged under a number."""
     number = secrets.token_hex(8)
     _log.error("%s %s: internal error %s", request.method, request.url.path, number, exc_info=error)
-    return Problem(ProblemType.INTERNAL, f"report the number {number} of the log").response(request)
+    return Problem(ProblemType.INTERNAL, f"report error number {number}; the log has the details").response(
+        request
+    )

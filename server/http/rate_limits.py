@@ -1,4 +1,4 @@
-"""How often each API key may ask: token buckets."""
+"""Rate limits per API key: token buckets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class TokenBuckets:
-    """A bucket of ``burst`` tokens for each name, filled again with ``rate`` tokens a second."""
+    """One bucket of ``burst`` tokens per name, refilled at ``rate`` tokens per second."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -18,7 +18,7 @@ class TokenBuckets:
         self._levels: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str) -> float:
-        """Takes a token; 0 if there was one, else the seconds until there will be (and none is taken)."""
+        """Takes a token and returns 0; if none is available, returns the seconds until one is."""
         with self._lock:
             now = self._clock()
             level, then = self._levels.get(name, (float(self._burst), now))

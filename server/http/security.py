@@ -1,4 +1,4 @@
-"""Who may do what: API keys as bearer tokens; without any key made, only this machine is served."""
+"""Authentication and authorisation: API keys as bearer tokens; without keys, loopback clients only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LOCAL_OWNER = ""
 
 
 def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
-    """A dependency that gives the id of the API key (empty for this machine without keys), or ends the
-    request.
+    """A dependency that returns the id of the API key (empty for loopback clients without keys) or raises
+    Problem.
     """
 
     async def owner(request: Request) -> str:
@@ -50,7 +50,7 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
 
 
 async def local_or_keys(request: Request) -> None:
-    """A dependency for what needs no key: ends requests from elsewhere while no key is made."""
+    """A dependency for routes without a key: rejects remote clients while no key exists."""
     _refuse_control_characters(request)
     state = state_of(request)
     keys = state.database.keys
@@ -59,7 +59,7 @@ async def local_or_keys(request: Request) -> None:
 
 
 def _key_of(keys: KeyRepository, token: str) -> ApiKey | None:
-    """The API key of a token; None when none is made, ends the request when the token is that of none."""
+    """The API key of a token; None while no key exists. Raises Problem for an unknown token."""
     if not keys.any_made():
         return None
     key = keys.recognise(token)
@@ -78,29 +78,27 @@ def _token(request: Request) -> str:
 
 
 def _refuse_remote(request: Request) -> None:
-    """The client must be this machine, and must have meant it: a page elsewhere whose name resolves to
-    this machine (DNS rebinding) sends its own name as Host.
-    """
+    """Rejects remote clients, and local ones whose ``Host`` is not this machine (DNS rebinding)."""
     client = request.client.host if request.client else ""
     if not (is_loopback(client) and is_loopback(request.url.hostname or "")):
         raise Problem(
-            ProblemType.REMOTE, "make an API key with `superopt keys create NAME` to serve other machines"
+            ProblemType.REMOTE, "to serve other machines, create an API key with `superopt keys create NAME`"
         )
 
 
 def _refuse_cross_site(request: Request) -> None:
-    """A page of another site can post forms to this machine; browsers say where a request comes from."""
+    """Rejects cross-site requests, for example forms of other sites, by the ``Origin`` that browsers send."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise Problem(ProblemType.CROSS_SITE, f"requests from {origin} are not served")
+        raise Problem(ProblemType.CROSS_SITE, f"cross-site requests from {origin} are not allowed")
 
 
 def _refuse_control_characters(request: Request) -> None:
-    """PostgreSQL cannot even compare with a text that holds NUL."""
+    """Rejects NUL characters, which PostgreSQL cannot compare."""
     if any(
         "\0" in text for text in (request.url.path, request.scope["path"], *request.query_params.values())
     ):
-        raise Problem(ProblemType.BAD_REQUEST, "the address holds a NUL character")
+        raise Problem(ProblemType.BAD_REQUEST, "the URL contains a NUL character")
 
 
 def is_loopback(host: str) -> bool:

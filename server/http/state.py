@@ -1,4 +1,4 @@
-"""What all requests of one application share."""
+"""State shared by all requests of one application."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True)
 class State:
-    """The settings, the database, whether the service is stopping, what may be done at once or how often, and
-    metrics.
-    """
+    """Settings, database, stop flag, concurrency and rate limits, metrics."""
 
     settings: Settings
     database: Database
@@ -36,18 +34,18 @@ class State:
     metrics: Metrics
     news: News
     reads: anyio.CapacityLimiter
-    """Threads that look at jobs and keys: never behind those that wait for a disk, or for a writer's turn."""
+    """Threads for short reads of jobs and keys, apart from those that wait for disks or write locks."""
     intake: anyio.CapacityLimiter
-    """Threads that take in uploads: few, for each of them keeps all else from going on now and then."""
+    """Threads that process uploads; few, because each holds the interpreter lock at times."""
     proved: dict[int | None, int] = field(default_factory=dict[int | None, int])
-    """Verified rules by version of the library, of those that were looked through."""
+    """Number of verified rules by library version, for the versions counted so far."""
 
     async def look(self, function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
-        """Calls a function that reads little of the database, in a thread for that."""
+        """Calls a function with a short database read in a thread for reads."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.reads)
 
     async def take_in(self, function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
-        """Calls a function that does part of taking in an upload, in a thread for that."""
+        """Calls a function that processes part of an upload in a thread for uploads."""
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.intake)
 
 

@@ -1,6 +1,6 @@
-"""A multipart request, written to disk while it arrives, with every limit checked before it is passed.
+"""Streaming multipart upload: parts are written to disk on arrival, with every limit enforced on the way.
 
-Files go to the blob store's incoming directory; they become blobs only when the whole request was accepted.
+Files go to the blob store's incoming directory and become blobs once the whole request is accepted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Part:
 
 
 class Upload:
-    """A request being read; its files are removed at the end of the ``with`` block unless they were kept."""
+    """A request being read. Its files are removed at the end of the ``with`` block unless kept."""
 
     def __init__(self, store: BlobStore, settings: Settings) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class Upload:
         return any(role is JobRole.CLUSTER for role, _, _ in self._files)
 
     async def read(self, request: Request) -> None:
-        """Reads the whole request; ends it with a problem when it is too large or not what is expected."""
+        """Reads the whole request. Raises Problem if it is too large or malformed."""
         parser = MultipartParser(
             _boundary(request),
             {
@@ -104,28 +104,28 @@ class Upload:
                 await state_of(request).take_in(parser.write, chunk)
             parser.finalize()
         except TimeoutError as error:
-            raise Problem(ProblemType.SLOW, f"nothing came for {_IDLE_SECONDS:g} seconds") from error
+            raise Problem(ProblemType.SLOW, f"no data received for {_IDLE_SECONDS:g} s") from error
         except ClientDisconnect as error:
-            raise Problem(ProblemType.UPLOAD, "the request ended too early") from error
+            raise Problem(ProblemType.UPLOAD, "the request ended before its body was complete") from error
         except FormParserError as error:
-            raise Problem(ProblemType.UPLOAD, f"the multipart body is damaged: {error}") from error
+            raise Problem(ProblemType.UPLOAD, f"invalid multipart body: {error}") from error
         self._check()
 
     @property
     def files(self) -> tuple[JobFile, ...]:
-        """What was sent, as a job will have it once it is kept."""
+        """The uploaded files as the job's inputs; valid once kept."""
         return tuple(JobFile(role, name, writer.sha256, writer.bytes) for role, name, writer in self._files)
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of everything that was sent."""
+        """SHA-256 of the whole request, in hexadecimal."""
         parts = [f"{role}\0{name}\0{writer.sha256}" for role, name, writer in self._files]
         parts = [self.model_name, self.options.decode("utf-8", "replace"), *sorted(parts)]
         return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
 
     def inspect(self) -> None:
-        """Reads the model and the cluster as a job would, in a process of its own; ends the request when that
-        cannot be done, or not with what is usual for their size.
+        """Reads the model and the cluster as a job would, in a sandboxed process. Raises Problem if they are
+        invalid or reading them exceeds the time or memory limit for their size.
         """
         with self._placed() as directory:
             model = directory / "model" / MODEL_NAME
@@ -178,7 +178,7 @@ class Upload:
     def _refuse_size(self, size: int) -> None:
         limit = self._settings.max_upload_bytes
         if size > limit:
-            raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the request may have {limit} bytes")
+            raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the request is limited to {limit} bytes")
         if self._store.free_bytes() - (size - self._received) < self._settings.min_free_bytes:
             raise Problem(ProblemType.DISK_FULL, "the disk of the service is nearly full; try again later")
 
@@ -210,7 +210,7 @@ class Upload:
         if len(self._files) > self._settings.max_upload_files:
             raise Problem(
                 ProblemType.UPLOAD_FILES,
-                f"the request may have {self._settings.max_upload_files} data files",
+                f"the request is limited to {self._settings.max_upload_files} data files",
             )
         self._part.writer = self._open.enter_context(self._store.writer())
         self._files.append((role, self._named(role, parameters.get(b"filename", b"")), self._part.writer))
@@ -232,12 +232,12 @@ class Upload:
             limit = _LIMITS.get(_FILES[self._part.name])
             if limit is not None and writer.bytes > limit:
                 raise Problem(
-                    ProblemType.UPLOAD_TOO_LARGE, f"the part {self._part.name} may have {limit} bytes"
+                    ProblemType.UPLOAD_TOO_LARGE, f"the part {self._part.name} is limited to {limit} bytes"
                 )
             return
         self.options += data[start:end]
         if len(self.options) > _OPTIONS_BYTES:
-            raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the options may have {_OPTIONS_BYTES} bytes")
+            raise Problem(ProblemType.UPLOAD_TOO_LARGE, f"the options are limited to {_OPTIONS_BYTES} bytes")
 
     def _on_part_end(self) -> None:
         if self._part.writer is not None:
@@ -248,12 +248,12 @@ class Upload:
 
     def _check(self) -> None:
         if not self._complete:
-            raise Problem(ProblemType.UPLOAD, "the multipart body ends too early")
+            raise Problem(ProblemType.UPLOAD, "the multipart body is incomplete")
         roles = [role for role, _, _ in self._files]
         if roles.count(JobRole.MODEL) != 1 or roles.count(JobRole.CLUSTER) > 1:
-            raise Problem(ProblemType.UPLOAD, "expected one part model, and one part cluster at the most")
+            raise Problem(ProblemType.UPLOAD, "expected one part model and at most one part cluster")
         if self._options_parts > 1:
-            raise Problem(ProblemType.UPLOAD, "expected one part options at the most")
+            raise Problem(ProblemType.UPLOAD, "expected at most one part options")
         check_locations([name for role, name, _ in self._files if role is JobRole.DATA], MODEL_NAME)
 
 
@@ -268,7 +268,7 @@ def _boundary(request: Request) -> bytes:
 
 
 async def _batches(request: Request) -> AsyncIterator[bytes]:
-    """The body in pieces of about a mebibyte."""
+    """The body in chunks of about 1 MiB."""
     batch = bytearray()
     chunks = request.stream()
     while True:

@@ -1,5 +1,4 @@
-"""The page at ``/``: ``routes`` gives its files, ``answers`` what only the page asks for.
+"""The web page at ``/``: ``routes`` serves its files, ``answers`` its own endpoints.
 
-``work`` is what a child process does for it. The files are plain ES modules and CSS: what is written here is
-what browsers load.
+``work`` runs in child processes. The files are plain ES modules and CSS, served without a build step.
 """

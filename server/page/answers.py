@@ -1,4 +1,4 @@
-"""What only the page asks for: choices of a form, drawings, the outlines of models, a report as a page."""
+"""Endpoints used only by the page: form choices, drawings, model outlines, reports as HTML."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _at_once = threading.BoundedSemaphore(2)
 
 @router.get("/choices", dependencies=[Depends(local_or_keys)])
 def choices(request: Request) -> dict[str, object]:
-    """What can be chosen for an optimization here, and its limits."""
+    """The options of an optimization and the limits of this service."""
     settings = state_of(request).settings
     return {
         "version": version("superopt"),
@@ -46,7 +46,7 @@ def choices(request: Request) -> dict[str, object]:
 
 @router.get("/drawing")
 def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=4000)]) -> Response:
-    """The drawing of an equation."""
+    """An equation drawn as SVG."""
     try:
         drawn = drawing(parse_equation(equation))
     except InvalidEquationError as error:
@@ -56,7 +56,7 @@ def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=4000
 
 @router.get("/optimizations/{identity}/drawings")
 def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
-    """The drawings of the rewritten regions of a report, in their order; null where one is too large."""
+    """The rewritten regions of a report drawn as SVG, in order; null for one that is too large."""
     state = state_of(request)
     report = cast("JsonObject", json.loads(_file(state, identity, JobRole.REPORT).read_bytes()))
     explanation = cast("JsonObject", report.get("explanation") or {})
@@ -68,8 +68,8 @@ def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
 def graphs(
     request: Request, _: Reader, identity: str, most: Annotated[int | None, Query(ge=1, le=100_000)] = None
 ) -> dict[str, object]:
-    """Both models without the contents of tensors (base64), and the names of nodes that differ; with ``most``
-    only so many nodes of each, around what differs.
+    """Both models without tensor contents (base64), and the names of the nodes that differ. ``most`` limits
+    each model to that many nodes around the differences.
     """
     state = state_of(request)
     models = {
@@ -85,7 +85,7 @@ def graphs(
 
 @router.get("/optimizations/{identity}/report.html")
 def report_page(request: Request, _: Reader, identity: str) -> Response:
-    """The report as one page that needs nothing else."""
+    """The report as a self-contained HTML page."""
     state = state_of(request)
     report = _file(state, identity, JobRole.REPORT)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
@@ -107,7 +107,7 @@ def _drawn(region: JsonObject) -> dict[str, str] | None:
 
 
 def _file(state: State, identity: str, role: JobRole) -> Path:
-    """A file of an optimization that has a result, to be read only."""
+    """Path of a file of a succeeded optimization, read only. Raises Problem."""
     job = state.database.jobs.get(identity)
     if job is None:
         raise Problem(ProblemType.NOT_FOUND, f"there is no optimization {identity[:64]}")
@@ -123,7 +123,7 @@ def _file(state: State, identity: str, role: JobRole) -> Path:
 
 def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:
     if not _at_once.acquire(blocking=False):
-        raise Problem(ProblemType.BUSY, "others are being made", headers={"Retry-After": "2"})
+        raise Problem(ProblemType.BUSY, "too many renderings in progress", headers={"Retry-After": "2"})
     limits = ResourceLimits(_SECONDS, state.settings.max_job_bytes, 0.0, state.settings.job_niceness)
     try:
         ending = run_in_child(function, arguments, limits, wanted=lambda: not state.stopping.is_set())
@@ -132,4 +132,4 @@ def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:
     if isinstance(ending, Done):
         return ending.result
     detail = "the service is stopping" if isinstance(ending, Stopped) else ending.problem.get("detail")
-    raise Problem(ProblemType.INTERNAL, f"it could not be made: {detail}")
+    raise Problem(ProblemType.INTERNAL, f"rendering failed: {detail}")

@@ -1,4 +1,4 @@
-"""The files of the page and of the viewer of whole models (the ``netron`` package), all from this origin."""
+"""Routes for the static files of the page and of the model viewer (the ``netron`` package)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VIEWER_HEADERS = {
     "X-Frame-Options": "SAMEORIGIN",
     "Set-Cookie": "consent=1; Path=/netron; SameSite=Strict",
 }
-"""The viewer asks for consent to statistics unless it was given; with version 0.0.0 it sends none."""
+"""Suppresses the viewer's consent dialog for telemetry; with version 0.0.0 it sends none."""
 
 
 _VIEWER_HEAD = (
@@ -59,7 +59,7 @@ class _File:
     tag: str
 
     def response(self, request: Request, headers: Mapping[str, str]) -> Response:
-        """The file, or 304 when the client has it."""
+        """A response with the file, or 304 if the client has it."""
         headers = {"ETag": self.tag, "Cache-Control": "no-cache", **headers}
         if request.headers.get("if-none-match") == self.tag:
             return Response(status_code=304, headers=headers)
@@ -73,13 +73,13 @@ class _File:
 @router.get("/library/{identity}")
 @router.get("/prove")
 def show_page(request: Request) -> Response:
-    """The page, which shows what its address says."""
+    """The page; its scripts choose the view by the URL."""
     return _page_file("index.html").response(request, {"Content-Security-Policy": _PAGE_POLICY})
 
 
 @router.get("/favicon.ico")
 def show_icon(request: Request) -> Response:
-    """The icon, for browsers that ask here."""
+    """The icon at the path that browsers request by default."""
     return _page_file("favicon.svg").response(request, {})
 
 
@@ -111,7 +111,7 @@ def _page_file(name: str) -> _File:
 
 @cache
 def _viewer_names() -> Mapping[str, Path]:
-    """The files of the package, which is not imported; none where it is not installed."""
+    """The files of the package, found without importing it; empty if it is not installed."""
     return {path.name: path for path in _viewer_paths()}
 
 

@@ -1,4 +1,4 @@
-"""What is done for the page in a child process, because it reads models or loads much."""
+"""Child process functions of the page: those that read models or import large packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = "model.onnx"
 
 
 def write_report_page(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Makes the page of the file ``report`` as the file ``page``."""
+    """Renders the report file ``report`` as HTML into the file ``page``."""
     del progress
     report = cast("JsonObject", json.loads(Path(str(arguments["report"])).read_text(encoding="utf-8")))
     Path(str(arguments["page"])).write_text(html_of(report), encoding="utf-8")
@@ -25,8 +25,8 @@ def write_report_page(arguments: JsonObject, progress: Callable[[JsonObject], No
 
 
 def write_outlines(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Outlines the models ``before`` and ``after``, which may be an archive; of at most ``most`` nodes, where
-    that is a number.
+    """Writes outlines of the models ``before`` and ``after`` (which may be an archive), of at most ``most``
+    nodes if given.
 
     Writes ``before.onnx`` and ``after.onnx`` into ``directory``; returns the names of nodes that differ.
     """

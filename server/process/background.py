@@ -1,4 +1,4 @@
-"""A thread that does something for as long as a block runs."""
+"""Background thread for a ``with`` block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def beside(function: Callable[[threading.Event], None]) -> Generator[None]:
-    """Calls a function in a thread of its own; it is told when the block ends, and waited for."""
+    """Runs a function in a thread; at the end of the block sets its stop event and joins the thread."""
     ended = threading.Event()
     thread = threading.Thread(target=function, args=(ended,), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Work of the service in a child process (``processes.child``); failures become the service's problems."""
+"""Child processes of the service (``processes.child``) with failures as problem documents."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ def run_in_child(
             error = ending.error()
             return Failed(type_of(error).document(str(error)))
         case child.OutOfTime():
-            return Failed(ProblemType.JOB_TIME.document(f"it may take {limits.seconds:g} seconds"))
+            return Failed(ProblemType.JOB_TIME.document(f"the time limit is {limits.seconds:g} s"))
         case child.OutOfMemory():
-            return Failed(ProblemType.JOB_MEMORY.document(f"it may use {(limits.bytes or 0) >> 20} MiB"))
+            return Failed(
+                ProblemType.JOB_MEMORY.document(f"the memory limit is {(limits.bytes or 0) >> 20} MiB")
+            )
         case child.OutOfDisk():
-            return Died(ProblemType.DISK_FULL.document("the worker has no more disk"))
+            return Died(ProblemType.DISK_FULL.document("the worker's disk is full"))
         case child.Killed(signal):
-            return Died(ProblemType.JOB_CRASHED.document(f"the process was ended by {signal}"))
+            return Died(ProblemType.JOB_CRASHED.document(f"the process was killed by {signal}"))
         case child.Broken():
-            return Failed(ProblemType.JOB_INTERNAL.document("the process failed; its log says more"))
+            return Failed(ProblemType.JOB_INTERNAL.document("the process failed; see its log"))
         case child.Stopped():
             return Stopped()

@@ -1,4 +1,4 @@
-"""How work in another process ends."""
+"""Outcomes of work in a child process."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The function failed in a way that would come again, or passed a limit."""
+    """The function failed reproducibly or exceeded a limit; ``problem`` is the problem document."""
 
     problem: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process is gone without an answer."""
+    """The process ended without an answer."""
 
     problem: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The parent wanted it to end, and it has."""
+    """The process ended at the request of its parent."""
 
 
 Ending: TypeAlias = "Done | Failed | Died | Stopped"

@@ -1,4 +1,4 @@
-"""Logs on standard error: one JSON object per line, or text; with the request and the job they are about."""
+"""Logging to standard error, as JSON lines or text, with the ids of request and job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _job: ContextVar[str] = ContextVar("job", default="")
 
 
 def configure(format_: LogFormat, level: str, service: str) -> None:
-    """Sends all logs of this process to standard error; ``service`` says what it is (server, worker)."""
+    """Sends all logs of this process to standard error; ``service`` names the process (server, worker)."""
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(JsonLines(service) if format_ == "json" else Text(service))
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
@@ -27,7 +27,7 @@ def configure(format_: LogFormat, level: str, service: str) -> None:
 
 @contextmanager
 def about_request(identity: str) -> Generator[None]:
-    """What is logged meanwhile is about that request."""
+    """Adds the request id to all records logged within the block."""
     token = _request.set(identity)
     try:
         yield
@@ -37,7 +37,7 @@ def about_request(identity: str) -> Generator[None]:
 
 @contextmanager
 def about_job(identity: str) -> Generator[None]:
-    """What is logged meanwhile is about that job."""
+    """Adds the job id to all records logged within the block."""
     token = _job.set(identity)
     try:
         yield
@@ -46,13 +46,13 @@ def about_job(identity: str) -> Generator[None]:
 
 
 def request_id() -> str:
-    """The id of the request that is being answered; empty without."""
+    """The id of the current request; empty outside of requests."""
     return _request.get()
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time (RFC 3339, UTC), level, logger, message, service, and where known
-    request_id, job_id, exception, and the fields given as ``extra={"fields": {...}}``.
+    """Formats a record as one JSON object: time (RFC 3339, UTC), level, logger, message, service; if known
+    request_id, job_id, exception and the fields of ``extra={"fields": {...}}``.
     """
 
     def __init__(self, service: str) -> None:
@@ -77,7 +77,7 @@ class JsonLines(logging.Formatter):
 
 
 class Text(logging.Formatter):
-    """A record for people."""
+    """Formats a record as text."""
 
     def __init__(self, service: str) -> None:
         super().__init__(f"%(asctime)s %(levelname)s {service}: %(message)s")

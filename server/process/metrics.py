@@ -1,9 +1,8 @@
-"""Metrics in Prometheus's text format: of this process's requests, and of what all processes share.
+"""Prometheus metrics: requests of this process, and state of the service read from the database.
 
-Requests are counted here, in the one process that serves them. Jobs, workers and rules are read from the
-database when somebody looks, so that every server says the same and no count dies with a process. Labels come
-from closed sets: routes by template, methods and states by name; a worker by its host and process while it is
-there.
+Requests are counted in the process that serves them. Jobs, workers and rules are read from the database at
+each scrape, so that all servers report the same values and counts survive restarts. Label values come from
+closed sets: route templates, methods, states; and one value per live worker (host and process id).
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ class Metrics:
         )
         self._seconds = Histogram(
             "superopt_http_request_seconds",
-            "Seconds until responses began.",
+            "Seconds until the response started.",
             labels,
             buckets=_LATENCIES,
             registry=self._registry,
         )
-        self._open = Gauge("superopt_http_requests_open", "Requests under way.", registry=self._registry)
+        self._open = Gauge("superopt_http_requests_open", "Requests in progress.", registry=self._registry)
 
     def began(self) -> None:
-        """A request began."""
+        """Records the start of a request."""
         self._open.inc()
 
     def ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request ended; ``seconds`` until its response began."""
+        """Records the end of a request; ``seconds`` is the time until its response started."""
         self._open.dec()
         labels = (method if method in _METHODS else "other", route, str(status))
         self._requests.labels(*labels).inc()
@@ -66,49 +65,51 @@ class Metrics:
 
 
 class _Shared(Collector):
-    """What is in the database."""
+    """Collector of metrics read from the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def describe(self) -> Iterable[_Family]:
-        """Nothing is looked at before somebody asks."""
+        """No metric families at registration, so that the database is not read then."""
         return ()
 
     def collect(self) -> Iterable[_Family]:
-        """The families, freshly read; only that the database is not there when it does not answer."""
+        """The metric families, read from the database; only ``database up`` = 0 when it is not available."""
         versions = {(version("superopt"), platform.python_version()): 1}
         yield _gauge("superopt_info", "The version.", versions, "version", "python")
         try:
             families = tuple(self._read())
         except MissingServiceError:
             families = ()
-        yield _gauge("superopt_database_up", "Whether the database answers.", {(): int(bool(families))})
+        yield _gauge("superopt_database_up", "Whether the database is available.", {(): int(bool(families))})
         yield from families
 
     def _read(self) -> Iterable[_Family]:
         database, activity = self._database, self._database.activity
         jobs = {(str(state),): count for state, count in database.jobs.counts().items()}
-        yield _gauge("superopt_jobs", "Optimizations that are stored.", jobs, "state")
+        yield _gauge("superopt_jobs", "Stored optimizations.", jobs, "state")
         waiting = {(): activity.waiting_seconds()}
         yield _gauge(
-            "superopt_oldest_waiting_seconds", "How long the oldest waiting one has waited.", waiting
+            "superopt_oldest_waiting_seconds", "Age of the oldest queued optimization in seconds.", waiting
         )
         yield _durations(activity.durations())
         workers = activity.workers()
         ages = {(sign.worker,): sign.seconds for sign in workers}
-        yield _gauge("superopt_worker_seen_seconds", "Since a worker's last sign of life.", ages, "worker")
+        yield _gauge(
+            "superopt_worker_seen_seconds", "Seconds since a worker's last heartbeat.", ages, "worker"
+        )
         busy = {(sign.worker,): int(sign.job_id is not None) for sign in workers}
-        yield _gauge("superopt_worker_busy", "Whether a worker has a job.", busy, "worker")
+        yield _gauge("superopt_worker_busy", "Whether a worker runs a job.", busy, "worker")
         rules = {(str(status),): count for status, count in activity.rules().items()}
-        yield _gauge("superopt_rules", "Rules that are stored.", rules, "status")
+        yield _gauge("superopt_rules", "Stored rules.", rules, "status")
         in_force = database.library.in_force()
         if in_force is not None:
             number = {(): in_force.number}
-            yield _gauge("superopt_library_version", "The library that new jobs begin with.", number)
-            yield _gauge("superopt_library_rules", "Rules in it.", {(): in_force.rules})
+            yield _gauge("superopt_library_version", "Library version used by new jobs.", number)
+            yield _gauge("superopt_library_rules", "Rules in that library version.", {(): in_force.rules})
         free = {(): database.blobs.free_bytes()}
-        yield _gauge("superopt_blob_free_bytes", "Free disk for models.", free)
+        yield _gauge("superopt_blob_free_bytes", "Free disk space for models in bytes.", free)
 
 
 def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> GaugeMetricFamily:

@@ -1,7 +1,7 @@
-"""A function in a fork of a prepared process, which may use only so much memory and time and write no file.
+"""Sandbox: calls a function in a fork with limits on memory and time and without writing files.
 
-The prepared process has imported what the functions need and holds nothing of any request; a fork of it
-starts in milliseconds. What comes back is JSON: a fork that was taken over can say nothing but a document.
+The fork server has imported what the functions need and holds no request data; a fork starts in milliseconds.
+Results are JSON, so that a compromised fork can return nothing but a document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from superopt.server.process.endings import Done, Failed
 from superopt.substitution_db.store.records import JsonObject
 
 WALL_PER_CPU = 6.0
-"""How much longer than processor time the clock may run: the machine has other things to do."""
+"""Limit of wall-clock time as a multiple of the processor time."""
 
 _START_SECONDS = 60.0
 _ANSWER_BYTES = 1 << 20
@@ -30,9 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a fork may use: seconds of processor time, bytes of memory of its own; how far its priority is
-    lowered.
-    """
+    """Limits of a fork: processor time in seconds, private memory in bytes, niceness added."""
 
     seconds: float
     bytes: int
@@ -40,14 +38,14 @@ class Bounds:
 
 
 def prepare() -> None:
-    """Starts the prepared process unless it runs; does not wait until it is ready."""
+    """Starts the fork server if it is not running; does not wait until it is ready."""
     _prepared.start()
 
 
 def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Done | Failed:
-    """Calls ``function`` (``module:name``, from JSON to JSON) in a fork; safe from several threads.
+    """Calls ``function`` (``module:name``, JSON to JSON) in a fork. Thread-safe.
 
-    It has also failed when it passed its bounds, or broke its process.
+    Exceeding a limit or killing the process also counts as failure of the function.
     """
     task = {"function": function, "arguments": arguments, **asdict(bounds)}
     ours, theirs = socket.socketpair()
@@ -58,8 +56,8 @@ def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Done
         answer = _received(ours)
     if answer is None:
         detail = (
-            f"reading it took more than {bounds.seconds:g} seconds or {bounds.bytes >> 20} MiB, "
-            "or broke the process that read it"
+            f"reading it exceeded {bounds.seconds:g} s or {bounds.bytes >> 20} MiB, "
+            "or crashed the reading process"
         )
         _log.warning("%s: %s", function, detail)
         return Failed(ProblemType.COSTLY.document(detail))
@@ -84,7 +82,7 @@ def _received(connection: socket.socket) -> Done | Failed | None:
 
 
 class _Prepared:
-    """The prepared process: started when first needed, again when it is gone; it ends with this one."""
+    """The fork server: started on first use, restarted when it has died, and ended with this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Main module of the process that ``server.process.sandbox`` forks for each task, within limits."""
+"""Main module of the fork server of ``server.process.sandbox``; forks once per task, under limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
 
 PREPARED = (inspection,)
-"""What is imported before any fork."""
+"""Modules imported before the first fork."""
 
 _TASK_BYTES = 1 << 16
 _SENTENCE = 2000
@@ -34,8 +34,8 @@ _OPEN_FILES = 64
 def main(descriptor: int) -> None:
     """Forks for each task until the other end of the socket closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that ended are not waited for
-    gc.freeze()  # a collection in a fork would touch, and so copy, all that was imported
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks are reaped by the kernel
+    gc.freeze()  # a garbage collection in a fork would touch, and so copy, all imported objects
     with socket.socket(fileno=descriptor) as tasks:
         while True:
             task, descriptors, _, _ = socket.recv_fds(tasks, _TASK_BYTES, 1)
@@ -65,14 +65,16 @@ def _answer(function: Callable[[JsonObject], JsonObject], arguments: JsonObject)
     except SuperoptError as error:
         return {"problem": type_of(error).document(str(error)[:_SENTENCE])}
     except (MemoryError, RecursionError) as error:
-        return {"problem": ProblemType.COSTLY.document(f"reading it took too much: {type(error).__name__}")}
+        return {
+            "problem": ProblemType.COSTLY.document(f"reading it exceeded a limit: {type(error).__name__}")
+        }
     except Exception as error:  # noqa: BLE001 - a model that breaks its reader is refused, not a failure here
-        problem = ProblemType.JOB_MODEL.document(f"it breaks the reader: {type(error).__name__}")
+        problem = ProblemType.JOB_MODEL.document(f"reading it failed: {type(error).__name__}")
         return {"problem": problem, "trace": traceback.format_exc()[-_SENTENCE:]}
 
 
 def _confine(seconds: float, own_bytes: int) -> None:
-    """Bounds on this process; passing one of time ends it, whatever it is doing."""
+    """Sets the resource limits of this process; exceeding the time limit kills it."""
     limit = max(1, round(seconds))
     signal.setitimer(signal.ITIMER_REAL, seconds * WALL_PER_CPU)
     for kind, value in (

@@ -1,4 +1,4 @@
-"""The whole service on one machine: an HTTP server and worker processes, which end together."""
+"""The service on one machine: an HTTP server and its worker processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from superopt.substitution_db.rules.currency import current
 _RESTART_SECONDS = 1.0
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.001
-"""How long a thread that takes in an upload may keep the one that answers from going on."""
+"""Interpreter switch interval, so that threads that process uploads do not delay responses."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,10 +45,10 @@ def serve(
     database_url: str | None = None,
     settings: Settings | None = None,
 ) -> None:
-    """Serves HTTP and does jobs until SIGTERM or SIGINT; then ends requests and workers in an orderly way.
+    """Serves HTTP and runs jobs until SIGTERM or SIGINT, then shuts down requests and workers gracefully.
 
-    ``port`` 0 takes a free one. With 0 workers it only serves (``superopt worker`` does jobs elsewhere).
-    Raises InvalidOptionError (also when the address cannot be used) and MissingServiceError.
+    ``port`` 0 selects a free port. With 0 workers it only serves HTTP; ``superopt worker`` runs jobs
+    elsewhere. Raises InvalidOptionError (also if the address cannot be bound) and MissingServiceError.
     """
     settings = settings or Settings.from_environment()
     with open_database(database_url) as database, traces_of_environment("superopt-server") as traces:
@@ -60,16 +60,18 @@ def serve(
         logs.configure(settings.log_format, settings.log_level, "server")
         _say_where(host, listening)
         if not is_loopback(host) and not database.keys.any_made():
-            _log.warning("no API key is made: only this machine is served (superopt keys create NAME)")
+            _log.warning(
+                "no API key exists: only clients on this machine are served (superopt keys create NAME)"
+            )
         threading.Thread(target=_look_around, daemon=True).start()
         with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
-            gc.freeze()  # what was imported stays: no collection need look at it again
+            gc.freeze()  # imported objects are permanent: exclude them from garbage collection
             sys.setswitchinterval(_SWITCH_SECONDS)
             server.run(sockets=[listening])
 
 
 def _look_around() -> None:
-    """What the first upload would have to wait for."""
+    """Work done ahead of the first upload, so that it need not wait."""
     try:
         this_device()
     except MissingServiceError as error:
@@ -77,7 +79,7 @@ def _look_around() -> None:
 
 
 def http_configuration(app: FastAPI, shutdown_seconds: int) -> uvicorn.Config:
-    """How the application is served on a socket."""
+    """The uvicorn configuration of the application."""
     return uvicorn.Config(
         app,
         http=BoundedHttp,
@@ -91,7 +93,7 @@ def http_configuration(app: FastAPI, shutdown_seconds: int) -> uvicorn.Config:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on."""
+    """A listening socket. Raises InvalidOptionError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -106,9 +108,7 @@ def _say_where(host: str, listening: socket.socket) -> None:
 
 @contextmanager
 def _stop_signals_kept() -> Generator[None]:
-    """The HTTP server raises the signal that stopped it once more when it has ended, which must end
-    nothing else.
-    """
+    """Ignores the stop signal that the HTTP server raises again after it has ended."""
     before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -122,7 +122,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Tells open event streams to end when it is told to stop."""
+    """HTTP server that ends open event streams when it is told to stop."""
 
     def __init__(self, configuration: uvicorn.Config, stopping: threading.Event) -> None:
         super().__init__(configuration)
@@ -134,10 +134,9 @@ class _Server(uvicorn.Server):
 
 
 class _Workers:
-    """Worker processes; one that dies is replaced, and none outlives this process.
+    """Worker processes: dead ones are replaced, and none outlives this process.
 
-    Each holds the reading end of a pipe whose writing end is only here: it ends when the pipe closes, however
-    this process ends.
+    Each holds the read end of a pipe whose write end only this process has, and ends when the pipe closes.
     """
 
     def __init__(self, count: int, database_url: str, settings: Settings) -> None:
@@ -174,7 +173,7 @@ class _Workers:
         while not self._stopping.wait(_RESTART_SECONDS):
             for index, process in enumerate(self._processes):
                 if process.poll() is not None:
-                    _log.error("a worker ended with %s; starting another", process.returncode)
+                    _log.error("a worker ended with %s; starting a new one", process.returncode)
                     self._processes[index] = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -183,5 +182,5 @@ class _Workers:
             env=self._environment,
             stdin=subprocess.DEVNULL,
             pass_fds=[self._reading],
-            start_new_session=True,  # Ctrl-C in a terminal is for this process, which ends them in order
+            start_new_session=True,  # Ctrl-C is handled by this process, which stops workers gracefully
         )

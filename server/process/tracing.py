@@ -1,6 +1,6 @@
-"""OpenTelemetry traces, when the standard ``OTEL_*`` variables ask for them; nothing otherwise.
+"""OpenTelemetry traces, enabled by the standard ``OTEL_*`` variables.
 
-A request is a span, and so is each attempt at a job, within the trace of the request that submitted it.
+Each request is a span; each attempt at a job is a span in the trace of the submitting request.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _log = logging.getLogger(__name__)
 
 
 class Traces:
-    """Where spans go."""
+    """Creates spans and sends them to a provider, if there is one."""
 
     def __init__(self, tracer: Tracer | None) -> None:
         self._tracer = tracer
 
     @contextmanager
     def request(self, method: str, headers: Mapping[str, str]) -> Generator[RequestSpan]:
-        """A span of a request, in the trace that its headers name."""
+        """A span for a request, in the trace named by its headers."""
         with self._span(method, headers, "SERVER") as entry:
             yield entry
 
     @contextmanager
     def job(self, identity: str, parent: str | None) -> Generator[RequestSpan]:
-        """A span of an attempt at a job, in the trace of the request that submitted it."""
+        """A span for an attempt at a job, in the trace of the submitting request."""
         with self._span("job", {} if parent is None else {_PARENT: parent}, "CONSUMER") as entry:
             entry.set({"superopt.job.id": identity})
             yield entry
@@ -55,28 +55,28 @@ class Traces:
 
 
 class RequestSpan:
-    """A span, or nothing when there are no traces."""
+    """A span, or a null object when tracing is off."""
 
     def __init__(self, span: Span | None) -> None:
         self._span = span
 
     @property
     def trace_id(self) -> str:
-        """The trace in hexadecimal; empty without."""
+        """The trace id in hexadecimal; empty when tracing is off."""
         return "" if self._span is None else f"{self._span.get_span_context().trace_id:032x}"
 
     def rename(self, name: str) -> None:
-        """Gives the span a name of which there are few."""
+        """Sets the name of the span; use names of low cardinality."""
         if self._span is not None:
             self._span.update_name(name)
 
     def set(self, attributes: Mapping[str, Attribute]) -> None:
-        """Attributes, by the names of OpenTelemetry's conventions where there are such."""
+        """Sets attributes, named by OpenTelemetry's semantic conventions where they apply."""
         if self._span is not None:
             self._span.set_attributes(attributes)
 
     def failed(self, why: str) -> None:
-        """What the span is about went wrong."""
+        """Marks the span as failed."""
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode
 
@@ -84,7 +84,7 @@ class RequestSpan:
 
 
 def current_parent() -> str | None:
-    """The ``traceparent`` of the span under way, to go on elsewhere; None without."""
+    """The ``traceparent`` of the current span, to continue its trace elsewhere; None without a span."""
     try:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ModuleNotFoundError:
@@ -95,16 +95,16 @@ def current_parent() -> str | None:
 
 
 def traces_to(provider: TracerProvider) -> Traces:
-    """Traces to a provider."""
+    """Traces that are sent to a provider."""
     return Traces(provider.get_tracer("superopt"))
 
 
 @contextmanager
 def traces_of_environment(service: str, environment: Mapping[str, str] = os.environ) -> Generator[Traces]:
-    """Traces as the ``OTEL_*`` variables say; what is left is sent at the end.
+    """Traces configured by the ``OTEL_*`` variables; pending spans are sent at the end of the block.
 
-    An endpoint (``OTEL_EXPORTER_OTLP_ENDPOINT``) or ``OTEL_TRACES_EXPORTER`` (``otlp``, ``console``) turns
-    them on; ``OTEL_SDK_DISABLED=true`` or ``OTEL_TRACES_EXPORTER=none`` off.
+    ``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_TRACES_EXPORTER`` (``otlp``, ``console``) enables them;
+    ``OTEL_SDK_DISABLED=true`` or ``OTEL_TRACES_EXPORTER=none`` disables them.
     """
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     wanted = exporter in ("otlp", "console") or (not exporter and any(map(environment.get, _ENDPOINTS)))
@@ -117,7 +117,7 @@ def traces_of_environment(service: str, environment: Mapping[str, str] = os.envi
         from opentelemetry.sdk.trace import TracerProvider as SdkProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ModuleNotFoundError as error:
-        _log.warning("no traces are sent (%s): pip install 'superopt[otel]'", error)
+        _log.warning("tracing is disabled (%s): pip install 'superopt[otel]'", error)
         yield Traces(None)
         return
     named = environment.get("OTEL_SERVICE_NAME", service)

@@ -1,1 +1,1 @@
-"""What each path of the API does."""
+"""Routes of the HTTP API."""

@@ -1,4 +1,4 @@
-"""What operators look at: ``/livez``, ``/readyz``, ``/metrics``, ``/problems``, and ``/v1/devices``."""
+"""Routes for operating the service: ``/livez``, ``/readyz``, ``/metrics``, ``/problems``, ``/v1/devices``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reader = Annotated[str, Depends(require("read"))]
 
 @router.get("/livez", responses=open_failures(), openapi_extra=WITHOUT_KEY)
 def live() -> Health:
-    """Whether the process answers."""
+    """Liveness: the process responds."""
     return Health(status="alive")
 
 
@@ -34,7 +34,7 @@ def live() -> Health:
     openapi_extra=WITHOUT_KEY,
 )
 def ready(request: Request) -> JSONResponse:
-    """Whether requests can be served: database, schema, proved library, disk; 503 with all reasons if not."""
+    """Readiness: database, schema, proved library and disk; 503 with all reasons if not ready."""
     checks = readiness(state_of(request))
     failed = [f"{name}: {check.detail}" for name, check in checks.items() if not check.ok]
     shown = {name: check.model_dump() for name, check in checks.items()}
@@ -46,7 +46,7 @@ def ready(request: Request) -> JSONResponse:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=failures())
 def metrics(request: Request, _: Reader) -> PlainTextResponse:
-    """Metrics in the text format of Prometheus."""
+    """Metrics in Prometheus's text format."""
     return PlainTextResponse(state_of(request).metrics.text(), media_type=CONTENT_TYPE)
 
 
@@ -57,7 +57,7 @@ def metrics(request: Request, _: Reader) -> PlainTextResponse:
     openapi_extra=WITHOUT_KEY,
 )
 def list_problems() -> dict[str, ProblemDocument]:
-    """Every type of problem."""
+    """List all problem types."""
     return {type_.slug: _described(type_) for type_ in ProblemType}
 
 
@@ -68,16 +68,16 @@ def list_problems() -> dict[str, ProblemDocument]:
     openapi_extra=WITHOUT_KEY,
 )
 def read_problem(slug: str) -> ProblemDocument:
-    """A type of problem."""
+    """Read a problem type."""
     for type_ in ProblemType:
         if type_.slug == slug:
             return _described(type_)
-    raise Problem(ProblemType.NOT_FOUND, f"there is no type of problem {slug[:64]}")
+    raise Problem(ProblemType.NOT_FOUND, f"there is no problem type {slug[:64]}")
 
 
 @router.get("/v1/devices", tags=["devices"], responses=failures())
 def devices(request: Request, _: Reader) -> DevicePage:
-    """The devices that can be optimised for: this machine's CPU, and those with measured costs."""
+    """List the devices to optimise for: this machine's CPU and those with measured costs."""
     measured = state_of(request).database.costs.devices()
     by_device: dict[str, int] = {}
     for device, _runtime, count in measured:

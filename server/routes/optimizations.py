@@ -45,7 +45,7 @@ Cursor = Annotated[
     str | None,
     Query(
         max_length=200,
-        description="`next` of the page before.",
+        description="`next` of the previous page.",
         json_schema_extra={"format": "optimizations-cursor"},
     ),
 ]
@@ -62,8 +62,7 @@ _LIST = "optimizations"
 async def submit(request: Request, owner: Submitter) -> JSONResponse:
     """Accept a model to be optimised.
 
-    The answer is 200 when the optimization has ended in the time that `Prefer: wait` gives, or at once
-    because the same was computed before; else 202.
+    The status is 200 if the optimization ends within `Prefer: wait` or an earlier result is reused, else 202.
     """
     seconds = _preferred_wait(request, state_of(request))
     accepted = await accept(request, owner)
@@ -114,7 +113,7 @@ async def read(request: Request, _: Reader, identity: Identity) -> Response:
 
 @router.delete("/{identity}", status_code=202, responses=OF_ONE)
 def cancel(request: Request, _: Submitter, identity: Identity) -> OptimizationDocument:
-    """Cancel an optimization; nothing happens to one that has ended."""
+    """Cancel an optimization. Has no effect on one that has ended."""
     job = state_of(request).database.jobs.cancel(identity)
     if job is None:
         raise _unknown(identity)
@@ -153,7 +152,7 @@ def report(request: Request, _: Reader, identity: Identity) -> Response:
     openapi_extra=EVENT_PARAMETERS,
 )
 async def events(request: Request, _: Reader, identity: Identity) -> Response:
-    """Follow an optimization as server-sent events; ``Last-Event-ID`` resumes."""
+    """Follow an optimization as server-sent events; ``Last-Event-ID`` resumes after that event."""
     job = await run_in_threadpool(_job, request, identity)
     last = request.headers.get("last-event-id", "0")
     if not re.fullmatch(r"[0-9]{1,18}", last):
@@ -164,9 +163,7 @@ async def events(request: Request, _: Reader, identity: Identity) -> Response:
 
 
 def _preferred_wait(request: Request, state: State) -> int | None:
-    """The seconds of ``Prefer: wait=N``, as far as they are allowed; other preferences are ignored (RFC
-    7240).
-    """
+    """The seconds of ``Prefer: wait=N``, capped at the limit; other preferences are ignored (RFC 7240)."""
     for preference in request.headers.get("prefer", "").split(","):
         name, _, value = preference.partition("=")
         if name.strip().lower() == "wait" and re.fullmatch(r"\s*\"?[0-9]{1,9}\"?\s*", value):

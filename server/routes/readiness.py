@@ -1,4 +1,4 @@
-"""Whether the service can do its work: what ``/readyz`` looks at."""
+"""Readiness checks of the service for ``/readyz``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MEBIBYTE = 1 << 20
 
 
 def readiness(state: State) -> dict[str, Check]:
-    """Every check by name; those that need the database are left out when it does not answer."""
+    """The result of each check by name; without a database, checks that need it are omitted."""
     checks = {"database": _database(state.database)}
     if checks["database"].ok:
         checks |= {"migrations": _migrations(state.database), "library": _library(state)}
@@ -23,7 +23,7 @@ def _database(database: Database) -> Check:
     try:
         database.ping()
     except SuperoptError as error:
-        return Check(ok=False, detail=f"the database does not answer ({type(error).__name__})")
+        return Check(ok=False, detail=f"the database is not available ({type(error).__name__})")
     return Check(ok=True, detail="it answers")
 
 
@@ -34,12 +34,12 @@ def _migrations(database: Database) -> Check:
         return Check(ok=False, detail=f"the schema cannot be read ({type(error).__name__})")
     if usable:
         return Check(ok=True, detail=f"revision {revision}")
-    return Check(ok=False, detail=f"revision {revision} is not what is needed: superopt db upgrade")
+    return Check(ok=False, detail=f"revision {revision} is not the required one: superopt db upgrade")
 
 
 def _library(state: State) -> Check:
-    """Whether the library in force has rules whose proofs stand under this code. A version never changes, so
-    that it is looked through once.
+    """Whether the current library version has rules whose proofs are valid for this code. Versions never
+    change, so the result is cached per version.
     """
     try:
         version = state.database.library.in_force()

@@ -1,4 +1,4 @@
-"""Accepting a model: the upload, what it is checked for, and keys with which it may be sent twice."""
+"""Submission of models: upload, validation, idempotency keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LAST_LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The job of a request; ``expires_at`` is when its idempotency key forgets it, if it has one."""
+    """The job of a request; ``expires_at`` is when its idempotency key expires, if it has one."""
 
     job: Job
     expires_at: datetime | None
@@ -44,9 +44,9 @@ class Accepted:
 
 
 async def accept(request: Request, owner: str) -> Accepted:
-    """Accepts a request, or gives the job that the first request with the same idempotency key made.
+    """Creates a job for a request, or returns the job of an earlier request with the same idempotency key.
 
-    A request that is refused leaves its key unused. Ends the request with a problem.
+    A rejected request leaves its key unused. Raises Problem.
     """
     state = state_of(request)
     key = request.headers.get("idempotency-key")
@@ -62,7 +62,7 @@ async def accept(request: Request, owner: str) -> Accepted:
 
 
 async def wait_for_end(request: Request, job: Job, seconds: float) -> Job:
-    """The job when it has ended, or after so many seconds; earlier when nobody waits any more."""
+    """Returns the job once it has ended, after ``seconds``, or when the client disconnects."""
     state = state_of(request)
     deadline = time.monotonic() + seconds
     pause = _FIRST_LOOK_SECONDS
@@ -81,7 +81,7 @@ async def _replay(request: Request, state: State, known: Submission) -> Accepted
     with Upload(state.database.blobs, state.settings) as upload:
         await upload.read(request)
         if upload.fingerprint != known.fingerprint:
-            raise Problem(ProblemType.KEY_REUSED, "use a new key for a new request")
+            raise Problem(ProblemType.KEY_REUSED, "use a new key for a different request")
     job = await state.look(state.database.jobs.get, known.job_id)
     if job is None:
         raise Problem(
@@ -92,15 +92,15 @@ async def _replay(request: Request, state: State, known: Submission) -> Accepted
 
 def _in_flight() -> Problem:
     return Problem(
-        ProblemType.KEY_IN_FLIGHT, "wait for the first request to end", headers={"Retry-After": "1"}
+        ProblemType.KEY_IN_FLIGHT, "wait until the first request has ended", headers={"Retry-After": "1"}
     )
 
 
 @asynccontextmanager
 async def _reserved(state: State, owner: str, key: str) -> AsyncGenerator[None]:
-    """Keeps a reserved key while the request is read; frees it when the request fails.
+    """Renews the reservation of a key while the request is read; releases it if the request fails.
 
-    Signs of life do not wait behind the uploads that they are for.
+    Renewals run in a thread pool of their own, so that uploads do not delay them.
     """
     submissions = state.database.submissions
 
@@ -125,7 +125,7 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
     with Upload(state.database.blobs, state.settings) as upload:
         await upload.read(request)
         if upload.has_cluster and not state.settings.plans_clusters:
-            detail = "cluster: no plans for several devices are made here; leave it out"
+            detail = "cluster: this service does not plan for several devices; omit it"
             raise Problem(ProblemType.CLUSTER, detail)
         options = parse_options(bytes(upload.options), state.settings, has_cluster=upload.has_cluster)
         await state.take_in(_refuse_without_device, state, upload, options)
@@ -135,13 +135,13 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
 
 
 def _refuse_when_full(state: State) -> None:
-    """Before a large upload; whether there is room is decided when it has come."""
+    """Rejects an upload early if the queue is full; the limit is enforced when the job is created."""
     if state.database.jobs.waiting() >= state.settings.max_queued_jobs:
-        raise _full("as many optimizations are waiting as are allowed")
+        raise _full("the queue is full")
 
 
 def _refuse_without_device(state: State, upload: Upload, options: JsonObject) -> None:
-    """No job shall wait for a device that no worker has; one whose result is known waits for none."""
+    """Rejects a job for a device that no live worker has, unless its result can be reused."""
     target = options.get("target")
     if target not in SCARCE:
         return
@@ -151,14 +151,14 @@ def _refuse_without_device(state: State, upload: Upload, options: JsonObject) ->
         return
     new = NewJob(upload.model_name, upload.files, options)
     if with_known_result(state.database, state.settings, new).known is None:
-        detail = f"target {target}: no worker that gives signs of life has such a device"
+        detail = f"target {target}: no live worker has this device"
         raise Problem(ProblemType.JOB_SERVICE, detail, headers={"Retry-After": "30"})
 
 
 def _submit(
     state: State, upload: Upload, options: JsonObject, owner: str, key: str | None, parent: str | None
 ) -> Accepted:
-    """Makes the files durable, and then the job."""
+    """Makes the files durable, then creates the job."""
     limit = state.settings.max_queued_jobs
     new = NewJob(
         model_name=upload.model_name,

@@ -1,4 +1,4 @@
-"""``/v1/substitutions``: the library, read only, and proving an equation."""
+"""``/v1/substitutions``: list and read rules, prove an equation."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def list_substitutions(
     _: Reader,
     status: RuleStatus | None = None,
     operator: Annotated[str | None, Query(max_length=64)] = None,
-    q: Annotated[str | None, Query(max_length=200, description="A text in the equation.")] = None,
+    q: Annotated[str | None, Query(max_length=200, description="Text contained in the equation.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[
         str | None,
         Query(
             max_length=200,
-            description="`next` of the page before.",
+            description="`next` of the previous page.",
             json_schema_extra={"format": "substitutions-cursor"},
         ),
     ] = None,
@@ -90,7 +90,7 @@ def read(
 def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
     """Judge an equation as written: verified, refuted with a counterexample, or unproved.
 
-    Of a refuted one it is said where it holds, if that is found.
+    A refuted equation comes with a condition under which it holds, if one is found.
     """
     state = state_of(request)
     try:
@@ -111,14 +111,14 @@ def prove(request: Request, _: Reader, asked: ProofRequest) -> ProofAnswer:
 
 
 def _verdict(state: State, equation: str) -> JsonObject:
-    """The verdict of a child process, or as much of it as the limits let it say; an equation of which that is
-    nothing is unproved.
+    """The verdict of a child process, or the part of it that was complete at the time limit; unproved without
+    any.
     """
     settings = state.settings
     limits = ResourceLimits(settings.max_prove_seconds, settings.max_job_bytes, 0.0, settings.job_niceness)
     told: list[JsonObject] = []
     if not state.proofs.acquire(blocking=False):
-        raise Problem(ProblemType.BUSY, "other equations are being proved", headers={"Retry-After": "5"})
+        raise Problem(ProblemType.BUSY, "too many proofs in progress", headers={"Retry-After": "5"})
     try:
         ending = run_in_child(
             PROVE,

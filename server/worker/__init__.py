@@ -1,1 +1,1 @@
-"""Workers: jobs taken from the database, and what runs in their child processes."""
+"""Workers: they take jobs from the database and run them in child processes."""

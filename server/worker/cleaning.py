@@ -1,4 +1,4 @@
-"""What is left over: jobs past their time, blobs that no job uses, working directories of dead workers."""
+"""Garbage collection: expired jobs, unreferenced blobs, working directories of dead workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from superopt.substitution_db import Database
 from superopt.substitution_db.jobs.queue import JobQueue
 
 _YOUNG_SECONDS = 3600.0 * 6
-"""Blobs of this age may belong to a request that is still being accepted."""
+"""Blobs younger than this may belong to a request in progress."""
 
 _BLOBS_AT_ONCE = 20
 _log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 def clean(
     database: Database, queue: JobQueue, retention_seconds: float, young_seconds: float = _YOUNG_SECONDS
 ) -> None:
-    """Removes everything that is left over; safe beside other workers and servers."""
+    """Removes expired jobs, unreferenced blobs and abandoned files. Safe while workers and servers run."""
     removed = database.jobs.remove_finished(retention_seconds)
     database.submissions.forget_jobs()
     remove_abandoned_work(database, queue)
@@ -28,12 +28,12 @@ def clean(
             database.blobs.remove_unused(unused, young_seconds)
     database.blobs.remove_copies(young_seconds)
     database.blobs.remove_abandoned(young_seconds)
-    _log.info("cleaned: %d jobs past their time", removed)
+    _log.info("cleaned: %d expired jobs", removed)
 
 
 def remove_abandoned_work(database: Database, queue: JobQueue) -> None:
-    """Removes working directories without a lease (a directory is made after its lease: looked at in that
-    order).
+    """Removes working directories without a lease. Directories are listed before leases, since a lease
+    precedes its directory.
     """
     directories = database.blobs.work_directories()
     database.blobs.remove_work(directories - queue.leases())

@@ -1,4 +1,4 @@
-"""The machine, as far as the result of a job depends on it."""
+"""Description of this machine, as far as job results depend on it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from superopt.server.process.endings import Done, Stopped
 
 _LIMITS = ResourceLimits(seconds=60.0, bytes=64 << 30, grace_seconds=0.0)
 _FAILURE_SECONDS = 60.0
-"""For how long a failure is the answer to all who ask."""
+"""How long a failure is cached."""
 
 _asking = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """``name`` says processor, cores, accelerator and runtime; ``targets`` what can be optimised for here,
-    apart from recorded profiles.
+    """``name`` names processor, cores, accelerator and runtime; ``targets`` are the devices to optimise for
+    here, apart from recorded profiles.
     """
 
     name: tuple[str, ...]
@@ -29,18 +29,18 @@ class Device:
 
 
 class UnknownDeviceError(MissingServiceError):
-    """What is here could not be found out."""
+    """The device could not be determined."""
 
 
 class Description:
-    """What is here, or why that is not known."""
+    """The cached device of this machine, or the reason why it is unknown."""
 
     def __init__(self) -> None:
         self._known: Device | str = ""
         self._failed = float("-inf")
 
     def device(self) -> Device:
-        """Raises UnknownDeviceError; asks again when the last failure is old."""
+        """The device; retried once a cached failure has expired. Raises UnknownDeviceError."""
         if isinstance(self._known, str) and time.monotonic() - self._failed > _FAILURE_SECONDS:
             self._known = _asked()
             self._failed = time.monotonic()
@@ -53,16 +53,16 @@ _description = Description()
 
 
 def this_device() -> Device:
-    """What is here; asked once, of a process that has the runtime loaded.
+    """The device of this machine, determined once in a child process that loads the runtime.
 
-    Raises UnknownDeviceError when that process does not answer, or did not a short while ago.
+    Raises UnknownDeviceError if that process fails or has failed recently.
     """
     with _asking:
         return _description.device()
 
 
 def _asked() -> Device | str:
-    """The device, or why there was no answer."""
+    """The device, or the reason of the failure."""
     ending = run_in_child("superopt.server.worker.device_probe:describe", {}, _LIMITS)
     if isinstance(ending, Done):
         name, targets = (tuple(cast("list[str]", ending.result[key])) for key in ("name", "targets"))

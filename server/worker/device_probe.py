@@ -1,4 +1,4 @@
-"""What ``server.worker.device`` asks a process of its own, which loads the runtime and little else."""
+"""Device probe: the child process of ``server.worker.device``, which loads the runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def describe(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
 
 
 def runs(provider: Provider) -> bool:
-    """Whether the runtime really runs a model on the device, which may be busy: nothing is measured."""
+    """Whether the runtime can run a model on the device; nothing is measured."""
     editor = Graph.empty().edit()
     source = editor.add(Input("x", TensorType(ElementType.FLOAT, (1,))))
     editor.set_outputs(editor.add(Relu(), (source.value,)).values)

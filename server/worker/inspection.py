@@ -1,4 +1,4 @@
-"""Checks of an upload before it is accepted; run in ``server.process.sandbox``: it may contain anything."""
+"""Checks of an untrusted upload before it is accepted, run in ``server.process.sandbox``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
 
 _VALUES_PER_NODE = 4
-"""How many values a model of as many nodes as are allowed may declare."""
+"""Limit of declared values, per node of the node limit."""
 
 
 def inspect(arguments: JsonObject) -> JsonObject:
-    """Reads an upload as a job would: the model at the path ``model`` beside its external data, and the file
-    ``cluster`` if that is not null. ``name`` is what people call the model.
+    """Reads an upload as a job would: the model at the path ``model`` with its external data, and the file
+    ``cluster`` unless null. ``name`` is the model's display name.
 
     Returns ``{"nodes": how many}``. Raises InvalidModelError, ModelTooLargeError, InvalidClusterError.
     """
@@ -33,7 +33,7 @@ def inspect(arguments: JsonObject) -> JsonObject:
     if values > _VALUES_PER_NODE * limit:
         raise ModelTooLargeError(
             f"the model has {values} inputs, outputs, initialisers and value infos, "
-            f"{_VALUES_PER_NODE * limit} are allowed"
+            f"the limit is {_VALUES_PER_NODE * limit}"
         )
     if nodes > limit:
         raise ModelTooLargeError(
@@ -43,7 +43,7 @@ def inspect(arguments: JsonObject) -> JsonObject:
 
 
 def _check_cluster(path: Path) -> None:
-    """Raises InvalidClusterError for what is no cluster description, aliases and deep nesting among it."""
+    """Raises InvalidClusterError for an invalid cluster description, including aliases and deep nesting."""
     try:
         parse_cluster(path.read_text(encoding="utf-8"), "cluster")
     except (InvalidFileError, UnicodeDecodeError) as error:
@@ -58,8 +58,8 @@ def _model(path: Path, name: str) -> SourceModel:
 
 
 def _sizes(model: SourceModel) -> tuple[int, int]:
-    """How many nodes and how many declared values there are, in subgraphs too, with functions as often as
-    they are called: few functions that call each other twice are very many nodes.
+    """The number of nodes and of declared values, including subgraphs, with functions counted per call (a few
+    nested functions can expand to very many nodes).
     """
     functions = {(function.domain, function.name): function for function in model.proto.functions}
 

@@ -1,7 +1,7 @@
-"""A worker: takes jobs from the database, one at a time, and does each in a child process.
+"""Worker loop: claims jobs from the database one at a time and runs each in a child process.
 
-A job is lost by no failure: a child that dies is started again, a worker that dies is replaced when its lease
-ends, a worker that is told to stop gives its job back.
+No failure loses a job: a dead child is restarted, a dead worker's job is claimed by another once its lease
+expires, and a worker that is told to stop requeues its job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Does jobs until it is stopped."""
+    """Runs jobs until it is stopped."""
 
     def __init__(
         self, database: Database, settings: Settings, stop: threading.Event, traces: Traces | None = None
@@ -52,7 +52,7 @@ class Worker:
         self._queue = database.queue(name, settings.lease_seconds, targets=targets)
 
     def run(self) -> None:
-        """Does jobs until it is told to stop."""
+        """Runs jobs until told to stop."""
         with beside(self._signs.give):
             self._run()
 
@@ -67,11 +67,11 @@ class Worker:
                 if not self.do_one():
                     self._stop.wait(self._settings.poll_seconds)
             except (MissingServiceError, OSError) as error:
-                _log.error("%s; trying again", error)
+                _log.error("%s; retrying", error)
                 self._stop.wait(_RETRY_SECONDS)
 
     def do_one(self) -> bool:
-        """Does one job; False if none waits."""
+        """Runs one job; returns False if none is queued."""
         lease = self._queue.claim()
         if lease is None:
             return False
@@ -104,15 +104,15 @@ class Worker:
             self._queue.lost_process(lease, kind.document("the worker cannot read or write the job's files"))
 
     def _require_disk(self) -> None:
-        """Raises OSError when there is too little for a job."""
+        """Raises OSError if there is too little disk space for a job."""
         if self._database.blobs.free_bytes() < self._settings.min_free_bytes:
-            raise OSError(errno.ENOSPC, "the disk is nearly full; jobs wait")
+            raise OSError(errno.ENOSPC, "the disk is nearly full; no jobs are started")
 
 
 def run_worker(
     database_url: str | None = None, settings: Settings | None = None, stop: threading.Event | None = None
 ) -> None:
-    """Does jobs until SIGTERM or SIGINT (or until ``stop`` is set, when given: no signal is handled then)."""
+    """Runs jobs until SIGTERM or SIGINT, or until ``stop`` is set if given (then no signal is handled)."""
     settings = settings or Settings.from_environment()
     if stop is None:
         stop = threading.Event()
@@ -132,7 +132,7 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def _stop_when_closed(descriptor: int, stop: threading.Event) -> None:
-    """Stops the worker when the process at the other end of the pipe is gone."""
+    """Stops the worker when the process at the other end of the pipe has died."""
 
     def listen() -> None:
         with open(descriptor, "rb") as pipe:
@@ -143,7 +143,7 @@ def _stop_when_closed(descriptor: int, stop: threading.Event) -> None:
 
 
 def main() -> None:
-    """A worker of ``server.process.serve``: settings and database come from the environment."""
+    """Entry point of a worker of ``server.process.serve``; configured by the environment."""
     parser = argparse.ArgumentParser(prog="superopt.server.worker.loop")
     parser.add_argument("--until-closed", type=int, required=True, metavar="FD")
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""A worker's signs of life: for metrics, and for what devices there are; leases do not depend on them."""
+"""Worker heartbeats for metrics and the list of devices; leases do not depend on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class SignsOfLife:
-    """Gives a sign of life now and then; ``job_id`` is the job being done."""
+    """Sends heartbeats periodically; ``job_id`` is the job being run."""
 
     def __init__(self, database: Database, worker: str, seconds: float, targets: Sequence[str] = ()) -> None:
         self.job_id: str | None = None
@@ -23,7 +23,7 @@ class SignsOfLife:
         self._seconds = seconds
 
     def give(self, ended: threading.Event) -> None:
-        """Gives signs until it is told that the worker ends, and then says so."""
+        """Sends heartbeats until ``ended`` is set, then deregisters the worker."""
         while True:
             self._give()
             if ended.wait(self._seconds):
@@ -31,10 +31,10 @@ class SignsOfLife:
         try:
             self._database.activity.leave(self._worker)
         except SuperoptError as error:
-            _log.warning("the worker leaves without saying so: %s", error)
+            _log.warning("failed to deregister the worker: %s", error)
 
     def _give(self) -> None:
         try:
             self._database.activity.beat(self._worker, self.job_id, self._targets)
         except SuperoptError as error:
-            _log.warning("no sign of life: %s", error)
+            _log.warning("heartbeat failed: %s", error)

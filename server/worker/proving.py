@@ -1,4 +1,4 @@
-"""Proving an equation, in a child process."""
+"""Child process function that proves an equation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from superopt.substitution_db.store.records import JsonObject, Outcome
 
 
 def prove_in_child(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Judges the equation ``arguments["equation"]``; the verdict as JSON.
+    """The verdict on the equation ``arguments["equation"]``, as JSON.
 
-    That of a refuted one is told before it is known where the equation holds.
+    A refutation is reported as progress before the search for a condition begins.
     """
     equation = parse_equation(str(arguments["equation"]))
     proof = prove_equation(equation)

@@ -1,4 +1,4 @@
-"""Reports of jobs: whose model they name, and how they are written."""
+"""Reports of jobs: model name and JSON encoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def named_report(report: JsonObject, model_name: str) -> JsonObject:
-    """The report with the name that people gave the model, not that of the file here."""
+    """The report with the model's display name instead of the name of its file here."""
     about = report.get("model")
     if not isinstance(about, dict):
         return report

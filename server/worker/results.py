@@ -1,4 +1,4 @@
-"""What the result of a job depends on, and finding one that was computed already."""
+"""Reuse of job results, by a hash of everything that a result depends on."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def result_key(
     options: JsonObject,
     library_version: int | None,
 ) -> str:
-    """The hash of all that a result depends on: the files given, the options, the rules of the library and
-    what they rest on, this machine, the runtime, this program.
+    """Hash of everything that a result depends on: files, options, the library's rules and the hashes of
+    their proofs, this machine, the runtime, this program.
     """
     library = None if library_version is None else database.library.get(library_version)
     hashes = current().hashes
@@ -44,7 +44,7 @@ def result_key(
 
 
 def with_known_result(database: Database, settings: Settings, new: NewJob) -> NewJob:
-    """The new job with its result, if an earlier one has computed that under the library in force."""
+    """The new job, with its result if an earlier job has computed it under the current library version."""
     version = database.library.in_force()
     number = None if version is None else version.number
     key = result_key(database, settings, new.files, new.options, number)
@@ -75,6 +75,6 @@ def known_result(database: Database, key: str, model_name: str) -> KnownResult |
 
 
 def result_names(model_name: str, suffix: str) -> dict[JobRole, str]:
-    """What people call the results of a model of that name."""
+    """Download names of the results of a model with that name."""
     stem = Path(model_name).stem
     return {JobRole.RESULT: f"{stem}-optimized{suffix}", JobRole.REPORT: f"{stem}-report.json"}

@@ -1,4 +1,4 @@
-"""One job under one lease: its files laid out, its work done in a child process, its results stored."""
+"""One attempt at a job under a lease: lays out its files, runs it in a child process, stores the results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Task:
         self._unreported: JsonObject | None = None
 
     def run(self) -> Job:
-        """Does the job; returns it as it ended, or is queued again.
+        """Runs the job; returns it in its final state, or requeued.
 
         Raises LeaseLostError, MissingServiceError, OSError (its files cannot be read or written).
         """
@@ -57,7 +57,7 @@ class Task:
             return self._compute(key)
 
     def give_back(self) -> Job:
-        """Queues the job again as if it had not been started. Raises LeaseLostError, MissingServiceError."""
+        """Requeues the job without counting the attempt. Raises LeaseLostError, MissingServiceError."""
         return self._durably(lambda: self._queue.give_back(self._lease))
 
     def _compute(self, key: str) -> Job:
@@ -79,7 +79,7 @@ class Task:
         return self._conclude(ending, directory, key)
 
     def _lay_out(self, target: Path) -> None:
-        """The model and its data as they were uploaded, the locations checked then."""
+        """Writes the model and its external data; locations were checked at upload."""
         target.mkdir()
         for file in self._lease.job.files:
             if file.role in (JobRole.MODEL, JobRole.DATA, JobRole.CLUSTER):
@@ -123,7 +123,7 @@ class Task:
         self._report()
 
     def _report(self) -> None:
-        """Records the latest progress, unless there is none or the one before was recorded just now."""
+        """Records the latest progress, at a limited rate."""
         now = time.monotonic()
         progress = self._unreported
         if progress is None or now - self._reported < _PROGRESS_SECONDS:
@@ -135,7 +135,7 @@ class Task:
             _log.error("job %s: progress not recorded: %s", self._lease.job.id, error)
 
     def _wanted(self) -> bool:
-        """Whether the job shall go on. Raises LeaseLostError."""
+        """Whether the job should continue. Raises LeaseLostError."""
         if self._stop.is_set():
             return False
         self._report()
@@ -146,7 +146,7 @@ class Task:
             return True
 
     def _durably(self, change: Callable[[], T]) -> T:
-        """Makes a change, trying again for the time of a lease while the database does not answer."""
+        """Makes a change; retries for the time of a lease while the database is not available."""
         deadline = time.monotonic() + self._settings.lease_seconds
         while True:
             try:
@@ -159,9 +159,7 @@ class Task:
 
 @contextmanager
 def kept_lease(queue: JobQueue, lease: Lease, seconds: float, bound: float) -> Generator[None]:
-    """Keeps a lease for as long as the block runs, for ``bound`` seconds at the most, and watches the leases
-    of other workers meanwhile.
-    """
+    """Renews a lease during the block, for at most ``bound`` seconds, and watches other workers' leases."""
 
     def keep(ended: threading.Event) -> None:
         deadline = time.monotonic() + bound
@@ -172,9 +170,9 @@ def kept_lease(queue: JobQueue, lease: Lease, seconds: float, bound: float) -> G
                 queue.expire()
                 pause = seconds
             except LeaseLostError:
-                return  # whoever does the job finds out by itself
+                return  # the task notices by itself
             except MissingServiceError as error:
-                _log.error("job %s: no sign of life: %s", lease.job.id, error)
+                _log.error("job %s: heartbeat failed: %s", lease.job.id, error)
                 pause = min(seconds, _RETRY_SECONDS)
 
     with beside(keep):

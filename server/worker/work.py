@@ -1,4 +1,4 @@
-"""The work of a job, in its child process: from the files of the job to a result and a report."""
+"""Child process function of a job: reads its files, writes a result and a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class OptimizeFile(Protocol):
-    """The function that does a job; ``superopt.journeys.supervision:optimize_file``."""
+    """Protocol of the function that runs a job; ``superopt.journeys.supervision:optimize_file``."""
 
     def __call__(
         self,
@@ -30,19 +30,18 @@ class OptimizeFile(Protocol):
         database_url: str,
         progress: Callable[[JsonObject], None],
     ) -> JsonObject:
-        """Optimises the model at ``model_path`` and writes the result to ``output_path``, external data
+        """Optimises the model at ``model_path``; writes the result to ``output_path`` with external data
         beside it.
 
-        ``options`` are those of ``server.options`` that were given, ``cluster``, the path of a file, and
-        ``library_version``, the number of the library that the job began with.
-        Reports ``progress`` as JSON objects and lets exceptions from it pass (it is cancelled that way).
-        Returns the report of CONTRACTS. Raises SuperoptError.
+        ``options`` are the given options of ``server.options``, ``cluster`` (a path) and ``library_version``
+        (the version that the job uses). Calls ``progress`` with JSON objects and propagates its exceptions
+        (used for cancelling). Returns the report of CONTRACTS. Raises SuperoptError.
         """
         ...
 
 
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Does the job whose files are in ``directory/input``; writes ``directory/result`` and the report.
+    """Runs the job whose files are in ``directory/input``; writes ``directory/result`` and the report.
 
     Returns ``{"result": file name}``.
     """
@@ -60,7 +59,9 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
 
 
 def _packed(output: Path) -> Path:
-    """The one file of a result; an archive (stored, with a fixed time) when there is external data."""
+    """The result as one file: the model, or an uncompressed archive with fixed timestamps if it has external
+    data.
+    """
     files = sorted(path for path in output.rglob("*") if path.is_file())
     if len(files) == 1:
         return files[0]
@@ -80,6 +81,6 @@ def _refuse_large(model: Path, limit: int) -> None:
     try:
         nodes = node_count(model)
     except WireError:
-        return  # the optimization says what is wrong with it
+        return  # the optimization reports the error
     if nodes > limit:
-        raise ModelTooLargeError(f"the model has {nodes} nodes, {limit} are allowed")
+        raise ModelTooLargeError(f"the model has {nodes} nodes, the limit is {limit}")

@@ -1,7 +1,7 @@
-"""What goes on, for metrics: which workers give signs of life, how long jobs took, how long the next waits.
+"""Activity for metrics: live workers, durations of jobs, waiting time of the queue.
 
-All of it is in the database, so that every server of a service says the same, wherever the workers are, and
-counts go on when processes end.
+Everything is stored in the database, so that all servers of a service report the same and counts survive
+restarts.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from superopt.substitution_db.store.models import JobDurationRow, JobRow, RuleRo
 from superopt.substitution_db.store.records import SCARCE, JobState, RuleStatus
 
 DURATION_BOUNDS = (1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0)
-"""Upper bounds, in seconds, of the classes that jobs are counted in; the last class has none."""
+"""Upper bounds in seconds of the histogram buckets of job durations; the last bucket has none."""
 
 _FORGOTTEN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class SignOfLife:
-    """A worker and how many seconds ago it gave a sign of life; the job it has, if any; the devices that it
-    can optimise for (one of a version that does not say claims whatever waits).
+    """The latest heartbeat of a worker: its age in seconds, the worker's job if any, and the devices that it
+    can optimise for (unknown for older versions, which claim any job).
     """
 
     worker: str
@@ -39,8 +39,8 @@ class SignOfLife:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Jobs that ended in one state, by class of ``DURATION_BOUNDS``, and the seconds of all, from the first
-    start to the end.
+    """Histogram of the durations of jobs that ended in one state: counts by bucket of ``DURATION_BOUNDS``,
+    and the total seconds from first start to end.
     """
 
     jobs: tuple[int, ...]
@@ -48,13 +48,13 @@ class Durations:
 
 
 class ActivityRepository:
-    """Signs of life, durations and counts."""
+    """Heartbeats, durations and counts."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     def beat(self, worker: str, job_id: str | None, targets: Sequence[str] = ()) -> None:
-        """A sign of life; workers that gave none for an hour are forgotten."""
+        """Records a heartbeat; removes workers without one for an hour."""
         with self._transactions.write() as session:
             time = now(session)
             row = session.get(WorkerRow, worker)
@@ -65,12 +65,12 @@ class ActivityRepository:
             row.seen_at, row.job_id, row.targets = time, job_id, list(targets)
 
     def leave(self, worker: str) -> None:
-        """The worker ends."""
+        """Deregisters a worker."""
         with self._transactions.write() as session:
             session.execute(delete(WorkerRow).where(WorkerRow.name == worker))
 
     def workers(self) -> tuple[SignOfLife, ...]:
-        """The workers that did not leave, by name."""
+        """The registered workers, by name."""
         with self._transactions.read() as session:
             time = now(session)
             rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name))
@@ -85,7 +85,7 @@ class ActivityRepository:
             )
 
     def durations(self) -> Mapping[JobState, Durations]:
-        """How long jobs took, by the state that they ended in."""
+        """Durations of jobs by final state."""
         jobs: dict[JobState, list[int]] = {}
         seconds: dict[JobState, float] = {}
         with self._transactions.read() as session:
@@ -96,7 +96,7 @@ class ActivityRepository:
         return {state: Durations(tuple(counts), seconds[state]) for state, counts in jobs.items()}
 
     def rules(self) -> Mapping[RuleStatus, int]:
-        """How many rules there are in each state."""
+        """Number of rules by state."""
         with self._transactions.read() as session:
             counts = dict(
                 session.execute(select(RuleRow.status, func.count()).group_by(RuleRow.status)).all()
@@ -104,7 +104,7 @@ class ActivityRepository:
         return {status: counts.get(str(status), 0) for status in RuleStatus}
 
     def waiting_seconds(self) -> float:
-        """How long the oldest waiting job has been waiting; 0 if none waits."""
+        """Waiting time of the oldest queued job in seconds; 0 if none is queued."""
         with self._transactions.read() as session:
             oldest = session.scalar(
                 select(func.min(JobRow.created_at)).where(JobRow.state == JobState.QUEUED)
@@ -113,7 +113,7 @@ class ActivityRepository:
 
 
 def count_duration(session: Session, state: JobState, started: datetime, ended: datetime) -> None:
-    """Counts a job that ended, within the transaction that ends it."""
+    """Adds an ended job to the histogram, in the transaction that ends it."""
     seconds = max(0.0, (ended - started).total_seconds())
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
     values = {

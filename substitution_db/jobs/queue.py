@@ -1,10 +1,10 @@
-"""The queue as workers see it: a job is claimed under a lease, kept by heartbeats, and ended once.
+"""Job queue for workers: a job is claimed under a lease, kept by heartbeats, and ended exactly once.
 
-Everything that a worker changes names its lease: when another worker has taken over, the first one's changes
-do nothing and it is told (``LeaseLostError``), so that a job never ends with two results.
+Every change by a worker names its lease. Once another worker has taken over, changes under the old lease have
+no effect and raise ``LeaseLostError``, so that a job never gets two results.
 
-A lease ends when its sign of life has not changed for the time of a lease while another worker looked on, by
-that worker's own clock, which only ever goes forward. No two clocks are compared, and none may jump.
+A lease expires when another worker observes no new heartbeat for the lease time, by that worker's own
+monotonic clock. Clocks of different machines are never compared.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from superopt.substitution_db.store.records import (
 )
 
 LEASE_SECONDS = 30.0
-"""How long a job stays with a worker that gives no sign of life."""
+"""How long a worker keeps a job without a heartbeat."""
 
 _HELD = (str(JobState.RUNNING), str(JobState.CANCELLING))
 
 HEARTBEAT_SECONDS = 10.0
-"""How often a worker gives a sign of life."""
+"""Heartbeat interval of workers."""
 
 
 class LeaseLostError(SuperoptError):
-    """Another worker has the job, or it was ended."""
+    """The job belongs to another worker or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A sign of life of a lease, and when (by the clock of who looks) it was seen first."""
+    """The heartbeat of a lease, and when the observer first saw it (by its own clock)."""
 
     heartbeat: datetime | None
     seen: float
 
 
 class JobQueue:
-    """Claims jobs for one worker; ``worker`` is a name for people, ``targets`` what it has devices for."""
+    """Claims jobs for one worker; ``worker`` is its display name, ``targets`` those it has devices for."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class JobQueue:
         self._signs: dict[str, _Sign] = {}
 
     def claim(self) -> Lease | None:
-        """The oldest waiting job that this worker has the device for, now running under a new lease; None if
-        none waits. Ends expired leases first.
+        """Claims the oldest queued job that this worker has the device for; it then runs under a new lease.
+        None if there is none. Ends expired leases first.
         """
         self.expire()
         statement = select(JobRow).where(JobRow.state == JobState.QUEUED).order_by(JobRow.number).limit(1)
@@ -107,7 +107,7 @@ class JobQueue:
             return Lease(token, job_of(row))
 
     def state(self, lease: Lease) -> JobState:
-        """RUNNING or CANCELLING, without giving a sign of life. Raises LeaseLostError."""
+        """RUNNING or CANCELLING, without a heartbeat. Raises LeaseLostError."""
         with self._transactions.read() as session:
             state = session.scalar(
                 select(JobRow.state).where(JobRow.id == lease.job.id, JobRow.lease == lease.token)
@@ -117,13 +117,13 @@ class JobQueue:
         return JobState(state)
 
     def heartbeat(self, lease: Lease) -> JobState:
-        """Keeps the lease; returns RUNNING or CANCELLING. Raises LeaseLostError."""
+        """Renews the lease; returns RUNNING or CANCELLING. Raises LeaseLostError."""
         with self._held(lease) as (session, row):
             self._extend(row, now(session))
             return JobState(row.state)
 
     def report_progress(self, lease: Lease, progress: JsonObject) -> JobState:
-        """Records progress, keeps the lease; returns RUNNING or CANCELLING. Raises LeaseLostError."""
+        """Records progress and renews the lease; returns RUNNING or CANCELLING. Raises LeaseLostError."""
         with self._held(lease) as (session, row):
             self._extend(row, now(session))
             row.progress = dict(progress)
@@ -132,8 +132,8 @@ class JobQueue:
             return JobState(row.state)
 
     def succeed(self, lease: Lease, results: Sequence[JobFile], key: str | None = None) -> Job:
-        """Ends the job with its results (whose blobs are stored), to be found again by ``key``; a job being
-        cancelled is cancelled instead.
+        """Ends the job with its results, whose blobs are stored already; ``key`` allows to reuse them. A job
+        in CANCELLING is cancelled instead.
 
         Raises LeaseLostError, and MissingServiceError if a blob has been removed meanwhile.
         """
@@ -146,7 +146,7 @@ class JobQueue:
             return self._succeed(session, row, known.files, known.key, known.job_id)
 
     def fail(self, lease: Lease, problem: JsonObject) -> Job:
-        """Ends the job with an error that would come again. Raises LeaseLostError."""
+        """Ends the job with an error that a retry would repeat. Raises LeaseLostError."""
         with self._held(lease) as (session, row):
             row.error = dict(problem)
             change_state(session, row, JobState.FAILED)
@@ -159,7 +159,8 @@ class JobQueue:
             return job_of(row)
 
     def lost_process(self, lease: Lease, problem: JsonObject) -> Job:
-        """The process of the job died: it is queued again, or crashed when its attempts are used up.
+        """Handles the death of the job's process: requeues the job, or ends it as crashed after the last
+        attempt.
 
         Raises LeaseLostError.
         """
@@ -168,9 +169,7 @@ class JobQueue:
             return job_of(row)
 
     def give_back(self, lease: Lease) -> Job:
-        """Queues the job again as if it had not been started (the worker shuts down). Raises
-        LeaseLostError.
-        """
+        """Requeues the job without counting the attempt (the worker shuts down). Raises LeaseLostError."""
         with self._held(lease) as (session, row):
             row.attempts -= 1
             change_state(
@@ -179,7 +178,7 @@ class JobQueue:
             return job_of(row)
 
     def expire(self) -> int:
-        """Looks for signs of life and ends the leases that gave none for long enough; returns how many."""
+        """Ends the leases without a heartbeat for the lease time; returns how many."""
         with self._transactions.read() as session:
             held = select(JobRow.lease, JobRow.heartbeat_at).where(JobRow.state.in_(_HELD))
             signs = {str(token): heartbeat for token, heartbeat in session.execute(held)}
@@ -194,14 +193,14 @@ class JobQueue:
             )
             rows = [row for row in session.scalars(found) if row.heartbeat_at == signs[_token(row)]]
             for row in rows:
-                detail = f"the worker {row.worker} gave no sign of life"
+                detail = f"the worker {row.worker} stopped sending heartbeats"
                 _again(
                     session, row, {"type": "worker-lost", "title": "The worker was lost", "detail": detail}
                 )
             return len(rows)
 
     def leases(self) -> frozenset[str]:
-        """All leases that are held by any worker."""
+        """All leases currently held by workers."""
         with self._transactions.read() as session:
             tokens = session.scalars(select(JobRow.lease).where(JobRow.lease.is_not(None)))
             return frozenset(token for token in tokens if token is not None)
@@ -216,7 +215,7 @@ class JobQueue:
             yield session, row
 
     def _lost(self, lease: Lease) -> LeaseLostError:
-        return LeaseLostError(f"job {lease.job.id} is no longer with {self._worker}")
+        return LeaseLostError(f"worker {self._worker} no longer holds job {lease.job.id}")
 
     def _extend(self, row: JobRow, time: datetime) -> None:
         row.heartbeat_at = time
@@ -239,7 +238,7 @@ class JobQueue:
             return job_of(row)
         keep_blobs(session)
         if not are_stored(self._blobs, results):
-            raise MissingServiceError(f"the results of job {row.id} were removed before it had ended")
+            raise MissingServiceError(f"the results of job {row.id} were removed before it ended")
         give_result(session, row, results, key, reused_from)
         return job_of(row)
 

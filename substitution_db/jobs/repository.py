@@ -1,8 +1,8 @@
-"""The repository of jobs as the service sees it: accepted, read, cancelled, and their events.
+"""Job repository for the server: submission, reading, cancelling, events.
 
 States: queued -> running -> succeeded | failed | crashed; queued -> cancelled; running -> cancelling ->
-cancelled; queued -> succeeded when the result is known. A running job whose worker is gone is queued again
-until its attempts are used up, then it is crashed (``substitution_db.jobs.queue``). A final state is final.
+cancelled; queued -> succeeded when a result is reused. A running job whose worker died is requeued until its
+last attempt, then it is crashed (``substitution_db.jobs.queue``). Final states never change.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _BY_ID = (
     .where(JobRow.id == bindparam("id"))
     .order_by(JobFileRow.name)
 )
-"""One statement, and no objects that are watched for changes: this is what is read most often."""
+"""One statement without ORM entities, because this is the most frequent query."""
 
 
 _WAITING = select(func.count()).select_from(JobRow).where(JobRow.state == JobState.QUEUED)
 
 
 class QueueFullError(SuperoptError):
-    """There are already as many jobs waiting as are allowed."""
+    """The queue is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to be accepted; the blobs of its files are stored already. ``owner`` is an API key's id or
-    empty. With a known result it succeeds at once. ``traceparent`` is the span that submits it (W3C trace
+    """A job to be submitted; the blobs of its files are stored already. ``owner`` is an API key's id or
+    empty. With a known result it succeeds at once. ``traceparent`` is the submitting span (W3C trace
     context).
     """
 
@@ -79,14 +79,12 @@ class JobRepository:
         self._blobs = blobs
 
     def submit(self, new: NewJob, *, queue_limit: int | None = None) -> Job:
-        """Accepts a job: when this returns it is on disk. Raises QueueFullError beyond ``queue_limit``
-        waiting.
-        """
+        """Stores a job durably. Raises QueueFullError if ``queue_limit`` jobs are queued."""
         with self._transactions.write() as session:
             return insert_job(session, self._blobs, new, queue_limit)
 
     def result(self, key: str) -> Job | None:
-        """The first job that succeeded with that result key."""
+        """The first succeeded job with that result key."""
         statement = select(JobRow).where(JobRow.result_key == key).order_by(JobRow.number).limit(1)
         with self._transactions.read() as session:
             row = session.scalars(statement).first()
@@ -101,7 +99,7 @@ class JobRepository:
     def list(
         self, *, state: JobState | None = None, before: int | None = None, limit: int | None = None
     ) -> tuple[Job, ...]:
-        """Jobs, newest first, in a state, with numbers below ``before``."""
+        """Jobs, newest first; optionally in one state and with numbers below ``before``."""
         statement = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
         if state is not None:
             statement = statement.where(JobRow.state == state)
@@ -111,7 +109,7 @@ class JobRepository:
             return tuple(job_of(row) for row in session.scalars(statement))
 
     def cancel(self, identity: str) -> Job | None:
-        """Asks for a job to end: one that waits is cancelled at once, one that runs is told. None if
+        """Requests cancellation: a queued job is cancelled at once, a running one becomes CANCELLING. None if
         unknown.
         """
         with self._transactions.write() as session:
@@ -125,7 +123,7 @@ class JobRepository:
             return job_of(row)
 
     def events(self, identity: str, *, after: int = 0, limit: int = 500) -> tuple[JobEvent, ...]:
-        """What happened to a job behind the event ``after``, in order."""
+        """The events of a job after the event ``after``, in order."""
         statement = (
             select(JobEventRow.id, JobEventRow.kind, JobEventRow.content, JobEventRow.created_at)
             .join(JobRow, JobRow.number == JobEventRow.job_number)
@@ -137,12 +135,12 @@ class JobRepository:
             return tuple(JobEvent(*row) for row in connection.execute(statement))
 
     def newest_event(self) -> int:
-        """The id of the newest event of any job; 0 without."""
+        """The id of the newest event of any job; 0 without events."""
         with self._transactions.statement() as connection:
             return connection.execute(select(func.max(JobEventRow.id))).scalar() or 0
 
     def news(self, after: int, *, limit: int = 1000) -> dict[str, int]:
-        """The jobs with events behind ``after``, of the next ``limit``, and the newest of each."""
+        """The newest event id by job, of the next ``limit`` events after ``after``."""
         events = (
             select(JobEventRow.id, JobEventRow.job_number)
             .where(JobEventRow.id > after)
@@ -159,12 +157,12 @@ class JobRepository:
             return dict(connection.execute(newest).all())
 
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """The number of queued jobs."""
         with self._transactions.statement() as connection:
             return connection.execute(_WAITING).scalar() or 0
 
     def counts(self) -> dict[JobState, int]:
-        """How many jobs there are in each state."""
+        """Number of jobs by state."""
         statement = select(JobRow.state, func.count()).group_by(JobRow.state)
         with self._transactions.read() as session:
             counts = dict(session.execute(statement).all())
@@ -172,7 +170,7 @@ class JobRepository:
 
     @contextmanager
     def unused(self, hashes: Iterable[str]) -> Generator[frozenset[str]]:
-        """Those of the blobs that belong to no job; none comes to belong to one within the block."""
+        """The given blobs that no job references; no job can start to reference one within the block."""
         asked = frozenset(hashes)
         with self._transactions.write() as session:
             own_blobs(session)
@@ -180,7 +178,7 @@ class JobRepository:
             yield asked - frozenset(used)
 
     def remove_finished(self, older_than_seconds: float) -> int:
-        """Forgets jobs that ended that long ago; returns how many. Their blobs are not removed."""
+        """Removes jobs that ended at least that many seconds ago; returns how many. Keeps their blobs."""
         removed = 0
         while True:
             with self._transactions.write() as session:
@@ -195,10 +193,10 @@ class JobRepository:
 
 
 def insert_job(session: Session, blobs: BlobStore, new: NewJob, queue_limit: int | None) -> Job:
-    """Inserts a job with its files: queued, or succeeded with a known result.
+    """Inserts a job with its files, queued, or succeeded if its result is known.
 
-    Raises QueueFullError beyond ``queue_limit`` waiting, MissingServiceError if a file has been removed
-    meanwhile (which its age forbids, unless clocks jump).
+    Raises QueueFullError if ``queue_limit`` jobs are queued, MissingServiceError if a file has been removed
+    meanwhile (possible only if clocks jump).
     """
     keep_blobs(session)
     if not are_stored(blobs, new.files):
@@ -230,14 +228,14 @@ def insert_job(session: Session, blobs: BlobStore, new: NewJob, queue_limit: int
 
 
 def are_stored(blobs: BlobStore, files: Iterable[JobFile]) -> bool:
-    """Whether all those blobs are there, completely."""
+    """Whether all those blobs are stored completely."""
     return all(blobs.holds(Blob(file.sha256, file.bytes)) for file in files)
 
 
 def give_result(
     session: Session, row: JobRow, files: Iterable[JobFile], key: str | None, reused_from: str | None
 ) -> None:
-    """Ends a job with its result; ``key`` is the hash of all that it depends on."""
+    """Ends a job with its result; ``key`` is the hash of everything the result depends on."""
     row.files.extend(file_row(file) for file in files)
     row.result_key, row.reused_from = key, reused_from
     change_state(session, row, JobState.SUCCEEDED)
@@ -245,11 +243,11 @@ def give_result(
 
 def _require_room(session: Session, queue_limit: int | None) -> None:
     if queue_limit is not None and (count := session.scalar(_WAITING) or 0) >= queue_limit:
-        raise QueueFullError(f"{count} jobs are waiting, as many as are allowed")
+        raise QueueFullError(f"the queue is full: {count} jobs")
 
 
 def change_state(session: Session, row: JobRow, state: JobState) -> None:
-    """Puts a job in another state and says so in its events; a job that is not running has no lease."""
+    """Changes the state of a job and records an event; clears the lease of a job that does not run."""
     row.state = str(state)
     if state not in (JobState.RUNNING, JobState.CANCELLING):
         row.lease = row.worker = row.lease_expires_at = row.heartbeat_at = None
@@ -262,7 +260,7 @@ def change_state(session: Session, row: JobRow, state: JobState) -> None:
 
 
 def add_event(session: Session, row: JobRow, kind: str, content: JsonObject) -> None:
-    """Records an event; the row of the job is locked, so that ids grow in the order of commits."""
+    """Records an event. The job's row must be locked, so that ids of its events grow in commit order."""
     session.execute(
         insert(JobEventRow).values(
             job_number=row.number, kind=kind, content=dict(content), created_at=now(session)
@@ -271,9 +269,7 @@ def add_event(session: Session, row: JobRow, kind: str, content: JsonObject) -> 
 
 
 def locked(statement: Select[JobRow]) -> Select[JobRow]:
-    """The rows locked until the transaction ends (on SQLite the whole database is, when the transaction
-    writes).
-    """
+    """Adds row locks until the end of the transaction (SQLite locks the whole database for writing)."""
     return statement.with_for_update(of=JobRow)
 
 
@@ -288,7 +284,7 @@ def job_of(row: JobRow) -> Job:
 
 
 def _job_of_rows(rows: Sequence[Row[*tuple[object, ...]]]) -> Job:
-    """The rows of ``_BY_ID``, one for each file and at least one."""
+    """A job from the rows of ``_BY_ID``, one per file and at least one."""
     files = (cast("tuple[str, str, str, int]", row[len(_JOB) :]) for row in rows)
     return _job(
         cast("JobRow", rows[0]),
@@ -297,7 +293,7 @@ def _job_of_rows(rows: Sequence[Row[*tuple[object, ...]]]) -> Job:
 
 
 def _job(row: JobRow, files: tuple[JobFile, ...]) -> Job:
-    """The columns of a row, and files."""
+    """A job from the columns of a row and its files."""
     return Job(
         number=row.number,
         id=row.id,

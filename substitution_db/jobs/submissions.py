@@ -1,4 +1,4 @@
-"""Idempotency keys: the same request sent again gives the job that the first one made."""
+"""Idempotency keys: a repeated request gets the job of the first one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from superopt.substitution_db.store.records import Job
 from superopt.substitution_db.store.rows import insert_new
 
 RESERVED_SECONDS = 60
-"""How long a key stays taken by a request that gives no sign of life (its server may have died)."""
+"""How long a reservation lasts without renewal (its server may have died)."""
 
 KEY_SECONDS = 24 * 3600
-"""How long a key remembers its job."""
+"""Lifetime of a key."""
 
 
 class KeyTakenError(SuperoptError):
@@ -28,7 +28,7 @@ class KeyTakenError(SuperoptError):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is known of an idempotency key: without a job, its first request is under way."""
+    """The state of an idempotency key; without a job, its first request is in progress."""
 
     fingerprint: str | None
     job_id: str | None
@@ -37,7 +37,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job of an idempotency key, and until when the key remembers it."""
+    """The job of an idempotency key, and when the key expires."""
 
     job: Job
     expires_at: datetime
@@ -51,7 +51,7 @@ class SubmissionRepository:
         self._blobs = blobs
 
     def reserve(self, owner: str, key: str) -> Submission | None:
-        """Takes the key for a request that begins; what is known of it if somebody has it already."""
+        """Reserves the key for a new request; returns its state if it is already in use, else None."""
         with self._transactions.write() as session:
             time = now(session)
             session.execute(delete(SubmissionRow).where(SubmissionRow.expires_at < time))
@@ -65,12 +65,12 @@ class SubmissionRepository:
             if insert_new(session, SubmissionRow, [values], ("owner", "key")):
                 return None
             row = session.get(SubmissionRow, (owner, key))
-            if row is None:  # freed at this moment: the next try finds it so
+            if row is None:  # released concurrently: the next attempt succeeds
                 return Submission(None, None, time)
             return Submission(row.fingerprint, row.job_id, row.expires_at)
 
     def keep(self, owner: str, key: str) -> None:
-        """A sign of life of the request that has reserved the key."""
+        """Renews the reservation of a key."""
         with self._transactions.write() as session:
             session.execute(
                 update(SubmissionRow)
@@ -81,9 +81,9 @@ class SubmissionRepository:
     def submit(
         self, owner: str, key: str, fingerprint: str, new: NewJob, *, queue_limit: int | None = None
     ) -> Submitted:
-        """Accepts the job of a key, both in one transaction.
+        """Stores a job and binds it to its key, in one transaction.
 
-        Raises QueueFullError, and KeyTakenError when the reservation ran out and another request was faster.
+        Raises QueueFullError, and KeyTakenError if the reservation expired and another request took the key.
         """
         with self._transactions.write() as session:
             job = insert_job(session, self._blobs, new, queue_limit)
@@ -99,7 +99,7 @@ class SubmissionRepository:
             return Submitted(job, expires)
 
     def release(self, owner: str, key: str) -> None:
-        """Frees a reserved key whose request failed."""
+        """Releases a reserved key after its request failed."""
         with self._transactions.write() as session:
             session.execute(
                 delete(SubmissionRow).where(

@@ -1,1 +1,1 @@
-"""Rules, proofs, library versions and quarantine."""
+"""Rules, proofs, library versions, import and export, quarantine."""

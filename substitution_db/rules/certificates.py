@@ -1,4 +1,4 @@
-"""Certificates as they are stored: with the equation that they prove, which may be spelled otherwise."""
+"""Stored certificates, each with the equation it proves (which may name variables unlike the rule)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stored_certificate(equation: Equation, certificate: Certificate) -> JsonObje
 
 
 def read_stored(content: JsonObject) -> tuple[Equation, Certificate]:
-    """The equation and its certificate; raises InvalidFileError for what is neither."""
+    """Reads an equation and its certificate. Raises InvalidFileError if they are malformed."""
     text = content.get("equation")
     if not isinstance(text, str):
         raise InvalidFileError(f"certificate: expected an equation, got {text!r}")
@@ -34,22 +34,22 @@ def read_stored(content: JsonObject) -> tuple[Equation, Certificate]:
 
 
 def chain_of(rule: str, proof: Proof) -> str:
-    """The chains that prove an equation, for a person; empty for a proof without. Raises InvalidFileError."""
+    """The chains that prove an equation, as text; empty without a certificate. Raises InvalidFileError."""
     if proof.certificate is None:
         return ""
     equation, certificate = read_stored(proof.certificate)
     text, chain = format_equation(equation), format_certificate(equation, certificate)
-    return chain if text == rule else f"of {text}, the same rule spelled otherwise:\n\n{chain}"
+    return chain if text == rule else f"of {text}, the same rule with other variable names:\n\n{chain}"
 
 
 def why_not_replayed(identity: str, proof: Proof, axioms: AxiomSet) -> str:
-    """Why the certificate of a rule with that id does not prove it; empty when it does."""
+    """The reason why a certificate does not prove the rule with that id; empty if it does."""
     if proof.certificate is None:
         return "it has no certificate"
     try:
         equation, certificate = read_stored(proof.certificate)
         if rule_id(equation) != identity:
-            return f"its certificate is about {format_equation(equation)}"
+            return f"its certificate proves {format_equation(equation)}"
     except (InvalidFileError, RecursionError) as error:
         return str(error)
     unknown = sorted(set(certificate.axioms_used).difference(proof.axioms_used))

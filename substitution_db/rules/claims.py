@@ -1,4 +1,4 @@
-"""Rules that say that they are verified, as a file or a database has them; nothing of it is believed."""
+"""Claims: rules that a file or database marks as verified, read for independent checking."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from superopt.verifier.certificates.certificate import Grade
 from superopt.verifier.refute.refutation import BRIEF, refute
 
 UNCLAIMED = (RuleStatus.CANDIDATE, RuleStatus.REFUTED, RuleStatus.UNPROVED)
-"""The states of rules that nothing uses."""
+"""States of rules that are never applied."""
 
 _FORMERLY = (RuleStatus.STALE, RuleStatus.SUSPECT)
-"""The states of rules whose proof says that they are verified."""
+"""States of rules whose proof has the verdict verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A rule that says of itself that it is verified; ``operators`` are those that it names, source and
-    target. ``fault``: what is wrong with it where it was found, which need not be looked for."""
+    """A rule marked as verified. ``operators`` are those it lists for source and target; ``fault`` is an
+    inconsistency already found while reading it, empty if none.
+    """
 
     id: str
     equation: str
@@ -42,19 +43,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """All claims of a source, and how many rules it has that claim nothing."""
+    """All claims of a source, and the number of its rules without a claim."""
 
     claims: tuple[Claim, ...]
     unclaimed: Mapping[RuleStatus, int]
 
     def and_also(self, other: Claims) -> Claims:
-        """Both; what both claim in the same words counts once."""
+        """The union; identical claims are counted once."""
         counts = Counter(self.unclaimed) + Counter(other.unclaimed)
         return Claims(tuple(dict.fromkeys((*self.claims, *other.claims))), counts)
 
 
 def claims_of_file(path: Path) -> Claims:
-    """The claims of a file of JSON lines; raises InvalidFileError for a line that is none of the format."""
+    """The claims of a JSON lines file. Raises InvalidFileError for a malformed line."""
     lines = read_raw_lines(path)
     often = {rule: count for rule, count in Counter(line.id for line in lines).items() if count > 1}
     unclaimed = Counter(RuleStatus(line.status) for line in lines if _is_unclaimed(line, often))
@@ -68,14 +69,14 @@ def _is_unclaimed(line: RawLine, often: Container[str]) -> bool:
 
 
 def _of_line(line: RawLine, times: int) -> Claim:
-    fault = f"its id is that of {times} lines of the file" if times > 1 else ""
+    fault = f"{times} lines of the file have its id" if times > 1 else ""
     if line.proof is not None and line.proof.verdict != line.status and line.status not in _FORMERLY:
         fault = fault or f"status is {line.status}, the verdict of its proof is {line.proof.verdict}"
     return Claim(line.id, line.equation, line.operators, line.status, line.proof, fault)
 
 
 def claim_of_proof(equation: Equation, proof: Proof) -> Claim:
-    """What a proof made now claims; a rule that it does not verify is at fault."""
+    """The claim of a new proof, with a fault if its verdict is not verified."""
     rule = replace(equation, direction=_direction(equation), name="")
     fault = "" if proof.verdict is Outcome.VERIFIED else _unverified(proof)
     operators = operators_of(rule.left), operators_of(rule.right)
@@ -87,12 +88,13 @@ def _direction(equation: Equation) -> Direction:
 
 
 def _unverified(proof: Proof) -> str:
-    return f"proved anew it is {proof.verdict}: {proof.counterexample or proof.reason}"
+    return f"the new verdict is {proof.verdict}: {proof.counterexample or proof.reason}"
 
 
 def why_not_current(claim: Claim, currency: Currency) -> str:
-    """Why the hashes of a claim are not those of today, empty if they are: of its text, which is its id, and
-    of what its proof rests on. No proof is looked at."""
+    """The reason why the hashes of a claim are out of date, empty if they are current: its id (the hash of
+    its text) and the hashes of what its proof depends on. The proof itself is not checked.
+    """
     if claim.fault:
         return claim.fault
     if text_id(claim.equation) != claim.id:
@@ -109,8 +111,9 @@ def why_not_current(claim: Claim, currency: Currency) -> str:
 
 
 def why_not_proved(claim: Claim, axioms: AxiomSet) -> str:
-    """Why a claim is not proved by its certificate, empty if it is: its text is read anew, compared with what
-    the certificate is about, evaluated at random, and the proof is replayed."""
+    """The reason why a claim's certificate does not prove it, empty if it does. Parses the text, compares it
+    with the certificate's equation, evaluates it at random, and replays the proof.
+    """
     return next(_reasons(claim, axioms), "")
 
 
@@ -122,29 +125,31 @@ def _reasons(claim: Claim, axioms: AxiomSet) -> Iterator[str]:
         return
     text = format_equation(equation)
     if text != claim.equation or equation.direction is Direction.EQUAL:
-        yield f"its text is not as equations are written: expected {text}"
+        yield f"its text is not in canonical form: expected {text}"
     actual = operators_of(equation.left), operators_of(equation.right)
     if actual != claim.operators:
-        yield f"it names the operators {_named(claim.operators)}, its equation has {_named(actual)}"
+        yield f"it lists the operators {_named(claim.operators)}, its equation has {_named(actual)}"
     if claim.proof is None:
         yield "it has no proof"
         return
     yield from _certified(equation, claim.proof)
     found = counterexample_of(equation)
     if found:
-        yield f"evaluated at random it is refuted: {found}"
+        yield f"random evaluation refutes it: {found}"
     reason = why_not_replayed(rule_id(equation), claim.proof, axioms)
     if reason:
         yield reason
 
 
 def counterexample_of(equation: Equation) -> str:
-    """An instance on which an equation is false, of some that are drawn anew each time; empty without."""
+    """A counterexample to an equation among newly drawn random instances; empty if none is found."""
     return refute(equation, BRIEF, None).counterexample or ""
 
 
 def _certified(equation: Equation, proof: Proof) -> Iterator[str]:
-    """Why the certificate is not about the equation, compared as text in their one spelling."""
+    """The reason why a certificate is not about the equation, compared in canonical text form; empty if it
+    is.
+    """
     if proof.grade != Grade.REPLAYED:
         yield f"its grade is {proof.grade or 'not known'}, not {Grade.REPLAYED}"
     if proof.certificate is None:
@@ -153,7 +158,7 @@ def _certified(equation: Equation, proof: Proof) -> Iterator[str]:
     try:
         proved, _ = read_stored(proof.certificate)
         if format_equation(spelled(proved)) != format_equation(spelled(equation)):
-            yield f"its certificate is about {format_equation(proved)}"
+            yield f"its certificate proves {format_equation(proved)}"
     except (SuperoptError, RecursionError) as error:
         yield str(error)
 

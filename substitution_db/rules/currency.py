@@ -1,4 +1,4 @@
-"""Which verdicts still count: those that rest on the present axioms, operators and verifier."""
+"""Validity of stored verdicts under the current axioms, operators and verifier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from superopt.verifier.gate import CurrentState, StoredVerdict, current_state, j
 
 
 class Currency:
-    """The present axioms, operators and verifier, to compare verdicts with."""
+    """Hashes of the current axioms, operators and verifier, to compare verdicts with."""
 
     def __init__(self, state: CurrentState) -> None:
         self.state = state
@@ -23,21 +23,21 @@ class Currency:
     def stands(
         self, verdict: Outcome, operators: frozenset[str], axioms_used: tuple[str, ...], hashes: Hashes
     ) -> bool:
-        """Whether the verdict would be the same today: a proof while what it used is unchanged, a
-        refutation or a vain attempt while everything is. ``operators`` are those of the rule.
+        """Whether a verdict is still valid: a proof while what it used is unchanged, a refutation or a failed
+        attempt while everything is. ``operators`` are those of the rule.
         """
         if verdict is Outcome.VERIFIED:
             return not self._reason(operators, axioms_used, hashes)
         return hashes == self.hashes
 
     def hashes_of(self, verdict: Verdict) -> Hashes:
-        """What a verdict given now rests on."""
+        """The hashes for a verdict given now."""
         if verdict.status is Status.VERIFIED:
             return Hashes(verdict.axioms_hash, verdict.operators_hash, verdict.verifier_hash)
         return self.hashes
 
     def reason(self, verdict: str, operators: Iterable[str], proof: Proof | None) -> str:
-        """Why a rule with that status and proof may not be used; empty when it may."""
+        """The reason why a rule with that status and proof may not be used; empty if it may."""
         if verdict != Outcome.VERIFIED:
             return f"status is {verdict}, not verified"
         if proof is None:
@@ -53,5 +53,5 @@ class Currency:
 
 @functools.cache
 def current() -> Currency:
-    """What holds in this installation."""
+    """The currency of this installation."""
     return Currency(current_state(load_axioms()))

@@ -1,12 +1,11 @@
-"""Rules as JSON lines (CONTRACTS, "library export") and as text, one equation per line.
+"""Import and export of rules: JSON lines (CONTRACTS, "library export") and text, one equation per line.
 
 A line: ``{"schema":1,"id","equation","operators_source","operators_target","status","proof","provenance"}``,
-and, once it is known whether the rule ships, ``"ships"`` and ``"why"``; operators are named once per
-occurrence; ``proof`` is null for a candidate, else
-``{"verdict","prover","version",
+and, after selection, ``"ships"`` and ``"why"``; operators are listed once per occurrence; ``proof`` is null
+for a candidate, else ``{"verdict","prover","version",
 "axioms_used","axioms_hash","operators_hash","verifier_hash","milliseconds","validated_shapes",
 "counterexample","reason","grade","confirmed_by","certificate"}``, of which the last three may be missing;
-``milliseconds`` is null where it was not kept.
+``milliseconds`` is null if not recorded.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from superopt.substitution_db.store.rows import NewRule, new_rule
 SCHEMA = 1
 
 _PASSED_ON = re.compile(r"\A(?:import [^;]*; )+(?=.)")
-"""Files that a rule was imported from after it was found."""
+"""Prefix of a provenance: the files that a rule was imported through."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryLine:
-    """One line of a file of rules, read but not believed."""
+    """One parsed line of a rule file; its status and proof are not verified."""
 
     id: str
     status: str
@@ -51,27 +50,25 @@ class LibraryLine:
 
 
 def export_rules(rules: Iterable[Rule], path: Path) -> int:
-    """Writes rules as JSON lines, smallest first, then by equation; returns how many. Raises
-    InvalidFileError.
-    """
+    """Writes rules as JSON lines by size and equation; returns how many. Raises InvalidFileError."""
     ordered = _ordered(rules)
     write_atomically(path, "".join(format_line(rule) + "\n" for rule in ordered).encode())
     return len(ordered)
 
 
 def export_selected(rules: Iterable[Rule], path: Path) -> int:
-    """``export_rules`` of those that ship, without how long proofs took: the same bytes on every machine.
+    """``export_rules`` for selected rules, without proof times, so that the output is reproducible.
 
-    Raises InvalidInputError where nothing was selected.
+    Raises InvalidInputError if no rules are selected.
     """
     chosen = [_without_time(rule) for rule in rules if rule.selection is not None and rule.selection.ships]
     if not chosen:
-        raise InvalidInputError("no rule is known to ship; `superopt library select` says which do")
+        raise InvalidInputError("no rules are selected; run `superopt library select` first")
     return export_rules(chosen, path)
 
 
 def export_left_out(rules: Iterable[Rule], path: Path) -> int:
-    """Writes the rules that do not ship as text, smallest first, each with the reason; returns how many."""
+    """Writes the rules that do not ship as text, ordered by size, each with the reason; returns how many."""
     chosen = [rule for rule in rules if rule.selection is not None and not rule.selection.ships]
     lines = (f"{r.equation}  # {r.selection.why}\n" for r in _ordered(chosen) if r.selection is not None)
     write_atomically(path, "".join(lines).encode())
@@ -87,10 +84,10 @@ def _without_time(rule: Rule) -> Rule:
 
 
 def import_json_lines(path: Path, repository: RuleRepository) -> Added:
-    """Stores the rules of a file as candidates, whatever it says about them. All or nothing.
+    """Stores the rules of a file as candidates, regardless of their status in the file. Atomic.
 
-    Where a rule was found stays; the file is named where it says nothing of that. Raises InvalidFileError,
-    with the line, for a line that is no rule.
+    Keeps the provenance of each rule; the file's name is used if a rule has none. Raises InvalidFileError,
+    with the line number, for an invalid rule.
     """
     return repository.add_rules(
         replace(line.rule, provenance=line.rule.provenance or f"import {path.name}")
@@ -99,7 +96,7 @@ def import_json_lines(path: Path, repository: RuleRepository) -> Added:
 
 
 def import_text(path: Path, repository: RuleRepository) -> Added:
-    """Stores the equations of a text file, one per line (``#`` comments), as candidates. All or nothing.
+    """Stores the equations of a text file, one per line (``#`` comments), as candidates. Atomic.
 
     Raises InvalidFileError, with the line, for a line that is no rule.
     """
@@ -107,7 +104,7 @@ def import_text(path: Path, repository: RuleRepository) -> Added:
 
 
 def read_text(path: Path) -> tuple[NewRule, ...]:
-    """The equations of a text file. Raises InvalidFileError, with the line, for a line that is no rule."""
+    """The equations of a text file. Raises InvalidFileError, with the line number, for an invalid rule."""
     return tuple(
         _rule(equation, f"import {path.name}", f"{path}:{number}")
         for number, line in numbered_lines(path)
@@ -164,7 +161,7 @@ def evidence_object(evidence: Evidence) -> JsonObject:
 
 
 def read_json_lines(path: Path) -> tuple[LibraryLine, ...]:
-    """The lines of a file of rules. Raises InvalidFileError, with the line, for a line that is no rule."""
+    """The lines of a rule file. Raises InvalidFileError, with the line number, for an invalid rule."""
     return tuple(
         LibraryLine(
             id=line.id,
@@ -179,9 +176,9 @@ def read_json_lines(path: Path) -> tuple[LibraryLine, ...]:
 def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
     """The rules of a library and their proofs.
 
-    An equation is not parsed if its id is the hash of its text: then it is the rule that was exported, and
-    its operators are those that the line names. Raises InvalidFileError, with the line, for a line that is no
-    rule, or whose id is not that of its equation.
+    An equation whose id is the hash of its text is not parsed again; its operators are those listed in the
+    line. Raises InvalidFileError, with the line number, for an invalid rule or an id that does not match its
+    equation.
     """
     for line in _lines(path):
         if text_id(line.equation) == line.id:
@@ -204,7 +201,7 @@ def read_shipped(path: Path) -> Iterator[tuple[NewRule, Proof | None]]:
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """A line as it says, its equation not even read; operators of the source and of the target."""
+    """A line of a rule file with its equation unparsed; ``operators`` are of source and target."""
 
     id: str
     status: str
@@ -214,8 +211,9 @@ class RawLine:
 
 
 def read_raw_lines(path: Path) -> tuple[RawLine, ...]:
-    """The lines of a file of rules, whatever their equations are. Raises InvalidFileError, with the line, for
-    a line that is not of the format."""
+    """The lines of a rule file without parsing equations. Raises InvalidFileError, with the line number, for
+    a malformed line.
+    """
     return tuple(
         RawLine(
             line.id,
@@ -233,7 +231,7 @@ def read_raw_lines(path: Path) -> tuple[RawLine, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line as it is in the file, ``where``."""
+    """A JSON line and its location ``where``, for messages."""
 
     where: str
     content: JsonObject
@@ -286,7 +284,7 @@ def _proof(content: JsonObject, where: str) -> Proof:
     counterexample = content.get("counterexample")
     if not isinstance(milliseconds, int | float | None) or not isinstance(counterexample, str | None):
         raise InvalidFileError(
-            f"{where}: milliseconds must be a number, counterexample a text, or either null"
+            f"{where}: expected a number or null for milliseconds, a string or null for counterexample"
         )
     certificate = content.get("certificate")
     return Proof(
@@ -317,7 +315,7 @@ def _rule(text: str, provenance: str, where: str) -> NewRule:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers from 1. Raises InvalidFileError."""
+    """The non-blank lines, with their numbers from 1. Raises InvalidFileError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -328,7 +326,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _found(provenance: str) -> str:
-    """Where a rule was found, without the files that passed it on."""
+    """The original provenance of a rule, without the files it was imported through."""
     return _PASSED_ON.sub("", provenance)
 
 
@@ -341,7 +339,7 @@ def _object(value: object, where: str) -> JsonObject:
 def _text(content: JsonObject, key: str, where: str) -> str:
     value = content.get(key)
     if not isinstance(value, str):
-        raise InvalidFileError(f"{where}: expected a text for {key}, got {value!r}")
+        raise InvalidFileError(f"{where}: expected a string for {key}, got {value!r}")
     return value
 
 
@@ -349,5 +347,5 @@ def _texts(content: JsonObject, key: str, where: str) -> tuple[str, ...]:
     value = content.get(key)
     items = cast("list[object]", value) if isinstance(value, list) else None
     if items is None or not all(isinstance(item, str) for item in items):
-        raise InvalidFileError(f"{where}: expected a list of texts for {key}, got {value!r}")
+        raise InvalidFileError(f"{where}: expected a list of strings for {key}, got {value!r}")
     return tuple(cast("list[str]", items))

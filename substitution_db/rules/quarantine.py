@@ -1,6 +1,4 @@
-"""Quarantine: rules whose application changed the outputs of a model are used no more, whatever their proofs
-say, until the evidence is dismissed.
-"""
+"""Quarantine: rules that changed the outputs of a model are not used until the evidence is dismissed."""
 
 from __future__ import annotations
 
@@ -17,14 +15,13 @@ from superopt.substitution_db.store.rows import standing_evidence
 
 
 class Quarantine:
-    """Evidence against rules. It holds at once and for every version of the library."""
+    """Evidence against rules, effective immediately and for every library version."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     def record(self, evidence: Mapping[str, Evidence]) -> None:
-        """Adds evidence against rules (by id), unless the same stands already. Rules that are not here are
-        passed over."""
+        """Adds evidence against rules (by id), unless already recorded. Unknown rules are ignored."""
         with self._transactions.write() as session:
             time = now(session)
             for rule, found in evidence.items():
@@ -47,13 +44,13 @@ class Quarantine:
                 )
 
     def evidence(self, rule: str) -> tuple[Evidence, ...]:
-        """What stands against a rule, oldest first."""
+        """The evidence against a rule that was not dismissed, oldest first."""
         with self._transactions.read() as session:
             row = session.get(RuleRow, rule)
             return () if row is None else standing_evidence(row)
 
     def dismiss(self, rule: str, why: str) -> None:
-        """Ends the suspicion against a rule; raises InvalidOptionError where there is none."""
+        """Dismisses the evidence against a rule. Raises InvalidOptionError if the rule is not suspect."""
         with self._transactions.write() as session:
             row = session.get(RuleRow, rule)
             if row is None or not standing_evidence(row):
@@ -66,7 +63,7 @@ class Quarantine:
 
 
 def is_suspect() -> ColumnElement[bool]:
-    """Whether evidence stands against the rule of the outer query."""
+    """SQL condition: the rule of the outer query has evidence that was not dismissed."""
     standing = select(SuspicionRow.id).where(
         SuspicionRow.rule_id == RuleRow.id, SuspicionRow.dismissed_at.is_(None)
     )
@@ -74,6 +71,6 @@ def is_suspect() -> ColumnElement[bool]:
 
 
 def suspects(session: Session) -> frozenset[str]:
-    """The rules against which evidence stands."""
+    """The ids of the rules with evidence that was not dismissed."""
     statement = select(SuspicionRow.rule_id).where(SuspicionRow.dismissed_at.is_(None))
     return frozenset(session.scalars(statement))

@@ -1,4 +1,4 @@
-"""The claims of a database: rules that are used, and rules whose status says so."""
+"""Claims of a database: rules in use, and rules whose status says verified or stale."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from superopt.substitution_db.store.records import Rule, RuleStatus
 from superopt.substitution_db.store.rows import proof_of
 
 _JUDGED_BY_HASHES = {RuleStatus.VERIFIED, RuleStatus.STALE}
-"""What tells these apart is looked at anyway."""
+"""States whose difference is checked elsewhere."""
 
 
 def claims_of_database(database: Database, currency: Currency) -> Claims:
-    """The claims of all rules that are used, or are verified or were, as the database has them.
+    """The claims of all rules of a database that are in use, verified or stale.
 
-    A rule whose status is not what its proofs say is at fault: somebody wrote it there by hand.
+    A rule whose status differs from the verdict of its proofs gets a fault (the row was edited by hand).
     """
     database.rules.refresh(currency)
     version = database.library.in_force()
@@ -49,5 +49,5 @@ def _fault(rule: Rule, expected: RuleStatus) -> str:
     if rule.evidence:
         return f"it is suspect: {'; '.join(map(str, rule.evidence))}"
     if rule.status is not expected and not {rule.status, expected} <= _JUDGED_BY_HASHES:
-        return f"its status is {rule.status}, its proofs say {expected}"
+        return f"its status is {rule.status}, by its proofs it is {expected}"
     return ""

@@ -1,8 +1,8 @@
-"""Verdicts stored as soon as they are there, so that what is stored does not depend on who was faster.
+"""Recording of verdicts as they arrive, with a result independent of their order of arrival.
 
-Rules are judged side by side, and a verdict that took long may be on the same general form as one that came
-earlier. What is stored in the end is what storing them in the order of the rules would give: a form is stated
-as the first of those rules states it, and the proof from the last of them is the latest.
+Rules are verified in parallel, and several rules may lead to the same general form. The final state equals
+that of recording in the order of the rules: a form is stated as by the first such rule, and its latest proof
+comes from the last.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from superopt.substitution_db.store.records import Proof, Rule
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A verdict that was stored, from the rule of this number."""
+    """A recorded verdict and the number of its rule."""
 
     number: int
     proof: Proof
 
 
 class Recording:
-    """Stores the verdicts on forms of rules. ``known`` are the rules that are there before the first."""
+    """Records verdicts on forms of rules. ``known`` are the ids of rules stored beforehand."""
 
     def __init__(self, rules: RuleRepository, known: Iterable[Rule]) -> None:
         self._rules = rules
@@ -34,7 +34,7 @@ class Recording:
         self._stored: defaultdict[str, list[_Stored]] = defaultdict(list)
 
     def store(self, number: int, rule: Rule, equation: Equation, proof: Proof) -> None:
-        """Stores the verdict on a form of a rule, the ``number``-th that is judged."""
+        """Records the verdict on a form of the ``number``-th rule."""
         form = rule_id(equation)
         before = self._stored[form]
         if form == rule.id:
@@ -50,7 +50,7 @@ class Recording:
         before.append(_Stored(number, proof))
 
     def _stated(self, form: str, general: CandidateRule) -> CandidateRule:
-        """A general form, stated as it is where it is a rule already."""
+        """A general form, with the variable names of the stored rule if it is one already."""
         known = self._known.get(form)
         if known is None:
             return general

@@ -1,4 +1,4 @@
-"""The repository of rules: candidates go in, verdicts are recorded, verified rules come out."""
+"""Rule repository: stores candidates, records verdicts, returns verified rules."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRule:
-    """A rule to be stored, without any claim that it holds; ``provenance`` says where it came from.
+    """A rule to be stored as a candidate; ``provenance`` says where it came from.
 
-    ``generalizations`` are forms of it that are worth trying before it, the most general first.
+    ``generalizations`` are more general forms to verify before it, the most general first.
     """
 
     equation: Equation
@@ -55,7 +55,7 @@ class CandidateRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """Which rules to list: in a state, with an operator, with a text in the equation, of a preset."""
+    """Filter of rules by status, operator, text in the equation, and preset."""
 
     status: RuleStatus | None = None
     operator: str | None = None
@@ -64,20 +64,20 @@ class RuleFilter:
 
 
 class RuleRepository:
-    """Rules by id. Nothing enters as verified but by a recorded verdict and with the shipped library."""
+    """Rules by id. Rules become verified only by a recorded verdict or with the shipped library."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     def add_candidates(self, candidates: Iterable[CandidateRule]) -> Added:
-        """Stores rules as candidates; a rule that is known keeps its state and provenance. All or nothing.
+        """Stores rules as candidates; known rules keep their state and provenance. Atomic.
 
         Raises InvalidEquationError for an equation that cannot be a rule.
         """
         return self.add_rules(new_rule(c.equation, c.provenance, c.generalizations) for c in candidates)
 
     def add_rules(self, new_rules: Iterable[NewRule]) -> Added:
-        """``add_candidates`` for rules that are made already."""
+        """``add_candidates`` for ``NewRule`` values."""
         rules = {rule.id: rule for rule in new_rules}
         with self._transactions.write() as session:
             new = insert_rules(session, rules.values(), now(session))
@@ -86,7 +86,7 @@ class RuleRepository:
     def record_verdicts(self, proofs: Mapping[str, Proof]) -> None:
         """Adds to each rule (by id) a proof under the current hashes; its status becomes the verdict.
 
-        Raises InvalidOptionError if a rule is unknown. All or nothing.
+        Raises InvalidOptionError if a rule is unknown. Atomic.
         """
         with self._transactions.write() as session:
             time = now(session)
@@ -103,7 +103,7 @@ class RuleRepository:
         """Stores a more general form of a candidate with its proof, in place of the candidate; returns its
         id.
 
-        A rule that ever had a proof of its own stays beside it.
+        A candidate that ever had a proof of its own is kept, too.
         """
         form = new_rule(general.equation, general.provenance, general.generalizations)
         with self._transactions.write() as session:
@@ -114,29 +114,30 @@ class RuleRepository:
         return form.id
 
     def restate(self, rule: str, stated: CandidateRule) -> None:
-        """Writes a rule as the candidate has it, which is the same rule with other names of variables, and
-        says that it came from there."""
+        """Replaces the text and provenance of a rule by those of a candidate, which is the same rule with
+        other variable names.
+        """
         form = new_rule(stated.equation, stated.provenance)
         values = {"equation": form.equation, "conditions": form.conditions, "provenance": form.provenance}
         with self._transactions.write() as session:
             session.execute(update(RuleRow).where(RuleRow.id == rule).values(**values))
 
     def record_selections(self, choices: Mapping[str, Selection]) -> None:
-        """Says of these rules (by id) whether they ship, and why; of all others that it is not known."""
+        """Records for these rules (by id) whether they ship, and why; clears the selection of all others."""
         with self._transactions.write() as session:
             session.execute(update(RuleRow).values(ships=None, why=None))
             record_selections(session, choices)
 
     def drop_candidate(self, rule: str) -> None:
-        """Removes a candidate that follows from another rule; one that ever had a proof stays."""
+        """Removes a candidate that follows from another rule, unless it ever had a proof."""
         with self._transactions.write() as session:
             _drop_candidate(session, rule)
 
     def refresh(self, currency: Currency) -> int:
-        """Compares all proofs with what holds now: verified rules become stale, and come back with their
-        hashes.
+        """Compares all proofs with the current hashes: verified rules become stale, and verified again if
+        their hashes are current again.
 
-        Returns how many rules changed their state; costs one read when nothing changed since last time.
+        Returns how many rules changed state. Costs one read if nothing has changed since the last call.
         """
         with self._transactions.read() as session:
             if _compared_with(session) == currency.hashes:
@@ -157,9 +158,7 @@ class RuleRepository:
         return sum(status != after.get(rule, RuleStatus.CANDIDATE) for rule, status in before.items())
 
     def verified_rules(self, currency: Currency) -> tuple[Rule, ...]:
-        """The rules whose latest verdict that still counts is verified, smallest first; their state is not
-        asked.
-        """
+        """The rules whose latest valid verdict is verified, smallest first; stored status is ignored."""
         with self._transactions.read() as session:
             chosen = verified_proofs(session, currency)
             statement = select(RuleRow, ProofRow).join(ProofRow, ProofRow.rule_id == RuleRow.id)
@@ -169,8 +168,8 @@ class RuleRepository:
     def verified_equations(
         self, currency: Currency, version: LibraryVersion | None = None
     ) -> Mapping[str, str]:
-        """The equations of ``verified_rules`` by id, in that order, for who asks no more of them; those of a
-        version of the library, if one is given.
+        """The equations of ``verified_rules`` by id, in that order; those of a library version, if one is
+        given.
         """
         through = None if version is None else version.through_proof
         with self._transactions.read() as session:
@@ -179,7 +178,7 @@ class RuleRepository:
             return {rule: equation for rule, equation in rows if rule in chosen}
 
     def undecided(self, currency: Currency) -> tuple[Rule, ...]:
-        """The rules without a verdict that still counts, smallest first."""
+        """The rules without a valid verdict, smallest first."""
         with self._transactions.read() as session:
             decided = {v.rule for v in _verdicts(session, currency) if v.stands}
         return tuple(rule for rule in self.list() if rule.id not in decided)
@@ -191,7 +190,7 @@ class RuleRepository:
     def list(
         self, chosen: RuleFilter | None = None, *, after: str | None = None, limit: int | None = None
     ) -> tuple[Rule, ...]:
-        """Rules with their latest proof by size and id, behind the rule ``after``.
+        """Rules with their latest proof, by size and id, after the rule ``after``.
 
         Raises InvalidOptionError if that rule is unknown.
         """
@@ -199,7 +198,7 @@ class RuleRepository:
         if after is not None:
             last = self.get(after)
             if last is None:
-                raise InvalidOptionError(f"there is no rule {after} to continue behind")
+                raise InvalidOptionError(f"there is no rule {after} to continue after")
             size = len(last.operators_source) + len(last.operators_target)
             statement = statement.where(
                 (RuleRow.size > size) | and_(RuleRow.size == size, RuleRow.id > after)
@@ -243,13 +242,13 @@ class RuleRepository:
 
 
 def add_proof(session: Session, rule: str, values: Mapping[str, object]) -> None:
-    """Adds a proof to a rule that exists, whose status becomes the verdict."""
+    """Adds a proof to an existing rule and sets its status to the verdict."""
     session.execute(insert(ProofRow), [dict(values)])
     session.execute(update(RuleRow).where(RuleRow.id == rule).values(status=values["verdict"]))
 
 
 def _latest_proof() -> ScalarSelect[int]:
-    """The id of the latest proof of the rule in the outer query."""
+    """SQL expression: the id of the latest proof of the rule of the outer query."""
     statement = select(func.max(ProofRow.id)).where(ProofRow.rule_id == RuleRow.id)
     return statement.correlate(RuleRow).scalar_subquery()
 
@@ -276,7 +275,7 @@ def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
 
 @dataclass(frozen=True, slots=True)
 class _GivenVerdict:
-    """A verdict on a rule, the number of the proof that gave it, and whether it stands."""
+    """A verdict on a rule, the number of its proof, and whether it is valid."""
 
     rule: str
     proof: int
@@ -285,7 +284,7 @@ class _GivenVerdict:
 
 
 def _verdicts(session: Session, currency: Currency, through: int | None = None) -> Iterator[_GivenVerdict]:
-    """All verdicts, oldest first, without what else the proofs hold."""
+    """All verdicts, oldest first, without the other columns of proofs."""
     hashes = (ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
     statement = select(ProofRow.rule_id, ProofRow.id, ProofRow.verdict, ProofRow.axioms_used, *hashes)
     if through is not None:
@@ -297,7 +296,7 @@ def _verdicts(session: Session, currency: Currency, through: int | None = None) 
 
 
 def _operators(session: Session) -> Mapping[str, frozenset[str]]:
-    """The operators of each rule; a rule without any, ``x => x``, has none."""
+    """The operators by rule; rules without operators (``x => x``) are missing."""
     found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     statement = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator).order_by(RuleOperatorRow.rule_id)
     for rule, rows in groupby(session.execute(statement), key=lambda row: row[0]):
@@ -306,14 +305,13 @@ def _operators(session: Session) -> Mapping[str, frozenset[str]]:
 
 
 def verified_proofs(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
-    """The proof of each rule whose latest verdict that stands, of those up to ``through``, is verified, but
-    for rules that are suspect."""
+    """The proof of each rule, unless suspect, whose latest valid verdict up to ``through`` is verified."""
     proofs, suspect = proofs_in_force(session, currency, through), suspects(session)
     return {rule: proof for rule, proof in proofs.items() if rule not in suspect}
 
 
 def proofs_in_force(session: Session, currency: Currency, through: int | None = None) -> dict[str, int]:
-    """``verified_proofs``, those of suspect rules among them."""
+    """``verified_proofs`` including suspect rules."""
     latest = {v.rule: v for v in _verdicts(session, currency, through) if v.stands}
     return {v.rule: v.proof for v in latest.values() if v.verdict is Outcome.VERIFIED}
 
@@ -323,7 +321,9 @@ def _current(currency: Currency) -> ColumnElement[bool]:
 
 
 def states(session: Session, currency: Currency) -> dict[str, RuleStatus]:
-    """What the proofs of each rule say: the latest that counts, else the latest of all, then not verified."""
+    """The status of each rule by its proofs: the latest valid one, else the latest, which then is not
+    verified.
+    """
     states: dict[str, RuleStatus] = {}
     decided: set[str] = set()
     for given in _verdicts(session, currency):

@@ -1,4 +1,4 @@
-"""The shipped library: rules with proofs that come with the package, loaded at first use of a database."""
+"""The shipped library: the package's proved rules, loaded into a database on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARY = "SUPEROPT_LIBRARY"
 
 
 def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
-    """The file that fills a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in
+    """The file loaded into a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in
     the package.
     """
     text = environment.get(LIBRARY)
@@ -31,10 +31,10 @@ def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def load_shipped(transactions: Transactions, path: Path) -> int:
-    """Loads and publishes the rules of the file with their proofs, unless just this file was loaded before.
+    """Loads and publishes the rules of the file with their proofs, unless this file was the last one loaded.
 
-    A proof says which axioms, operators and verifier it is about: under others it counts for nothing. Returns
-    how many rules were new. Raises InvalidFileError for a damaged file. Safe when several processes do it.
+    Proofs made under other axioms, operators or verifier are not valid. Returns how many rules were new.
+    Raises InvalidFileError for a damaged file. Safe for concurrent processes.
     """
     content = path.read_bytes() if path.exists() else b""
     sha256 = hashlib.sha256(content).hexdigest()
@@ -54,7 +54,7 @@ def _store(session: Session, rules: Mapping[NewRule, Proof | None], sha256: str)
     if row is None:
         row = LibraryRow(id=1)
         session.add(row)
-    # no hashes: the next comparison looks at every proof
+    # no hashes, so that the next comparison covers every proof
     row.shipped_sha256, row.axioms_hash, row.operators_hash, row.verifier_hash = sha256, "", "", ""
     time = now(session)
     new = insert_rules(session, rules, time)
@@ -74,7 +74,7 @@ def _store(session: Session, rules: Mapping[NewRule, Proof | None], sha256: str)
 
 
 def _proved(session: Session) -> frozenset[tuple[str, Hashes]]:
-    """Which rules have a proof under which hashes."""
+    """Pairs of rule and hashes for which a proof is stored."""
     rows = session.execute(
         select(ProofRow.rule_id, ProofRow.axioms_hash, ProofRow.operators_hash, ProofRow.verifier_hash)
     )

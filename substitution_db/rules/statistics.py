@@ -1,4 +1,4 @@
-"""Counts over a library: rules by state, by preset and size, by family of operators; how they were proved."""
+"""Statistics of a library: rules by state, preset and size, operator family, and kind of proof."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROVENANCE = re.compile(r"(?P<preset>.+), (?P<operators>\d+) operators")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a rule comes from: a preset and how many operators its graphs had at most, or another source."""
+    """The origin of a rule: a preset and the largest number of operators of its graphs, or another source."""
 
     preset: str
     max_ops: int | None = None
@@ -28,14 +28,14 @@ class Origin:
 
     @staticmethod
     def of(provenance: str) -> Origin:
-        """What a provenance says, as ``matrix, 3 operators``."""
+        """The origin in a provenance such as ``matrix, 3 operators``."""
         found = _PROVENANCE.fullmatch(provenance)
         return Origin(found["preset"], int(found["operators"])) if found else Origin(provenance)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is counted of a rule; a rule without a proof has no milliseconds."""
+    """The properties of a rule that are counted; milliseconds is None without a proof."""
 
     status: RuleStatus
     conditional: bool
@@ -66,15 +66,15 @@ class OriginCount:
 
     @property
     def rules(self) -> int:
-        """All of them."""
+        """Their total."""
         return sum(self.by_size.values())
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStatistics:
-    """Counts of rules; all but ``by_status`` are of verified rules alone.
+    """Counts of rules; all but ``by_status`` cover verified rules only.
 
-    A rule has an operator, or a family, if its source has; ``confirmed`` were derived by a second prover.
+    A rule counts for the operators and families of its source; ``confirmed`` rules have a second prover.
     """
 
     by_status: Mapping[RuleStatus, int]
@@ -108,7 +108,9 @@ def statistics_of(rules: Iterable[Facts]) -> RuleStatistics:
 
 
 def kinds_of_selection(choices: Iterable[Selection]) -> Sequence[tuple[Selection, int]]:
-    """How many rules ship, or do not, for each kind of reason: without its numbers and names, most first."""
+    """Number of rules that ship, or do not, by kind of reason (numbers and names removed), most frequent
+    first.
+    """
     counts = Counter(replace(choice, why=_kind(choice.why)) for choice in choices)
     return sorted(counts.items(), key=lambda item: (not item[0].ships, -item[1], item[0].why))
 

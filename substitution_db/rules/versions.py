@@ -1,8 +1,7 @@
-"""Versions of the library: verdicts are recorded at any time, and become visible to new jobs all at once.
+"""Library versions: verdicts are recorded continuously and published to new jobs atomically.
 
-Proofs are only ever added, and numbered. A version is a number up to which they count: publishing one is
-inserting a row, and a job that keeps the number of its version finds the rules that it began with, whatever
-is recorded or published meanwhile.
+Proofs are append-only and numbered. A version is the number of the last proof that it includes: publishing
+inserts a row, and a job that stores its version sees the same rules whatever is recorded or published later.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from superopt.substitution_db.store.records import LibraryVersion
 
 @dataclass(frozen=True, slots=True)
 class PublishedRules:
-    """The equations of a library by the id of their rule, smallest first, and the hash of that set.
+    """The equations of a library version by rule id, smallest first, and the hash of the set.
 
-    ``version`` is the number under which it was published.
+    ``version`` is its number.
     """
 
     version: int | None
@@ -35,14 +34,14 @@ class PublishedRules:
 
 
 class LibraryVersions:
-    """Versions by number; the one published last is in force."""
+    """Versions by number; the one published last is current."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._rules = RuleRepository(transactions)
 
     def in_force(self) -> LibraryVersion | None:
-        """The version that new jobs begin with; None before the first was published."""
+        """The current version, used by new jobs; None before the first is published."""
         with self._transactions.read() as session:
             row = session.scalars(_newest()).first()
             return None if row is None else _version(row)
@@ -54,8 +53,9 @@ class LibraryVersions:
             return None if row is None else _version(row)
 
     def read(self, currency: Currency, number: int | None = None) -> PublishedRules:
-        """The rules of that version, or of the one in force: also where the proofs of that version no longer
-        stand (the software has changed since)."""
+        """The rules of that version, by default of the current one. Includes rules whose proofs are no longer
+        valid because the software has changed.
+        """
         asked = None if number is None else self.get(number)
         if asked is not None:
             equations = self._rules.verified_equations(currency, asked)
@@ -72,19 +72,20 @@ class LibraryVersions:
             return tuple(_version(row) for row in rows)
 
     def publish(self, currency: Currency, note: str) -> LibraryVersion:
-        """Puts all verdicts recorded so far in force, in one transaction; the version in force if that is the
-        same."""
+        """Publishes all verdicts recorded so far, in one transaction; returns the current version if nothing
+        changed.
+        """
         with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
             return publish(session, currency, note)
 
     def renew(self, currency: Currency, note: str) -> LibraryVersion | None:
-        """Publishes what is left of the version in force, where rules of it have become suspect since."""
+        """Publishes the current version without rules that have become suspect since."""
         with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
             newest = session.scalars(_newest()).first()
             return None if newest is None else _insert(session, currency, newest.through_proof, note)
 
     def restore(self, number: int, currency: Currency) -> LibraryVersion:
-        """Publishes an earlier version again. Raises InvalidOptionError if there is none with that number."""
+        """Publishes an earlier version again. Raises InvalidOptionError for an unknown number."""
         with self._transactions.exclusive() as connection, Session(connection) as session, session.begin():
             old = session.get(LibraryVersionRow, number)
             if old is None:
@@ -94,13 +95,13 @@ class LibraryVersions:
 
 def publish(session: Session, currency: Currency, note: str) -> LibraryVersion:
     """``LibraryVersions.publish`` within an exclusive transaction."""
-    if session.get_bind().dialect.name == "postgresql":  # numbers are given before commits
+    if session.get_bind().dialect.name == "postgresql":  # ids are assigned before commit
         session.execute(text("LOCK TABLE proofs IN SHARE MODE"))
     return _insert(session, currency, session.scalar(select(func.max(ProofRow.id))) or 0, note)
 
 
 def digest(rules: Iterable[str]) -> str:
-    """The hash of a set of rules, given by id."""
+    """SHA-256 of a set of rules, given by id."""
     return hashlib.sha256("\n".join(sorted(rules)).encode()).hexdigest()
 
 

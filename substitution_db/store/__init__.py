@@ -1,1 +1,1 @@
-"""The database itself: engine, tables, migrations, blobs."""
+"""Storage: engine, tables, migrations, records, blobs."""

@@ -1,8 +1,8 @@
-"""Models, results and reports by the hash of their content, in a directory or in a remote store.
+"""Blob store: models, results and reports by content hash, in a directory or a remote store.
 
-A blob is written to ``incoming/``, made durable and then renamed to ``ab/abcdef...``: it is there completely
-or not at all. Blobs are read-only and never change. With a remote store a blob counts as stored when it is
-there; what the directory holds of it are copies, which may go at any time.
+A blob is written to ``incoming/``, synced and then renamed to ``ab/abcdef...``, so that it appears
+atomically. Blobs are read-only and immutable. With a remote store, the remote object is authoritative and the
+directory is a cache.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _READ_ONLY = 0o444
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A stored content: its SHA-256 and size."""
+    """SHA-256 and size in bytes of a stored blob."""
 
     sha256: str
     bytes: int
 
 
 class BlobStore:
-    """Blobs in a directory, which is made when it is first needed, or in ``remote``."""
+    """Blobs in a directory (created on first use) or in ``remote``."""
 
     def __init__(self, directory: Path, remote: RemoteStore | None = None) -> None:
         self.directory = directory
         self._remote = remote
 
     def writer(self) -> BlobWriter:
-        """Something to write a new blob to, piece by piece."""
+        """A writer for a new blob."""
         return BlobWriter(self)
 
     def put_bytes(self, content: bytes) -> Blob:
@@ -59,7 +59,7 @@ class BlobStore:
             return writer.finish()
 
     def holds(self, blob: Blob) -> bool:
-        """Whether a blob is stored, completely. Raises MissingServiceError."""
+        """Whether a blob is stored completely. Raises MissingServiceError."""
         if self._remote is not None:
             return self._remote.size(blob.sha256) == blob.bytes
         try:
@@ -68,8 +68,8 @@ class BlobStore:
             return False
 
     def path(self, sha256: str) -> Path:
-        """A file with the content of a blob (to be read only), copied from the remote store if need be; no
-        file is there if the blob is not stored. Raises MissingServiceError.
+        """The path of a read-only file with the content of a blob, fetched from the remote store if
+        necessary. The file does not exist if the blob is not stored. Raises MissingServiceError.
         """
         path = self._path(sha256)
         if self._remote is not None:
@@ -80,7 +80,7 @@ class BlobStore:
         return path
 
     def place(self, sha256: str, target: Path) -> None:
-        """Makes a blob appear at ``target``: as a hard link, or as a copy where that is impossible."""
+        """Places a blob at ``target``, as a hard link if possible, else as a copy."""
         source = self.path(sha256)
         try:
             target.hardlink_to(source)
@@ -108,7 +108,7 @@ class BlobStore:
         return self._in_directory() if self._remote is None else self._remote.stored()
 
     def remove_abandoned(self, older_than_seconds: float) -> None:
-        """Removes pieces of uploads that nobody has written to for that long."""
+        """Removes partial uploads not written to for that many seconds."""
         incoming = self.directory / "incoming"
         limit = time.time() - older_than_seconds
         for entry in incoming.iterdir() if incoming.is_dir() else ():
@@ -116,10 +116,10 @@ class BlobStore:
                 if entry.stat().st_mtime < limit:
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             except FileNotFoundError:
-                continue  # its writer finished
+                continue  # finished by its writer meanwhile
 
     def remove_unused(self, hashes: Iterable[str], older_than_seconds: float) -> None:
-        """Removes blobs that no job uses any more; one stored again meanwhile is young, and stays."""
+        """Removes unreferenced blobs, except those stored again within the last ``young_seconds``."""
         limit = time.time() - older_than_seconds
         if self._remote is not None:
             self._remote.remove(hashes, limit)
@@ -127,20 +127,20 @@ class BlobStore:
             self._remove_files(hashes, limit)
 
     def remove_copies(self, older_than_seconds: float) -> None:
-        """Removes copies of remote blobs that nobody has asked for for so long."""
+        """Removes cached copies of remote blobs not used for that many seconds."""
         if self._remote is not None:
             self._remove_files(self._in_directory(), time.time() - older_than_seconds)
 
     def free_bytes(self) -> int:
-        """Free space where the blobs are."""
+        """Free disk space of the blob directory in bytes."""
         return shutil.disk_usage(self._made("incoming")).free
 
     def incoming(self) -> Path:
-        """A path for a new file, not there yet."""
+        """The path of a new file, not yet created."""
         return self._made("incoming") / secrets.token_hex(16)
 
     def keep(self, path: Path, blob: Blob) -> None:
-        """Takes over a complete, durable file as that blob. Raises MissingServiceError."""
+        """Moves a complete, synced file into the store as that blob. Raises MissingServiceError."""
         if self._remote is not None and self._remote.size(blob.sha256) != blob.bytes:
             self._remote.upload(path, blob.sha256)
         self._take(path, blob.sha256)
@@ -190,13 +190,13 @@ class BlobStore:
             if error.errno == errno.ENOSPC:
                 raise
             raise InvalidOptionError(
-                f"blob directory {directory}: cannot be made: {error.strerror}"
+                f"blob directory {directory}: cannot be created: {error.strerror}"
             ) from error
         return directory
 
 
 class BlobWriter:
-    """A blob being written; what is not finished when the ``with`` block ends is removed."""
+    """Writer of a blob; removes it at the end of the ``with`` block unless finished."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -207,12 +207,12 @@ class BlobWriter:
 
     @property
     def bytes(self) -> int:
-        """How much was written."""
+        """The number of bytes written."""
         return self._bytes
 
     @property
     def sha256(self) -> str:
-        """The hash of what was written."""
+        """SHA-256 of the bytes written."""
         return self._hash.hexdigest()
 
     def write(self, chunk: bytes | memoryview) -> None:
@@ -222,7 +222,7 @@ class BlobWriter:
         self._bytes += len(chunk)
 
     def seal(self) -> None:
-        """Makes what was written durable; nothing can be written after that."""
+        """Syncs the file to disk; nothing can be written afterwards."""
         if not self._file.closed:
             self._file.flush()
             os.fchmod(self._file.fileno(), _READ_ONLY)
@@ -230,12 +230,12 @@ class BlobWriter:
             self._file.close()
 
     def place(self, target: Path) -> None:
-        """Makes what was written appear at ``target`` too, to be read before it is stored."""
+        """Links the file to ``target`` too, to be read before it is stored."""
         self.seal()
         target.hardlink_to(self._path)
 
     def finish(self) -> Blob:
-        """Stores what was written."""
+        """Stores the blob."""
         self.seal()
         blob = Blob(self._hash.hexdigest(), self._bytes)
         self._store.keep(self._path, blob)
@@ -252,7 +252,7 @@ class BlobWriter:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Makes renames in a directory durable."""
+    """Syncs a directory, so that renames in it are durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

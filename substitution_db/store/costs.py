@@ -1,4 +1,4 @@
-"""Measured costs, kept for ever: the optimizer's cost store."""
+"""Persistent store of measured costs; implements the optimizer's cost store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BATCH = 500
 
 
 class CostRepository:
-    """Microseconds by key. The key says all that a cost depends on (device, runtime version, operator,
-    types); device and runtime are also kept apart, so that one device's costs can be listed and forgotten.
+    """Microseconds by key. The key covers everything a cost depends on (device, runtime version, operator,
+    types); device and runtime are also stored as columns, so that costs can be listed and removed by device.
     """
 
     def __init__(self, transactions: Transactions, device: str = "", runtime: str = "") -> None:
@@ -28,11 +28,11 @@ class CostRepository:
         self._runtime = runtime
 
     def measured_on(self, device: str, runtime: str) -> CostRepository:
-        """The same costs; what is put through it is recorded as of that device and runtime version."""
+        """The same store; costs put through it are recorded for that device and runtime version."""
         return CostRepository(self._transactions, device, runtime)
 
     def get(self, key: str) -> float | None:
-        """The cost in microseconds, None if it was never measured."""
+        """The cost in microseconds, None if not measured."""
         return self.get_many((key,)).get(key)
 
     def put(self, key: str, microseconds: float) -> None:
@@ -40,7 +40,7 @@ class CostRepository:
         self.put_many({key: microseconds})
 
     def get_many(self, keys: Iterable[str]) -> dict[str, float]:
-        """The costs in microseconds of those keys that were measured."""
+        """The costs in microseconds by key, for the keys that were measured."""
         found: dict[str, float] = {}
         with self._transactions.read() as session:
             for batch in _batches(keys):
@@ -80,7 +80,7 @@ class CostRepository:
                 session.execute(insert.on_conflict_do_update(index_elements=["sha256"], set_=changed))
 
     def devices(self) -> tuple[tuple[str, str, int], ...]:
-        """Device, runtime version and how many costs are known of them."""
+        """Device, runtime version and number of costs of each."""
         statement = (
             select(CostRow.device, CostRow.runtime, func.count())
             .group_by(CostRow.device, CostRow.runtime)

@@ -1,9 +1,8 @@
-"""The connection: SQLite set up to survive kill -9 and to serve several processes, or PostgreSQL.
+"""Database engine and transactions: SQLite, durable and shared by processes, or PostgreSQL.
 
 SQLite: WAL, ``synchronous=FULL`` (a committed job is on disk), foreign keys, ``busy_timeout`` (how long a
-writer waits for another). Transactions that write take the write lock when they begin, so that two never
-deadlock; those of one process wait for each other in line, because SQLite itself only looks again after ever
-longer pauses.
+writer waits for another). Write transactions take the write lock when they begin, so that they cannot
+deadlock; those of one process queue on a fair lock, because SQLite polls with growing pauses.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from superopt.errors import InvalidFileError, InvalidOptionError, MissingService
 BUSY_TIMEOUT_SECONDS = 30
 _KEPT = 20
 _CONNECTIONS = 52
-"""As many as a server has threads that ask the database: 40, 8 for status reads, 4 for uploads."""
+"""One connection per server thread that uses the database: 40, 8 for status reads, 4 for uploads."""
 
 _BEGIN = "sqlite_begin"
 _NONE = "NONE"
 _LOCK_NUMBER = 0x5355_5045  # advisory locks of PostgreSQL: for migrations,
-_BLOB_LOCK_NUMBER = 0x5355_5046  # and between who uses blobs and who removes them
+_BLOB_LOCK_NUMBER = 0x5355_5046  # and between users and removers of blobs
 _PG_DISK_FULL = "53100"
 
 
 class DatabaseFullError(MissingServiceError):
-    """The database has no more disk."""
+    """The database's disk is full."""
 
 
 def connect(url: URL) -> Engine:
-    """An engine for the database; connects lazily. Makes the directory of an SQLite file.
+    """An engine for the database, which connects lazily. Creates the directory of an SQLite file.
 
-    Raises InvalidOptionError when the directory cannot be made, MissingServiceError when PostgreSQL's driver
+    Raises InvalidOptionError if the directory cannot be created, MissingServiceError if PostgreSQL's driver
     is not installed.
     """
     if url.get_backend_name() == "sqlite":
@@ -70,8 +69,8 @@ def connect(url: URL) -> Engine:
 
 
 def _refuse_ended(dialect: Dialect, connection: DBAPIConnection, _record: object, _proxy: object) -> None:
-    """Looks whether the server ended a connection that was not in use: then something is there to be read,
-    though nothing was asked. Only in that case it is asked, which costs an exchange.
+    """Detects a pooled connection closed by the server: its socket is readable although no query is pending.
+    Only then a query is sent to test it, which costs a round trip.
     """
     try:
         looked = poll()
@@ -88,7 +87,7 @@ def _connect_sqlite(url: URL) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidOptionError(f"database {path}: cannot make its directory: {error.strerror}") from error
+        raise InvalidOptionError(f"database {path}: cannot create its directory: {error.strerror}") from error
     engine = create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_SECONDS},
@@ -102,7 +101,7 @@ def _connect_sqlite(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # transactions are begun below, DDL included
+    connection.isolation_level = None  # transactions begin explicitly below, including DDL
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}")
     _use_wal(cursor)
@@ -112,9 +111,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
 
 
 def _use_wal(cursor: sqlite3.Cursor) -> None:
-    """Switches to WAL; the switch itself does not honour the busy timeout, so it is tried until that has
-    passed.
-    """
+    """Switches to WAL, retrying until the busy timeout, which the switch itself ignores."""
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
@@ -145,26 +142,26 @@ class Transactions:
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        """A transaction that only reads; it never waits for writers."""
+        """A read-only transaction; never waits for writers."""
         with named_failures(self.engine.url), Session(self.engine) as session, session.begin():
             yield session
 
     @contextmanager
     def statement(self) -> Generator[Connection]:
-        """For one statement that reads, without a transaction around it: one exchange with the database.
+        """A session for one reading statement without a transaction: one round trip.
 
-        What writes waits for its turn in ``write``, and must not come here.
+        Must not be used for writing; use ``write``.
         """
         with named_failures(self.engine.url), self._single.connect() as connection:
             try:
                 yield connection
             except BaseException:
-                connection.invalidate()  # what it has not read would hold an old state of the database
+                connection.invalidate()  # an unread result would keep an old snapshot of the database open
                 raise
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        """A transaction that writes; commits at the end of the block, rolls back on an exception."""
+        """A write transaction; commits at the end of the block, rolls back on an exception."""
         with (
             self._in_turn(),
             named_failures(self.engine.url),
@@ -175,7 +172,7 @@ class Transactions:
 
     @contextmanager
     def exclusive(self) -> Generator[Connection]:
-        """One transaction at a time over all processes, for migrations and for loading the library."""
+        """A transaction exclusive among all processes, for migrations and loading the library."""
         with self._in_turn(), named_failures(self.engine.url), self._writer.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(_LOCK_NUMBER)))
@@ -188,7 +185,7 @@ class Transactions:
 @contextmanager
 def _one_at_a_time(turn: threading.Lock) -> Generator[None]:
     if not turn.acquire(timeout=BUSY_TIMEOUT_SECONDS):
-        raise MissingServiceError(f"the database is locked: no turn in {BUSY_TIMEOUT_SECONDS} seconds")
+        raise MissingServiceError(f"the database is locked: no write lock within {BUSY_TIMEOUT_SECONDS} s")
     try:
         yield
     finally:
@@ -196,27 +193,27 @@ def _one_at_a_time(turn: threading.Lock) -> Generator[None]:
 
 
 def now(session: Session) -> datetime:
-    """The time by the database's clock, so that workers on several machines agree."""
+    """The time by the database's clock, the same for workers on all machines."""
     if session.get_bind().dialect.name == "postgresql":
         return session.execute(select(func.clock_timestamp())).scalar_one().astimezone(UTC)
     return datetime.now(UTC)
 
 
 def keep_blobs(session: Session) -> None:
-    """From now to the end of the transaction (which writes) nobody removes a blob."""
+    """Prevents the removal of blobs until the end of the write transaction."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock_shared(_BLOB_LOCK_NUMBER)))
 
 
 def own_blobs(session: Session) -> None:
-    """From now to the end of the transaction (which writes) no job begins to use a blob."""
+    """Prevents new references to blobs until the end of the write transaction."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(_BLOB_LOCK_NUMBER)))
 
 
 @contextmanager
 def named_failures(url: URL) -> Generator[None]:
-    """Turns a database that cannot be used into a named error with one sentence."""
+    """Turns database exceptions into errors of superopt with a one-line message."""
     shown = url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
     try:
         yield
@@ -233,7 +230,7 @@ def named_failures(url: URL) -> Generator[None]:
             sqlite3.SQLITE_CORRUPT,
         ):
             raise InvalidFileError(
-                f"database {shown} is not an SQLite database, or it is damaged: {error.orig}"
+                f"database {shown} is not an SQLite database, or is damaged: {error.orig}"
             ) from error
         raise
 

@@ -1,7 +1,7 @@
-"""API keys: made, listed, revoked, recognised. Only a hash is stored; the secret is shown once.
+"""API keys: creation, listing, revocation, authentication. Only hashes of tokens are stored.
 
-What the database said is believed for ``REMEMBERED_SECONDS``, so that not every request asks it; what this
-process itself changes counts at once, but for requests under way.
+Answers of the database are cached for ``REMEMBERED_SECONDS``, so that not every request queries it. Changes
+by this process take effect at once, except for requests in progress.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from superopt.substitution_db.store.records import ApiKey
 
 SCOPES = ("submit", "read", "admin")
 REMEMBERED_SECONDS = 1.0
-"""How long a key that another process revoked is still known, and no key when it made the first."""
+"""Cache lifetime: how long changes by another process may go unnoticed."""
 
 _PREFIX = "superopt"
 
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key just made and its token, which cannot be shown again."""
+    """A new key and its token, which is not stored."""
 
     key: ApiKey
     token: str
@@ -37,7 +37,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A key that was recognised, the hash of its token, and when the database said so."""
+    """A cached key, the hash of its token, and when it was read from the database."""
 
     key: ApiKey
     sha256: str
@@ -55,7 +55,7 @@ class KeyRepository:
         self._none_made_at = float("-inf")
 
     def create(self, name: str, scopes: Sequence[str] = ("submit", "read")) -> NewKey:
-        """Makes a key. Raises InvalidOptionError for an empty name or an unknown scope."""
+        """Creates a key. Raises InvalidOptionError for an empty name or an unknown scope."""
         if not name.strip():
             raise InvalidOptionError("an API key needs a name")
         unknown = [scope for scope in scopes if scope not in SCOPES]
@@ -79,13 +79,13 @@ class KeyRepository:
         return NewKey(_key(row), token)
 
     def list(self) -> tuple[ApiKey, ...]:
-        """All keys, revoked ones too, oldest first."""
+        """All keys including revoked ones, oldest first."""
         with self._transactions.read() as session:
             rows = session.scalars(select(ApiKeyRow).order_by(ApiKeyRow.created_at, ApiKeyRow.id))
             return tuple(_key(row) for row in rows)
 
     def revoke(self, identity: str) -> ApiKey:
-        """Ends a key; doing it again changes nothing. Raises InvalidOptionError if there is no such key."""
+        """Revokes a key; idempotent. Raises InvalidOptionError for an unknown key."""
         with self._transactions.write() as session:
             row = session.get(ApiKeyRow, identity)
             if row is None:
@@ -95,7 +95,9 @@ class KeyRepository:
         return _key(row)
 
     def any_made(self) -> bool:
-        """Whether a key was ever made, be it revoked: revoking the last one must not open the service."""
+        """Whether a key was ever created. Revoked keys count: revoking the last one must not open the
+        service.
+        """
         if not self.remembers_any_made():
             asked = self._clock()
             with self._transactions.statement() as connection:
@@ -104,7 +106,7 @@ class KeyRepository:
         return self._made
 
     def recognise(self, token: str) -> ApiKey | None:
-        """The key that a token belongs to, unless it is revoked; compares in constant time."""
+        """The key of a token, None if unknown or revoked. Compares in constant time."""
         known = self._remembered(token)
         if known is not None:
             return known
@@ -118,11 +120,11 @@ class KeyRepository:
             return _key(row)
 
     def remembers_any_made(self) -> bool:
-        """Whether ``any_made`` can be answered now without asking the database."""
+        """Whether ``any_made`` can be answered from the cache."""
         return self._made or self._is_recent(self._none_made_at)
 
     def remembers(self, token: str) -> bool:
-        """Whether both questions above can be answered now without asking the database."""
+        """Whether ``recognise`` and ``any_made`` can be answered from the cache."""
         return self._remembered(token) is not None if self._made else self.remembers_any_made()
 
     def _remembered(self, token: str) -> ApiKey | None:

@@ -1,4 +1,4 @@
-"""Where the database is: the URL that was asked for, the default, and the blobs that belong to it."""
+"""Locations of the database and its blobs, from options, environment and defaults."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
     """The URL of the database: ``text``, else ``SUPEROPT_DATABASE_URL``, else SQLite in the user data
     directory.
 
-    A path without ``scheme://`` is an SQLite file. Raises InvalidOptionError for anything that is neither
-    SQLite in a file nor PostgreSQL, and for a mere word, unless there is a file of that name.
+    A path without ``scheme://`` is an SQLite file. Raises InvalidOptionError for anything but an SQLite file
+    or PostgreSQL, and for a bare word that is not an existing file.
     """
     text = (
         text
@@ -48,11 +48,10 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
 
 
 def blob_store(url: URL, environment: Mapping[str, str] = os.environ) -> BlobStore:
-    """Where models and results are kept: at ``SUPEROPT_BLOB_URL``, which is any that fsspec knows
-    (``s3://bucket/prefix``), else in the directory. With a URL the directory is each machine's own, for what
-    is under way and for copies.
+    """The blob store at ``SUPEROPT_BLOB_URL`` (any fsspec URL, such as ``s3://bucket/prefix``), else in the
+    directory. With a URL, the directory is local to each machine and holds partial uploads and cached copies.
 
-    Raises InvalidOptionError for a URL that makes no sense, MissingServiceError without its driver.
+    Raises InvalidOptionError for an invalid URL, MissingServiceError without its driver.
     """
     address = environment.get(BLOB_URL)
     directory = blob_directory(url, environment)

@@ -1,4 +1,4 @@
-"""Migrations: brings a database to the newest schema; safe when several processes do it at once."""
+"""Schema migrations; safe for concurrent processes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from sqlalchemy.exc import DBAPIError
 from superopt.errors import InvalidFileError, MissingServiceError
 from superopt.substitution_db.store.engine import Transactions
 
-if TYPE_CHECKING:  # loaded only where a database has to be migrated: every command opens one
+if TYPE_CHECKING:  # imported only if a migration is needed, because every command opens a database
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
-"""The revisions that this version of the code knows (a test compares them with the migrations)."""
+"""The revisions known to this code (a test compares them with the migrations)."""
 
 _LOCK_MILLISECONDS = 300
 """Less than PostgreSQL's ``deadlock_timeout`` (a second, if nobody changed it)."""
 _LOCKED = frozenset(("55P03", "40P01"))
 _PAUSES = tuple(0.1 * 1.3**attempt for attempt in range(16))
-"""Seconds between attempts, half a minute in all."""
+"""Seconds between attempts, 30 s in all."""
 
 HEAD = REVISIONS[-1]
-"""The revision that this version of the code needs."""
+"""The revision that this code needs."""
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision that the database is at; None when it is empty.
+    """The revision of the database; None if it is empty.
 
     Raises InvalidFileError for a database that holds other tables.
     """
@@ -40,16 +40,17 @@ def revision_of(connection: Connection) -> str | None:
         return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     if tables:
         raise InvalidFileError(
-            f"the database holds another program's tables ({', '.join(sorted(tables)[:3])}); give another one"
+            f"the database holds another program's tables ({', '.join(sorted(tables)[:3])}); choose another"
         )
     return None
 
 
 def is_usable(connection: Connection, revision: str | None) -> bool:
-    """Whether this code works on a database at that revision as it is: at HEAD, or a later one that says so.
+    """Whether this code can use a database at that revision without migration: HEAD, or a compatible later
+    one.
 
-    A migration that only adds what older code need not know leaves ``oldest_code`` as it is; one that takes
-    something away raises it, and comes a release after the code that no longer needs it.
+    A migration that only adds leaves ``oldest_code`` unchanged; one that removes something raises it, and is
+    released after the code that no longer needs what it removes.
     """
     if revision == HEAD:
         return True
@@ -63,12 +64,12 @@ def is_usable(connection: Connection, revision: str | None) -> bool:
 
 
 def upgrade(transactions: Transactions) -> tuple[str | None, str]:
-    """Brings the database to HEAD unless a later revision admits this code; returns the revisions before and
-    after.
+    """Migrates the database to HEAD, unless it is at a compatible later revision; returns the revisions
+    before and after.
 
-    Each migration is a transaction. On PostgreSQL it waits for locks only shortly and begins anew: nobody
-    queues behind it for long. Raises InvalidFileError for a database that only a newer superopt can use,
-    MissingServiceError when locks cannot be had.
+    Each migration is one transaction. On PostgreSQL it waits for locks briefly and retries, so that it does
+    not block other transactions for long. Raises InvalidFileError for a database that needs a newer superopt,
+    MissingServiceError if locks cannot be acquired.
     """
     step = first = _patiently(transactions)
     while not step.usable:
@@ -118,7 +119,7 @@ def _migrate(connection: Connection, before: str | None) -> None:
         command.upgrade(configuration, "+1")
     except CommandError as error:
         raise InvalidFileError(
-            f"the database is at revision {before}, which this superopt (at {HEAD}) does not know; "
+            f"the database is at revision {before}, unknown to this superopt (at {HEAD}); "
             "use the newer superopt that made it"
         ) from error
 

@@ -1,4 +1,4 @@
-"""The tables as SQLAlchemy models, of only what SQLite and PostgreSQL both have."""
+"""SQLAlchemy models of the tables, restricted to features of both SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _IDENTITY = BigInteger().with_variant(Integer, "sqlite")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A point in time: aware and in UTC in Python, ``timestamptz`` on PostgreSQL, UTC text on SQLite."""
+    """A point in time: aware and UTC in Python, ``timestamptz`` on PostgreSQL, UTC text on SQLite."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To the database; raises ValueError for a time without a zone."""
+        """Converts to the database's form. Raises ValueError for a naive time."""
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError(f"expected a time with a zone, got {value}")
+            raise ValueError(f"expected a time with a time zone, got {value}")
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """From the database."""
+        """Converts from the database's form."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
@@ -55,7 +55,7 @@ def _one_of(column: str, values: Iterable[RuleStatus] | Iterable[JobState] | Ite
 
 
 class Base(DeclarativeBase):
-    """Names every constraint, so that a migration can find it again."""
+    """Declarative base; names every constraint, so that migrations can refer to it."""
 
     metadata = MetaData(
         naming_convention={
@@ -74,10 +74,9 @@ class Base(DeclarativeBase):
 
 
 class RuleRow(Base):
-    """A rule. ``status`` is what its proofs say under the axioms, operators and verifier that they were last
-    compared with; one under suspicion (``SuspicionRow``) is none the less suspect. ``generalizations`` are
-    more general forms, the most general first, that may hold as well. ``ships`` and ``why`` are what
-    selecting made of it, None before.
+    """A rule. ``status`` is its verdict under the hashes that proofs were last compared with; a rule with
+    evidence (``SuspicionRow``) is suspect regardless. ``generalizations`` are more general forms that may
+    hold, the most general first. ``ships`` and ``why`` are the result of selection, None before.
     """
 
     __tablename__ = "rules"
@@ -108,7 +107,7 @@ class RuleRow(Base):
 
 
 class RuleOperatorRow(Base):
-    """How often an operator occurs on one side of a rule; what rules are looked up by."""
+    """Number of occurrences of an operator on one side of a rule; the index for rule look-up."""
 
     __tablename__ = "rule_operators"
     __table_args__ = (
@@ -123,7 +122,7 @@ class RuleOperatorRow(Base):
 
 
 class ProofRow(Base):
-    """A verdict on a rule, with what it depends on. Rows are only ever added."""
+    """A verdict on a rule, with the hashes it depends on. Append-only."""
 
     __tablename__ = "proofs"
     __table_args__ = (
@@ -151,8 +150,8 @@ class ProofRow(Base):
 
 
 class SuspicionRow(Base):
-    """Evidence against a rule: where it was applied, outputs of a model differed. It stands until it is
-    dismissed. ``report`` has what ``replay`` needs of one for the model that differs.
+    """Evidence against a rule: its application changed the outputs of a model. Valid until dismissed.
+    ``report`` holds the parts of a report that ``replay`` needs to rebuild the differing model.
     """
 
     __tablename__ = "suspicions"
@@ -172,7 +171,7 @@ class SuspicionRow(Base):
 
 
 class LibraryRow(Base):
-    """One row: which shipped library is loaded, and the hashes that the states of rules were compared
+    """Single row: the shipped library that is loaded, and the hashes that rule states were last compared
     with.
     """
 
@@ -187,7 +186,7 @@ class LibraryRow(Base):
 
 
 class LibraryVersionRow(Base):
-    """A library as published: what the proofs up to ``through_proof`` say. The last row is in force."""
+    """A library version: the verdicts of proofs up to ``through_proof``. The last row is current."""
 
     __tablename__ = "library_versions"
     __table_args__ = ({"sqlite_autoincrement": True},)
@@ -201,7 +200,7 @@ class LibraryVersionRow(Base):
 
 
 class SchemaSupportRow(Base):
-    """One row: the oldest revision of the code that may use this database (``store.migrate``)."""
+    """Single row: the oldest code revision that may use this database (``store.migrate``)."""
 
     __tablename__ = "schema_support"
     __table_args__ = (CheckConstraint("id = 1", name="single"),)
@@ -211,8 +210,8 @@ class SchemaSupportRow(Base):
 
 
 class CostRow(Base):
-    """A measured cost. The key (found by its hash) says everything that it depends on; device and runtime are
-    for selecting rows.
+    """A measured cost. The key (indexed by its hash) covers everything the cost depends on; device and
+    runtime serve to select rows.
     """
 
     __tablename__ = "costs"
@@ -227,11 +226,11 @@ class CostRow(Base):
 
 
 class JobRow(Base):
-    """A job. ``number`` orders jobs, ``id`` is what the outside sees.
+    """A job. ``number`` orders jobs, ``id`` is its public id.
 
-    ``heartbeat_at`` tells one sign of life from the next; no clock is compared with it. ``lease_expires_at``
-    is for people, and for workers from before that was so. ``result_key`` is the hash of all that the result
-    depends on, once there is one.
+    ``heartbeat_at`` distinguishes heartbeats; it is not compared with clocks. ``lease_expires_at`` is
+    informational, and used by older workers. ``result_key`` is the hash of everything the result depends on,
+    once there is a result.
     """
 
     __tablename__ = "jobs"
@@ -271,9 +270,7 @@ class JobRow(Base):
 
 
 class JobFileRow(Base):
-    """A blob that belongs to a job: what was given (model, data, cluster) or what came out (result,
-    report).
-    """
+    """A blob of a job: an input (model, data, cluster) or an output (result, report)."""
 
     __tablename__ = "job_files"
     __table_args__ = (
@@ -291,7 +288,7 @@ class JobFileRow(Base):
 
 
 class JobEventRow(Base):
-    """What happened to a job, in order; ids grow over all jobs and are the ids of server-sent events."""
+    """An event of a job; ids increase over all jobs and are the ids of server-sent events."""
 
     __tablename__ = "job_events"
     __table_args__ = (
@@ -308,7 +305,7 @@ class JobEventRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker that is there, the job that it has, and what it can optimise for (null: earlier software)."""
+    """A registered worker, its current job, and the targets it can optimise for (null: older software)."""
 
     __tablename__ = "workers"
 
@@ -320,8 +317,8 @@ class WorkerRow(Base):
 
 
 class JobDurationRow(Base):
-    """How many jobs ended in a state after how long (a class of ``activity.DURATION_BOUNDS``), and their
-    seconds; also of jobs that are no longer stored.
+    """Number and total seconds of jobs by final state and duration bucket (``activity.DURATION_BOUNDS``),
+    including jobs no longer stored.
     """
 
     __tablename__ = "job_durations"
@@ -333,9 +330,7 @@ class JobDurationRow(Base):
 
 
 class SubmissionRow(Base):
-    """An ``Idempotency-Key`` and the job that it made; without a job, the first request is still under
-    way.
-    """
+    """An ``Idempotency-Key`` and its job; without a job, the first request is in progress."""
 
     __tablename__ = "submissions"
 
@@ -347,7 +342,7 @@ class SubmissionRow(Base):
 
 
 class ApiKeyRow(Base):
-    """An API key; the secret itself is not kept, only its SHA-256 (it has 256 random bits)."""
+    """An API key; only the SHA-256 of its secret (256 random bits) is stored."""
 
     __tablename__ = "api_keys"
 

@@ -1,4 +1,4 @@
-"""What the database gives back: frozen values, without SQLAlchemy, and the states that things go through."""
+"""Records of the database as frozen dataclasses, and the states of rules and jobs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ SCARCE = ("cuda",)
 
 
 class RuleStatus(enum.StrEnum):
-    """The states of a rule; only VERIFIED ones leave for the optimizer. SUSPECT: outputs of a model differed
-    where it was applied, whatever its proofs say."""
+    """The states of a rule; the optimizer gets only VERIFIED ones. SUSPECT: its application changed the
+    outputs of a model, regardless of its proofs.
+    """
 
     CANDIDATE = "candidate"
     VERIFIED = "verified"
@@ -28,11 +29,11 @@ class RuleStatus(enum.StrEnum):
 
 
 STORED_STATUSES = tuple(status for status in RuleStatus if status is not RuleStatus.SUSPECT)
-"""The states that follow from proofs; evidence against a rule makes it suspect beside them."""
+"""The states that follow from proofs alone, without evidence against the rule."""
 
 
 class Outcome(enum.StrEnum):
-    """What a proof can end with."""
+    """The verdicts of a proof."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -40,7 +41,7 @@ class Outcome(enum.StrEnum):
 
 
 class JobState(enum.StrEnum):
-    """The states of a job; ``failed`` had an error, ``crashed`` lost its process too often."""
+    """The states of a job; ``failed`` ended with an error, ``crashed`` lost its process in every attempt."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -52,7 +53,7 @@ class JobState(enum.StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether a job in this state never changes again."""
+        """Whether this is a final state."""
         return self in FINAL_STATES
 
 
@@ -60,7 +61,7 @@ FINAL_STATES = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLE
 
 
 class JobRole(enum.StrEnum):
-    """What a file is to its job."""
+    """The role of a file in its job."""
 
     MODEL = "model"
     DATA = "data"
@@ -71,8 +72,8 @@ class JobRole(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
-    """What a verdict depends on: axioms (of a proof those it used, else all), operator semantics and
-    verifier, each by the hash of its content.
+    """Content hashes that a verdict depends on: axioms (those used by a proof, else all), operator semantics
+    and verifier.
     """
 
     axioms: str
@@ -82,12 +83,12 @@ class Hashes:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A verdict on a rule and what it rests on.
+    """A verdict on a rule, with its prover, axioms and hashes.
 
-    ``grade`` says what a proof is worth (``certificates.certificate.Grade``; empty for one recorded without).
-    ``confirmed_by`` is another prover, with its version, that derives the rule from the axioms used.
-    ``certificate`` is a certificate in JSON with the equation, as it was spelled, that it proves.
-    ``milliseconds`` is how long the proof took, None where that was not kept.
+    ``grade`` is the strength of the proof (``certificates.certificate.Grade``; empty if not recorded).
+    ``confirmed_by`` is a second prover, with version, that derives the rule from the same axioms.
+    ``certificate`` is a certificate in JSON with the equation that it proves, in its original spelling.
+    ``milliseconds`` is the proof time, None if not recorded.
     """
 
     verdict: Outcome
@@ -114,11 +115,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What makes a rule suspect: outputs of a model differed where it was applied.
+    """Evidence against a rule: its application changed the outputs of a model.
 
-    ``found_by`` is the command; the ``model`` is known by its name and ``sha256``, inputs were random by the
-    ``seed``. ``report`` has what ``replay`` needs of one for the graph that differs: the rule is the last
-    step.
+    ``found_by`` is the command; ``model`` is the model's name and ``sha256`` its hash; ``seed`` seeds the
+    random inputs. ``report`` holds the parts of a report that ``replay`` needs to rebuild the differing
+    graph; the rule is its last step.
     """
 
     found_by: str
@@ -137,9 +138,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as stored; operators are named once per occurrence, sorted. ``proof`` is the one that
-    decides, ``selection`` what ``library select`` made of it, None before. ``evidence`` is what makes it
-    suspect.
+    """A stored rule; operators are listed once per occurrence, sorted. ``proof`` determines its status,
+    ``selection`` is the result of ``library select``, None before. A rule with ``evidence`` is suspect.
     """
 
     id: str
@@ -163,7 +163,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """How many of the rules given were new, and how many were known before; the ids of the new ones."""
+    """Numbers of new and of already known rules among those given, and the ids of the new ones."""
 
     new: int
     known: int
@@ -172,7 +172,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class LibraryVersion:
-    """A published library: the rules that the proofs up to ``through_proof`` verify.
+    """A published library version: the rules verified by proofs up to ``through_proof``.
 
     ``sha256`` is that of their sorted ids, one per line; ``rules`` counts them.
     """
@@ -187,7 +187,7 @@ class LibraryVersion:
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A blob of a job: its role, name (location, for external data), content hash and size."""
+    """A blob of a job: role, name (location, for external data), content hash and size in bytes."""
 
     role: JobRole
     name: str
@@ -197,8 +197,8 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as stored; ``library_version`` is that of the library it was accepted with, ``reused_from`` the
-    job whose result it was given, if it did not have to compute one.
+    """A stored job; ``library_version`` is the version it was submitted under, ``reused_from`` the job whose
+    result was reused, if any.
     """
 
     number: int
@@ -227,7 +227,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class KnownResult:
-    """A result that an earlier job computed, as files for another one."""
+    """The result of an earlier job, as files for a new one."""
 
     job_id: str
     key: str
@@ -236,7 +236,7 @@ class KnownResult:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker's right to a running job; it ends when not renewed in time."""
+    """A worker's exclusive right to a running job; expires unless renewed."""
 
     token: str
     job: Job

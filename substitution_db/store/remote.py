@@ -1,4 +1,4 @@
-"""Blobs somewhere else: in a bucket or another file system that fsspec knows, each an object by its hash."""
+"""Remote blob store: a bucket or other fsspec file system, with one object per content hash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _File(Protocol):
 
 
 class _FileSystem(Protocol):
-    """What is used of ``fsspec.AbstractFileSystem``, which has no types."""
+    """The used part of ``fsspec.AbstractFileSystem``, with types."""
 
     def open(self, path: str, mode: str, *, autocommit: bool = True) -> _File: ...
     def makedirs(self, path: str, exist_ok: bool) -> None: ...  # noqa: FBT001
@@ -37,15 +37,13 @@ class _FileSystem(Protocol):
 
 
 class RemoteStore:
-    """Objects named ``ab/abcdef...`` under a URL; an object appears when it is complete.
+    """Objects named ``ab/abcdef...`` under a URL; they appear atomically.
 
-    Every method raises MissingServiceError when the store does not answer.
+    Every method raises MissingServiceError if the store is not available.
     """
 
     def __init__(self, url: str) -> None:
-        """Raises InvalidOptionError for a URL that fsspec does not know, MissingServiceError without its
-        driver.
-        """
+        """Raises InvalidOptionError for a URL unknown to fsspec, MissingServiceError without its driver."""
         self.url = url
         try:
             found = cast("tuple[_FileSystem, str]", url_to_fs(url))
@@ -56,7 +54,7 @@ class RemoteStore:
         self._files, self._root = found
 
     def size(self, sha256: str) -> int | None:
-        """The bytes of a blob; None if it is not there."""
+        """The size of a blob in bytes; None if it is not stored."""
         with self._answering():
             try:
                 return int(str(self._files.info(self._path(sha256))["size"]))
@@ -74,7 +72,7 @@ class RemoteStore:
             self._files.invalidate_cache()
 
     def read(self, sha256: str) -> Iterator[bytes]:
-        """A blob piece by piece; raises FileNotFoundError if it is not there."""
+        """Yields a blob in chunks. Raises FileNotFoundError if it is not stored."""
         with self._answering(), self._files.open(self._path(sha256), "rb") as source:
             while chunk := source.read(_CHUNK_BYTES):
                 yield chunk
@@ -87,7 +85,7 @@ class RemoteStore:
             return frozenset(name for name in names if len(name) == 64)
 
     def remove(self, hashes: Iterable[str], before: float) -> None:
-        """Removes the blobs among those that were written before a time (seconds since 1970)."""
+        """Removes those of the blobs that were written before ``before`` (seconds since 1970)."""
         limit = datetime.fromtimestamp(before, UTC)
         with self._answering():
             for sha256 in hashes:

@@ -1,4 +1,4 @@
-"""Between rows and values of rules and proofs."""
+"""Conversion between database rows and records of rules and proofs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class NewRule:
-    """A rule about to be stored; operators are named once per occurrence, sorted. ``selection``: whether it
-    ships, where that is known.
+    """A rule to be stored; operators are listed once per occurrence, sorted. ``selection`` is None if
+    unknown.
     """
 
     id: str
@@ -52,8 +52,7 @@ class NewRule:
 
 
 def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equation] = ()) -> NewRule:
-    """The equation as a rule; ``=`` is read as ``<=>``. Generalizations that are the equation itself are
-    dropped.
+    """A rule from an equation; ``=`` is read as ``<=>``. Generalizations equal to the equation are dropped.
 
     Raises InvalidEquationError for an equation that cannot be used as a rule.
     """
@@ -73,17 +72,17 @@ def new_rule(equation: Equation, provenance: str, generalizations: Iterable[Equa
 
 
 def equation_of(rule: str, text: str) -> Equation:
-    """The equation of a stored rule; raises InvalidFileError, with its id, for a text that is none."""
+    """The equation of a stored rule. Raises InvalidFileError, with the rule's id, for an invalid equation."""
     try:
         return parse_equation(text)
     except InvalidEquationError as error:
         raise InvalidFileError(
-            f"rule {rule} of the database is no equation ({error}); `superopt gate` lists such rules"
+            f"rule {rule} of the database is not a valid equation ({error}); `superopt gate` lists such rules"
         ) from error
 
 
 def insert_rules(session: Session, rules: Iterable[NewRule], time: datetime) -> frozenset[str]:
-    """Stores as candidates the rules that are not there; returns the ids of those."""
+    """Inserts rules that are not stored yet, as candidates; returns their ids."""
     inserted: set[str] = set()
     remaining = iter({rule.id: rule for rule in rules}.values())
     while batch := tuple(islice(remaining, _BATCH)):
@@ -98,21 +97,21 @@ def insert_rules(session: Session, rules: Iterable[NewRule], time: datetime) -> 
 def insert_new(
     session: Session, table: type[Base], values: Sequence[Mapping[str, object]], key: tuple[str, ...]
 ) -> set[str]:
-    """Inserts the rows whose key is not there; returns the first column of the key of those inserted."""
+    """Inserts rows with new keys; returns the first key column of each inserted row."""
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).on_conflict_do_nothing(index_elements=list(key))
     return set(session.scalars(statement.returning(table.__table__.c[key[0]]), [dict(v) for v in values]))
 
 
 def record_selections(session: Session, choices: Mapping[str, Selection]) -> None:
-    """Says of these rules (by id) whether they ship, and why."""
+    """Records for these rules (by id) whether they ship, and why."""
     values = [{"id": rule, "ships": choice.ships, "why": choice.why} for rule, choice in choices.items()]
     if values:
         session.execute(update(RuleRow), values)
 
 
 def insert_proofs(session: Session, proofs: Mapping[str, Proof], time: datetime) -> None:
-    """Adds a proof to each rule (by id); the status of the rule becomes the verdict."""
+    """Adds a proof to each rule (by id) and sets the rule's status to the verdict."""
     if not proofs:
         return
     session.execute(insert(ProofRow), [proof_values(rule, proof, time) for rule, proof in proofs.items()])

@@ -1,4 +1,4 @@
-"""The command line: thin commands, each calling one function of another room."""
+"""The command line: thin commands, each calling one function of another package."""
 
 from superopt.cli.main import main
 

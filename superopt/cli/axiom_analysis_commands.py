@@ -1,4 +1,4 @@
-"""superopt axioms: whether the axioms contradict each other, and which of them follow from the others."""
+"""Commands superopt axioms consistency and redundancy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ _SHOWN = 10
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
 BudgetOption = Annotated[
     float | None,
-    typer.Option("--budget", min=0, metavar="SECONDS", help="Stop after this long; the rest is undecided."),
+    typer.Option(
+        "--budget",
+        min=0,
+        metavar="SECONDS",
+        help="Seconds after which to stop; remaining axioms are undecided.",
+    ),
 ]
 AxiomOption = Annotated[
     list[str] | None, typer.Option("--axiom", metavar="NAME", help="Only this axiom; may be repeated.")
 ]
 FamilyOption = Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")]
-NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep earlier answers.")]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached results.")]
 
 
 @app.command("consistency")
@@ -41,7 +46,7 @@ def consistency(
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Search for falsehoods that follow from the axioms: exit 1 when one does, with its chain."""
+    """Search for falsehoods that follow from the axioms. Exit 1 if one is found, with its chain."""
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -57,9 +62,7 @@ def consistency(
     output.document(_consistency_document(found))
     _print_falsehoods(found.inconsistencies, output)
     if found.notes:
-        output.line(
-            "only where types are forgotten; proofs that are checked step by step do not get there:\n"
-        )
+        output.line("derivable only without types; a chain checked step by step cannot reach these:\n")
         _print_falsehoods(found.notes, output)
     for undecided in found.undecided:
         output.line(f"undecided: {undecided.axiom}: {undecided.reason}")
@@ -67,8 +70,8 @@ def consistency(
     inconsistencies = _counted(len(found.inconsistencies), "inconsistency", "inconsistencies")
     output.line(
         f"{_counted(found.axioms, 'axiom', 'axioms')}: {counts.overlaps} overlaps of two, "
-        f"{counts.compared} of them compared on tensors, {counts.saturated} steps in saturations, "
-        f"{counts.asked} questions to Z3: {inconsistencies}, "
+        f"{counts.compared} of them compared on tensors, {counts.saturated} saturation steps, "
+        f"{counts.asked} Z3 queries: {inconsistencies}, "
         f"{_counted(len(found.notes), 'note', 'notes')}"
     )
     return NO if found.inconsistencies else UNDECIDED if found.undecided else 0
@@ -85,7 +88,7 @@ def redundancy(
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Look for axioms that follow from the others: exit 1 when there is one that is not marked as a lemma."""
+    """Search for axioms that follow from the others. Exit 1 if one of them is not marked as a lemma."""
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -123,7 +126,7 @@ def redundancy(
 
 
 def _names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str] | None:
-    """The names of the axioms that options ask for; None for all."""
+    """The names of the axioms selected by options; None for all."""
     return chosen_names(axioms, names, family) if names or family is not None else None
 
 
@@ -162,7 +165,7 @@ def _print_falsehoods(falsehoods: Sequence[Falsehood], output: Output) -> None:
 def _print_redundancy(result: AxiomRedundancy, output: Output, *, with_proof: bool) -> None:
     if result.standing is Standing.REDUNDANT and with_proof:
         kind = "lemma" if result.lemma else "redundant"
-        output.line(f"{result.name}: {kind}, it follows from {', '.join(result.axioms_used) or 'nothing'}")
+        output.line(f"{result.name}: {kind}, follows from {', '.join(result.axioms_used) or 'nothing'}")
         for line in result.proof.splitlines():
             output.line(f"    {line}")
         output.line()
@@ -177,4 +180,4 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def register(_parent: typer.Typer) -> None:
-    """Adds the commands; importing this module has added them to those about axioms."""
+    """Adds the commands (importing this module adds them to the axioms group)."""

@@ -1,4 +1,4 @@
-"""superopt axioms: the axioms are listed and checked against the meaning of their operators."""
+"""Commands superopt axioms list and validate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_axioms(
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List all axioms by family, those with one reason, or from one schema, together below it."""
+    """List all axioms by family, grouped by reason or schema."""
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -71,8 +71,8 @@ def list_axioms(
                     output.line(f"  # {schema}")
                 print_axioms(list(instances), output)
     output.line(
-        f"\n{len(chosen)} axioms, {len(names & axioms.ring)} of them in every commutative ring, "
-        f"{len(names & axioms.lemmas)} lemmas that follow from others, "
+        f"\n{len(chosen)} axioms, {len(names & axioms.ring)} of them valid in every commutative ring, "
+        f"{len(names & axioms.lemmas)} lemmas, "
         f"{len(names & axioms.schemas.keys())} instances of schemas"
     )
 
@@ -89,7 +89,8 @@ def _heading(axioms: AxiomSet, axiom: Equation) -> str:
 @app.command("validate")
 def validate(
     max_dim: Annotated[
-        int, typer.Option("--max-dim", min=1, max=6, help="Every dimension of every input is 1 to this.")
+        int,
+        typer.Option("--max-dim", min=1, max=6, help="Largest dimension of inputs; all from 1 are tried."),
     ] = 4,
     symbolic: Annotated[
         int, typer.Option("--symbolic", min=0, metavar="N", help="Cases of each axiom over symbolic reals.")
@@ -100,12 +101,12 @@ def validate(
     family: Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Neither use nor keep earlier answers.")
+        bool, typer.Option("--no-cache", help="Neither read nor write cached results.")
     ] = False,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check every axiom against the meaning of its operators: exit 0 when all hold, 1 when one does not."""
+    """Check every axiom against the semantics of its operators. Exit 0 if all hold, else 1."""
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -128,7 +129,7 @@ def validate(
         output.line(f"{result.name}: {result.reason}")
     missed = [result.name for result in results if result.valid and not result.cases]
     if missed:
-        output.line(f"no case with dimensions up to {max_dim}, sampled only: {', '.join(missed)}")
+        output.line(f"sampled only, no case with dimensions up to {max_dim}: {', '.join(missed)}")
     if axiom:
         rows = [
             (r.name, r.cases, _error(r.error_bits), r.symbolic, r.sampled, r.partial, round(r.seconds, 1))
@@ -148,7 +149,7 @@ def validate(
 
 
 def chosen_names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str]:
-    """The names of the axioms that options ask for; raises InvalidOptionError for one that there is not."""
+    """The names of the axioms selected by options. Raises InvalidOptionError for an unknown name."""
     if family is not None and family not in axioms.families.values():
         known = ", ".join(dict.fromkeys(axioms.families.values()))
         raise InvalidOptionError(f"--family: there is no family {family}; there are: {known}")
@@ -195,7 +196,7 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
 
 
 def _error(bits: float) -> str:
-    """A bound for the error; 0 where nothing was evaluated."""
+    """A bound of the error probability; 0 if nothing was evaluated."""
     return f"2^-{bits:.0f}" if bits < NOTHING_EVALUATED else "0"
 
 

@@ -1,4 +1,4 @@
-"""superopt library coverage: what our axioms and library say of the rules of a file."""
+"""Command superopt library coverage: classifies the rules of another project's file."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def coverage(
     file: Annotated[Path, typer.Argument(help="The file of rules.")],
     file_format: FormatOption = None,
     max_steps: Annotated[
-        int, typer.Option(min=0, max=8, help="Rewrites by the library in a derivation at most.")
+        int, typer.Option(min=0, max=8, help="Maximum number of library rewrites in a derivation.")
     ] = 3,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say of each rule of a file if it is known, derivable, proved, conditional, refuted or malformed."""
+    """Classify each rule of a file as known, derivable, proved, conditional, refuted or malformed."""
     output = Output(as_json)
     chosen = file_format or format_of(file)
     rules = read_rules(file, chosen)
@@ -88,7 +88,7 @@ def _print_totals(totals: Mapping[str, int], output: Output) -> None:
     verdicts = ", ".join(f"{totals[verdict]} {verdict}" for verdict in Answer)
     output.line(f"\n{several(totals['rules'], 'rule')}: {verdicts}")
     output.line(
-        f"{totals['known']} known, {totals['derivable']} derivable from the library, the known among them"
+        f"{totals['known']} known, {totals['derivable']} derivable from the library (including the known)"
     )
 
 

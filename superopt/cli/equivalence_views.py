@@ -1,4 +1,4 @@
-"""What an equivalence check found, for people."""
+"""Text output of equivalence checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 
 def errors_against(equivalence: EquivalenceSummary) -> str:
-    """The errors of both models against the reference, as a part of a sentence; empty where none is known."""
+    """The errors of both models against the reference, as part of a sentence; empty if unknown."""
     error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference
     if error is None or own is None or reference is None or error.rms is None or own.rms is None:
         return ""

@@ -1,4 +1,4 @@
-"""superopt library generate: candidates out of presets, on one machine or many, taken up where it stopped."""
+"""Command superopt library generate: discovers candidates from presets; resumable, local or distributed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ def generate(
     preset: Annotated[
         list[str] | None, typer.Option(help="Which operators and inputs: a name, `all`, or a .toml file.")
     ] = None,
-    max_ops: Annotated[int | None, typer.Option(min=1, help="Operators in a graph at most.")] = None,
+    max_ops: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of operators in a graph.")
+    ] = None,
     operators: Annotated[str | None, typer.Option(help="Only these operators, separated by commas.")] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes (default: 1, which takes the least memory).")
+        int | None,
+        typer.Option(min=1, help="Number of processes (default: 1, which needs the least memory)."),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -38,24 +41,23 @@ def generate(
     ] = None,
     device: Annotated[
         str,
-        typer.Option(metavar="|".join(DEVICES), help="What the values of graphs are computed on."),
+        typer.Option(metavar="|".join(DEVICES), help="Device that computes the values of graphs."),
     ] = "cpu",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Take up the work that a stopped run of the same left.")
+        bool, typer.Option("--resume", help="Resume an interrupted run of the same command.")
     ] = False,
     work: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIRECTORY", help="Where unfinished work is kept (default: the user cache directory)."
+            metavar="DIRECTORY", help="Directory for checkpoints (default: the user cache directory)."
         ),
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Discover rules: enumerate graphs, pair equal ones, keep them as candidates to be verified.
+    """Discover rules: enumerate graphs, pair equal ones, store them as candidates for verification.
 
-    The candidates are the same for any number of processes or machines, on any device, and for a run that was
-    resumed.
+    The candidates do not depend on the number of processes or machines, the device, or interruptions.
     """
     output = Output(as_json)
     presets = _presets(preset, operators)
@@ -84,7 +86,7 @@ def generate(
                     )
                 _print(*done[-1], output)
     except KeyboardInterrupt:
-        sys.stderr.write("the same command with --resume goes on where this one stopped\n")
+        sys.stderr.write("to continue, run the same command with --resume\n")
         raise
     documents = [_document(*one) for one in done]
     output.document(documents[0] if len(documents) == 1 else {"presets": documents})
@@ -94,7 +96,7 @@ def generate(
 
 
 def _presets(names: list[str] | None, operators: str | None) -> tuple[Preset, ...]:
-    """The presets asked for, once each, with no more than the operators asked for."""
+    """The selected presets, once each, restricted to the selected operators."""
     wanted = preset_names() if not names or "all" in names else tuple(dict.fromkeys(names))
     presets = tuple(load_preset(name) for name in wanted)
     chosen = tuple(name.strip() for name in (operators or "").split(",") if name.strip())
@@ -116,14 +118,14 @@ def _workers(jobs: int | None, scheduler: str | None) -> AbstractContextManager[
     if scheduler is not None:
         if jobs is not None:
             raise InvalidOptionError(
-                "--jobs and --scheduler exclude each other: the cluster has its own workers"
+                "--jobs and --scheduler exclude each other: the scheduler has its own workers"
             )
         return generator.dask(scheduler)
     return nullcontext(generator.in_process()) if jobs is None or jobs == 1 else generator.processes(jobs)
 
 
 def _line(progress: generator.Progress) -> str:
-    """Where a run is, in one line."""
+    """The progress of a run in one line."""
     level = progress.level
     parts = [
         progress.activity,
@@ -174,7 +176,7 @@ def _print(generation: Generation, added: Added, output: Output) -> None:
 
 
 def _print_summary(done: list[tuple[Generation, Added]], output: Output) -> None:
-    """One line for each preset, with what each way of pruning took away."""
+    """One line per preset with the number of equations dropped by each kind of pruning."""
     reasons = sorted({reason for generation, _ in done for reason in generation.dropped})
     output.table(
         (

@@ -1,6 +1,6 @@
-"""The options of the main job as those of a command: made from ``superopt.options``.
+"""Command-line options of an optimization, generated from ``superopt.options``.
 
-Here an option that is left out has the default of the command, at a service that of the service.
+For local commands omitted options have the command's defaults, for a service the service's.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ OptionalOutputOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         *("--output", "-o"),
-        help="The file to write, external data beside it; - is standard output.",
+        help="The file to write, with external data beside it; - is standard output.",
         parser=destination,
         metavar="FILE",
     ),
 ]
 ReportOption: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Option(help="Write a report: .json for machines, .html for people; may be given twice."),
+    typer.Option(help="Write a report, JSON or HTML by its ending; may be repeated."),
 ]
 GivenOptions: TypeAlias = Mapping[str, object]
-"""The options that were given to a command, by their names in JSON."""
+"""The options given to a command, by their JSON names."""
 
 Command: TypeAlias = Callable[..., None]
 
@@ -44,7 +44,7 @@ _UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**1
 
 
 def _with_options(options: Sequence[Option], command: Command) -> Command:
-    """The command with these options in the place of its parameter ``given``."""
+    """The command with these options in place of its parameter ``given``."""
     signature = inspect.signature(command, eval_str=True)
 
     def run(**arguments: object) -> None:
@@ -64,10 +64,10 @@ _HERE = offered(Surface.COMMAND_LINE)
 _THERE = [replace(_HERE[name], default=None) for name in (*offered(Surface.HTTP), "cluster")]
 
 takes_options = partial(_with_options, tuple(_HERE.values()))
-"""Gives a command all options, in the place of its parameter ``given``."""
+"""Adds all options to a command, in place of its parameter ``given``."""
 
 takes_submitted_options = partial(_with_options, _THERE)
-"""The same for those that a service takes, without defaults."""
+"""Adds the options that a service accepts, without defaults."""
 
 
 def _parameter(option: Option) -> inspect.Parameter:
@@ -82,7 +82,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _read(option: Option, value: object) -> object:
-    """The value in JSON of what was given on the command line; None for what was left out."""
+    """The JSON value of a command-line option; None if omitted."""
     if value is None or value == []:
         return None
     if option.kind == "sizes":

@@ -1,4 +1,4 @@
-"""superopt library: rules are generated, verified, looked at, imported and exported."""
+"""Commands superopt library verify, import and export; registers the others of the group."""
 
 from __future__ import annotations
 
@@ -50,33 +50,31 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("verify")
 def verify(
-    everything: Annotated[bool, typer.Option("--all", help="Prove every rule anew.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Prove every rule again.")] = False,
     stage: Annotated[
-        bool, typer.Option("--stage", help="Only record the verdicts: `library publish` puts them in force.")
+        bool, typer.Option("--stage", help="Record verdicts without publishing them (see `library publish`).")
     ] = False,
     identity: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Prove this rule anew, and no other.")
+        str | None, typer.Option("--id", metavar="ID", help="Prove only this rule, again.")
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(
-            help="With --id: the model of the evidence against a suspect rule, to look at it again."
-        ),
+        typer.Option(help="With --id: the model of the evidence against a suspect rule, to re-examine it."),
     ] = None,
     jobs: JobsOption = 2,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Turn candidates into verdicts; interrupted runs go on where they stopped.
+    """Verify candidates; an interrupted run can be continued.
 
-    New jobs see the verdicts when all are there, at once; jobs that were accepted before keep their library.
-    A suspect rule stays suspect whatever is proved of it. With --id and the --model whose outputs it changed,
-    it is applied there again: where they no longer differ it is proved anew, and used again if that succeeds.
-    Exit 1 where it stays suspect or is refuted, 3 where it is unproved.
+    All verdicts are published to new jobs at once at the end; earlier jobs keep their library version. A
+    proof does not end suspicion against a rule. With --id and the --model of the evidence, the rule is
+    applied to that model again: if the outputs no longer differ, it is proved again and used again on
+    success. Exit 1 if it stays suspect or is refuted, 3 if it is unproved.
     """
     output = Output(as_json)
     if model is not None and identity is None:
-        raise InvalidOptionError("model: say with --id which rule it is evidence against")
+        raise InvalidOptionError("--model requires --id")
     if identity is not None:
         if everything:
             raise InvalidOptionError("--all and --id exclude each other")
@@ -100,7 +98,7 @@ def verify(
     )
     output.line(
         f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
-        f"{done.superseded} followed from more general rules, {done.conditional} stored with a condition; "
+        f"{done.superseded} superseded by more general rules, {done.conditional} stored with a condition; "
         f"{spending}"
     )
     return 0
@@ -112,7 +110,9 @@ _EXITS = {RuleStatus.VERIFIED: 0, RuleStatus.UNPROVED: 3}
 def _verify_one(
     identity: str, model: Path | None, database: str | None, *, stage: bool, output: Output
 ) -> int:
-    from superopt.journeys.reexamination import reexamine  # it loads onnx, which the others do not need
+    from superopt.journeys.reexamination import (
+        reexamine,
+    )  # imports onnx, which the other commands do not need
 
     with open_database(database) as opened:
         found = reexamine(opened, identity, model)
@@ -140,10 +140,10 @@ def import_rules(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store the rules of a file as candidates, whatever the file says about them.
+    """Store the rules of a file as candidates, regardless of their status in the file.
 
-    New ones are evaluated at random, as by `superopt gate`, and what is false is said; verdicts are those of
-    `library verify`.
+    New rules are evaluated at random, as by `superopt gate`, and false ones reported; `library verify` gives
+    verdicts.
     """
     output = Output(as_json)
     chosen = file_format or format_of(file)
@@ -178,7 +178,7 @@ def import_rules(
 
 
 def _refuted(database: Database, added: Added, jobs: int) -> dict[str, str]:
-    """The counterexamples that are found to rules that were added, by id."""
+    """The counterexamples found for added rules, by id."""
     rules = [rule for rule in database.rules.list() if rule.id in added.ids]
     with counted("evaluating") as progress:
         found = judge_all(
@@ -201,18 +201,14 @@ def export(
             metavar="FILE",
         ),
     ],
-    status: Annotated[RuleStatus, typer.Option(help="Only rules in this state.")] = RuleStatus.VERIFIED,
+    status: Annotated[RuleStatus, typer.Option(help="Only rules with this status.")] = RuleStatus.VERIFIED,
     selected: Annotated[
         bool,
-        typer.Option(
-            "--selected", help="Only rules that `library select` chose, without the times of their proofs."
-        ),
+        typer.Option("--selected", help="Only rules chosen by `library select`, without proof times."),
     ] = False,
     left_out: Annotated[
         bool,
-        typer.Option(
-            "--left-out", help="Instead, rules that `library select` left out, as text, each with the reason."
-        ),
+        typer.Option("--left-out", help="Only rules left out by `library select`, as text with reasons."),
     ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""superopt library stats, list, show and document: the rules as they are looked at."""
+"""Commands superopt library stats, list, show and document."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def register(library: typer.Typer) -> None:
 
 
 def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """Count rules by state, by preset and size, by operator; how the verified ones were proved."""
+    """Count rules by state, preset, size and operator, and verified ones by kind of proof."""
     output = Output(as_json)
     with open_database(database) as opened:
         opened.rules.refresh(current())
         statistics = opened.rules.statistics()
     output.document(_document(statistics))
     output.pairs({str(status): count for status, count in statistics.by_status.items()})
-    output.line("\nof the verified ones:")
+    output.line("\nof the verified rules:")
     milliseconds = statistics.median_milliseconds
     output.pairs(
         {
             "with a condition": statistics.conditional,
-            "with a chain that replays for all sizes": statistics.replayed,
-            "derived by a second prover too": statistics.confirmed,
-            "median time of a proof": "none" if milliseconds is None else f"{milliseconds:.0f} ms",
+            "with a certificate that replays for all sizes": statistics.replayed,
+            "confirmed by a second prover": statistics.confirmed,
+            "median proof time": "none" if milliseconds is None else f"{milliseconds:.0f} ms",
         }
     )
     sizes = sorted({size for count in statistics.by_origin for size in count.by_size})
-    output.line("\nverified rules by what found them, and by the number of operators of the source:")
+    output.line("\nverified rules by origin and number of source operators:")
     output.table(
         ("found by", *map(str, sizes), "rules", "with a condition"),
         [
@@ -83,18 +83,18 @@ def _document(statistics: RuleStatistics) -> dict[str, object]:
 
 
 def list_rules(
-    status: Annotated[RuleStatus | None, typer.Option(help="Only rules in this state.")] = None,
+    status: Annotated[RuleStatus | None, typer.Option(help="Only rules with this status.")] = None,
     operator: Annotated[str | None, typer.Option(help="Only rules with this operator.")] = None,
     text: Annotated[str | None, typer.Option(help="Only rules with this text in the equation.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Only rules that this preset found.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many rules at most.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Only rules found by this preset.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rules.")] = None,
     after: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only what comes behind the rule of this id.")
+        str | None, typer.Option(metavar="ID", help="Only rules after the rule with this id.")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List rules, smallest first; of those that do not hold, why."""
+    """List rules, smallest first; with the reason for those that are not verified."""
     output = Output(as_json)
     if operator is not None:
         _require_operator(operator)
@@ -131,7 +131,7 @@ def _require_operator(name: str) -> None:
 
 
 def _why_not(rule: Rule) -> str:
-    """The evidence against a rule, else the counterexample or the reason of one that is not verified."""
+    """The evidence against a rule, else the counterexample or reason if it is not verified."""
     if rule.evidence:
         return "; ".join(map(str, rule.evidence))
     if rule.proof is None or rule.status is RuleStatus.VERIFIED:
@@ -169,22 +169,25 @@ def show(
 
 def document(
     library: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Exported rules; without, those that are shipped.")
+        Path | None,
+        typer.Argument(metavar="FILE", help="File of exported rules (default: the shipped library)."),
     ] = None,
-    out: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("docs/library.md"),
+    out: Annotated[Path, typer.Option("--output", "-o", help="The Markdown file to write.")] = Path(
+        "docs/library.md"
+    ),
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the page about a library: counts, and the rules that gain most, drawn beside it."""
+    """Write a Markdown page about a library: counts, and the most profitable rules with drawings."""
     del database
-    from superopt.journeys.library.gallery import (  # it loads onnx, which the others do not need
+    from superopt.journeys.library.gallery import (  # imports onnx, which the other commands do not need
         library_page,
         write_page,
     )
 
     output = Output(as_json)
     if out.stem == "-" or is_stream(out):
-        raise InvalidOptionError(f"output: expected the path of a file, beside which pictures go, got {out}")
+        raise InvalidOptionError(f"output: expected a file path (pictures are written beside it), got {out}")
     page = library_page(library or shipped_library(), out.stem)
     write_page(page, out)
     output.document({"path": str(out), "pictures": len(page.pictures)})

@@ -1,7 +1,7 @@
-"""The application: commands put together, and every failure turned into one sentence and an exit code.
+"""The command-line application: assembles commands, turns failures into messages and exit codes.
 
-Exit codes: 0 done, 1 the answer is no, 2 bad usage or bad input, 3 undecided, 4 a needed device or service is
-missing, 5 internal error (the original is written all the same), 130 interrupted.
+Exit codes: 0 success, 1 negative answer, 2 bad usage or input, 3 undecided, 4 missing device or service, 5
+internal error (the original model is still written), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "profile_command": ("profile",),
     "service_commands": ("serve", "worker", "keys", "db"),
 }
-"""Which module has which commands: a command loads only its own module, and so only the rooms it needs."""
+"""The module of each command; a command imports only its own module and what that needs."""
 
 
 def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
-    """The command line; only the module of the command in ``arguments``, if there is such a command."""
+    """The command line; imports only the module of the command in ``arguments`` if it is known."""
     app = typer.Typer(
         name="superopt",
         help="Optimise ONNX models with proved graph rewrites and measured costs.",
@@ -77,7 +77,7 @@ def _show_version(asked: bool) -> None:
 def _program(
     show_version: Annotated[
         bool,
-        typer.Option("--version", help="Say which version this is.", callback=_show_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Optimise ONNX models with proved graph rewrites and measured costs."""
@@ -88,13 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits the process with its exit code."""
     started = time.monotonic() - _age()
     code = run(list(sys.argv[1:] if arguments is None else arguments), started)
-    gc.freeze()  # what is alive goes with the process: looking through it for cycles takes a second
+    gc.freeze()  # skip the final garbage collection, which takes a second
     sys.exit(code)
 
 
 def _age() -> float:
-    """Seconds since the process began: by the system's account where it has one, else as long as it has
-    computed, at least."""
+    """Seconds since the process started, from the system if available, else its processor time."""
     try:
         ticks = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
@@ -104,9 +103,10 @@ def _age() -> float:
 
 
 def run(arguments: list[str], started: float | None = None) -> int:
-    """Runs one command; returns its exit code, never raises for what a user did wrong.
+    """Runs one command; returns its exit code. User errors are reported, not raised.
 
-    The object of the command's context is when the user asked (monotonic clock), now without ``started``.
+    ``started`` is when the process started (monotonic clock, default now); commands get it as the context's
+    object.
     """
     as_json = "--json" in arguments
     began = time.monotonic() if started is None else started
@@ -127,14 +127,14 @@ def run(arguments: list[str], started: float | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    if result == INTERRUPTED:  # typer takes the interrupt and only gives its code
+    if result == INTERRUPTED:  # typer catches the interrupt and returns its exit code
         return _fail("interrupted", "interrupted", INTERRUPTED, as_json=as_json)
     return result if isinstance(result, int) else 0
 
 
 @contextmanager
 def _ended_when_told() -> Generator[None]:
-    """SIGTERM ends a command as an error does, so that nothing of it is left behind."""
+    """Turns SIGTERM into an exception, so that a command cleans up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

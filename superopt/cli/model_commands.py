@@ -1,4 +1,4 @@
-"""superopt inspect and check: what a model is, and whether two models are the same function."""
+"""Commands superopt inspect and check: describe a model, compare two models."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("inspect", short_help="Show what was understood of a model.")(inspect)
-    app.command("check", short_help="Tell whether two models give the same outputs.")(check)
+    app.command("inspect", short_help="Show the supported and unsupported parts of a model.")(inspect)
+    app.command("check", short_help="Check whether two models give the same outputs.")(check)
 
 
 def inspect(
@@ -30,7 +30,7 @@ def inspect(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was understood: operators, opaque nodes and why, shapes, rules that match."""
+    """Show operators, opaque nodes with reasons, shapes, and matching rules of a model."""
     output = Output(as_json)
     inspection = api.inspect(model, database=database)
     output.document(inspection.to_json())
@@ -45,7 +45,7 @@ def inspect(
         }
     )
     if inspection.dimensions:
-        output.line("\nOpen dimensions; give the sizes you run at, as in:")
+        output.line("\nSymbolic dimensions; give the sizes you run with:")
         output.line(f"  superopt optimize {model} -o OUT {inspection.size_options}")
         output.table(
             ("dimension", "of"),
@@ -57,7 +57,7 @@ def inspect(
     output.line()
     output.table(("operator", "nodes"), inspection.operators)
     if inspection.opaque:
-        output.line("\nNot understood, kept as they are:")
+        output.line("\nOpaque nodes, kept unchanged:")
         reasons = Counter((op_type, why) for _, op_type, why in inspection.opaque)
         output.table(
             ("ONNX operator", "nodes", "why"), [(op, n, why) for (op, why), n in reasons.most_common()]
@@ -81,21 +81,21 @@ def _errors(summary: EquivalenceSummary) -> dict[str, object]:
 def check(
     first: Annotated[Path, typer.Argument(metavar="MODEL_A", help="The model to compare with.")],
     second: Annotated[Path, typer.Argument(metavar="MODEL_B", help="The model to compare.")],
-    samples: Annotated[int, typer.Option(min=1, help="Random inputs to try.")] = 4,
+    samples: Annotated[int, typer.Option(min=1, help="Number of random inputs.")] = 4,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="What is allowed beyond the original's own error; default by element type."),
+        typer.Option(help="Error allowed beyond the original's own rounding error; default by element type."),
     ] = None,
     inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to use as well.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Run both models on random inputs: exit 0 when MODEL_B is as exact as MODEL_A, 1 when it is not."""
+    """Run both models on random inputs. Exit 0 if MODEL_B is as accurate as MODEL_A, else 1."""
     del database
     output = Output(as_json)
     if tolerance is not None and not tolerance > 0:
-        raise InvalidOptionError(f"tolerance: expected above 0, got {tolerance!r}")
+        raise InvalidOptionError(f"tolerance: expected a number above 0, got {tolerance!r}")
     verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
     summary = EquivalenceSummary.of(verdict)
     output.document(asdict(summary))

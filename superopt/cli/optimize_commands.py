@@ -1,6 +1,6 @@
-"""superopt optimize, replay and report: the main job.
+"""Commands superopt optimize, replay and report.
 
-Options are read here and the answer is printed here, with little loaded: the work is done in another process
+This process parses options and prints the result and imports little; the work runs in a child process
 (``superopt.cli.optimizing``).
 """
 
@@ -34,17 +34,17 @@ from superopt.journeys.supervision import Job, Outcome, run_job
 from superopt.options import Options
 
 FUNCTION = "superopt.cli.optimizing:optimize"
-"""What is done in the other process."""
+"""The function that runs in the child process."""
 
 INTERNAL_ERROR = 5
-"""The exit code where the original was written because of an error of ours."""
+"""Exit code if the original was written because of an internal error."""
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("optimize", short_help="Write a faster model that is equal, or the original.")(optimize)
-    app.command("replay", short_help="Apply the recorded trace of a report again.")(replay)
-    app.command("report", short_help="Make the page of a report.")(report_page)
+    app.command("optimize", short_help="Write a faster equivalent model, or the original.")(optimize)
+    app.command("replay", short_help="Apply the trace of a report again.")(replay)
+    app.command("report", short_help="Render a report as HTML.")(report_page)
 
 
 @takes_options
@@ -55,24 +55,22 @@ def optimize(
     out: OptionalOutputOption = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="With --cluster: evaluate the plan of this report instead of searching one."),
+        typer.Option(help="With --cluster: evaluate the plan of this report instead of searching for one."),
     ] = None,
     portable: Annotated[
         bool, typer.Option("--portable", help="Write standard ONNX operators only (the default).")
     ] = True,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Do everything but write the model; --output may be left out.")
+        bool, typer.Option("--dry-run", help="Do not write the model; --output may be omitted.")
     ] = False,
     report: ReportOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write an equal model that is measurably faster, or the original, and say why."""
+    """Write an equivalent model that is measurably faster, or the original with the reason."""
     del portable
     if out is None and not dry_run:
-        raise InvalidOptionError(
-            "output: expected a file to write, by --output or -o; only --dry-run needs none"
-        )
+        raise InvalidOptionError("--output is required unless --dry-run is given")
     written = None if dry_run else out
     output = Output.beside(as_json, written, *(report or ()))
     if plan is not None and "cluster" not in given:
@@ -121,13 +119,13 @@ def _phase(state: Mapping[str, object]) -> str:
 
 
 def _print_stand_in(job: Job, outcome: Outcome, output: Output) -> None:
-    """What is known of a job whose process gave no answer."""
+    """Prints the report of a job whose process gave no answer."""
     output.document(outcome.report)
     output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
 
 
 def _written(out: Path | None, reports: Sequence[Path]) -> str:
-    """The line about the files that were written; empty without any."""
+    """The line that lists written files; empty without any."""
     files = [*(() if out is None else (shown(out),)), *(f"report: {shown(path)}" for path in reports)]
     return f"\nwritten: {', '.join(files)}" if files else ""
 
@@ -137,12 +135,12 @@ def replay(
     report: Annotated[Path, typer.Argument(metavar="REPORT.json", help="The report of the optimization.")],
     out: OutputOption,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Compare outputs with those of the model first.")
+        bool, typer.Option("--check/--no-check", help="Compare outputs with the model's before writing.")
     ] = True,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply a recorded trace again, refusing any rule that is not verified and a model that is not equal."""
+    """Apply a recorded trace again. Unverified rules and models that are not equivalent are rejected."""
     from superopt.journeys import in_process as api
     from superopt.journeys import replay as recording
     from superopt.onnx_io import require_destination
@@ -164,7 +162,7 @@ def report_page(
         Path,
         typer.Option(
             *("--output", "-o"),
-            help="The page to write, ending in .html; - is standard output.",
+            help="The HTML file to write; - is standard output.",
             parser=destination,
             metavar="FILE",
         ),
@@ -172,7 +170,7 @@ def report_page(
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the page of a report: what was gained, by which rules, and why others were not used."""
+    """Render a report as HTML: gains, rules applied, and why other rules were not used."""
     from superopt.journeys import in_process as api
 
     del database

@@ -1,4 +1,4 @@
-"""The command ``optimize`` in the process that does the work: what is written, and what is printed."""
+"""Child process part of the command ``optimize``: runs the job, formats its summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from superopt.processes.child import JsonObject
 
 
 class _Text(io.StringIO):
-    """What would be printed, by the width of the terminal if it goes to one."""
+    """Buffer of the text to print, for the width of the terminal if there is one."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _Text(io.StringIO):
 
 
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Writes model and reports; returns the report, and the ``text`` that is to be printed."""
+    """Writes model and reports; returns the report and the ``text`` to print."""
     out = None if arguments["output"] is None else Path(str(arguments["output"]))
     reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
     if out is not None:
@@ -55,7 +55,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
 
 
 def _kept(seconds: float) -> str:
-    return f", {seconds:.0f} s were kept for judging" if seconds >= 1 else ""
+    return f", {seconds:.0f} s reserved for comparing models" if seconds >= 1 else ""
 
 
 def _equivalence(equivalence: EquivalenceSummary) -> str:
@@ -75,13 +75,13 @@ def _print_summary(report: Report, document: JsonObject, output: Output) -> None
         return
     model, cost, search = report.model, report.cost, report.search
     replaceable = (
-        f"; weights that are inputs, too, and so no constants: {model.overridable}"
+        f"; weights that are also inputs, hence not constant: {model.overridable}"
         if model.overridable
         else ""
     )
     pairs: dict[str, object] = {
         "model": f"{model.name}: {several(model.nodes_before, 'node')}, "
-        f"{len(model.opaque)} not understood{replaceable}",
+        f"{len(model.opaque)} opaque{replaceable}",
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         **size_pairs(report.sizes.to_json()),

@@ -1,4 +1,4 @@
-"""What came back and why, and what was judged and did not."""
+"""Text output of the outcome: the returned model with the reason, and rejected variants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 
 def outcome_pairs(report: Mapping[str, object]) -> dict[str, object]:
-    """Lines of a summary from a report; those of rejected variants where they say more than ``why``."""
+    """Summary lines from a report; rejected variants are listed if they add to ``why``."""
     pairs: dict[str, object] = {"returned": f"{report.get('returned')}: {report.get('why')}"}
     rejected = cast("Sequence[Mapping[str, object]]", report.get("rejected") or ())
     if len(rejected) > 1 or (rejected and report.get("returned") == "optimized"):

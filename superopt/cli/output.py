@@ -1,4 +1,4 @@
-"""What commands print: text for people on standard output, or one JSON document; progress goes to stderr."""
+"""Command output: text or one JSON document on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ DatabaseOption = Annotated[
 
 NoDatabaseOption = Annotated[
     str | None,
-    typer.Option("--database", metavar="URL", help="Taken by every command; this one needs none."),
+    typer.Option("--database", metavar="URL", help="Accepted by every command; unused here."),
 ]
 
 
 def destination(text: str) -> Path:
-    """The path of a file to write, as it is given on the command line: ``-`` is standard output."""
+    """The path of a file to write, as given on the command line; ``-`` is standard output."""
     return STANDARD_OUTPUT if text == "-" else Path(text)
 
 
 def model_source(text: str) -> Path:
-    """The path of a model to read, as it is given on the command line: ``-`` is standard input."""
+    """The path of a model to read, as given on the command line; ``-`` is standard input."""
     return STANDARD_INPUT if text == "-" else Path(text)
 
 
@@ -59,12 +59,12 @@ OutputOption = Annotated[
 
 
 def shown(path: Path) -> str:
-    """A written path as a person knows it: what ``-`` stands for by its name."""
+    """A written path for display; ``-`` is shown as standard output."""
     return "standard output" if path == STANDARD_OUTPUT else str(path)
 
 
 def several(count: object, noun: str) -> str:
-    """How many of something: ``1 node``, ``2 nodes``."""
+    """A count with its noun: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -73,38 +73,36 @@ Row: TypeAlias = "Sequence[object]"
 
 @dataclass(frozen=True)
 class Output:
-    """Where a command's answer goes."""
+    """Destination of a command's output: text or JSON."""
 
     as_json: bool
     file: TextIO = field(default_factory=lambda: sys.stdout)
 
     @staticmethod
     def beside(as_json: bool, *written: Path | None) -> Output:
-        """The answer of a command that writes files: on standard error, where one of them is standard output.
+        """Output of a command that writes files; on standard error if one of the files is standard output.
 
-        Raises InvalidOptionError where two things would go to standard output.
+        Raises InvalidOptionError if two results would go to standard output.
         """
         streamed = sum(is_standard_output(path) for path in written if path is not None)
         if streamed > 1:
             raise InvalidOptionError("output: two results cannot both go to standard output")
         if streamed and as_json:
-            raise InvalidOptionError(
-                "output: --json prints on standard output, where the result would go: give a file to write"
-            )
+            raise InvalidOptionError("output: --json uses standard output; give a file for the result")
         return Output(as_json, sys.stderr) if streamed else Output(as_json)
 
     def document(self, content: object) -> None:
-        """The JSON document, when JSON was asked for."""
+        """Prints the document in JSON mode."""
         if self.as_json:
             self.file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def line(self, text: str = "") -> None:
-        """A line for people."""
+        """Prints a line in text mode."""
         if not self.as_json:
             self.file.write(text + "\n")
 
     def pairs(self, pairs: Mapping[str, object]) -> None:
-        """Names and values, aligned; of a list, each on a line."""
+        """Prints aligned names and values in text mode; each item of a list on its own line."""
         width = max((len(name) for name in pairs), default=0)
         for name, value in pairs.items():
             lines = cast("list[object]", value) if isinstance(value, list) else [value]
@@ -112,7 +110,7 @@ class Output:
                 self.line(f"{'' if number else name:<{width}}  {line}")
 
     def table(self, headings: Sequence[str], rows: Sequence[Row]) -> None:
-        """A table for people; numbers are right-aligned."""
+        """Prints a table in text mode; numbers are right-aligned."""
         if self.as_json:
             return
         table = Table(box=None, pad_edge=False, show_edge=False)
@@ -127,5 +125,5 @@ class Output:
 
 
 def progress_console() -> Console:
-    """Standard error: logs and progress."""
+    """The console of standard error, for logs and progress."""
     return Console(file=sys.stderr, highlight=False)

@@ -1,4 +1,4 @@
-"""superopt shards and timeline: what a plan for a cluster is, device by device."""
+"""Commands superopt shards and timeline: export the plan of a cluster by device."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ ReportArgument = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("shards", short_help="Write the model of each device of a plan.")(shards)
+    app.command("shards", short_help="Write the model for each device of a plan.")(shards)
     app.command("timeline", short_help="Simulate a plan again and write its timeline.")(timeline)
 
 
 def shards(
     model: ModelArgument,
     report: ReportArgument,
-    out: Annotated[Path, typer.Option("--output", "-o", help="The directory to make.")],
+    out: Annotated[Path, typer.Option("--output", "-o", help="The directory to create.")],
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the ONNX models that each device of a plan runs, and a manifest of what is sent between them."""
+    """Write the ONNX models for each device of a plan, and a manifest of the transfers between them."""
     output = Output(as_json)
     if out == Path("-") or is_stream(out):
-        raise InvalidOptionError(f"output: expected the path of a directory to make, got {out}")
+        raise InvalidOptionError(f"output: expected the path of a new directory, got {out}")
     devices, models = recorded.write_shards(model, api.read_report(report), out, database=database)
     output.document({"path": str(out), "devices": devices, "models": models})
     output.line(f"{out}: {models} models for {devices} devices, manifest.json")
@@ -46,7 +46,7 @@ def shards(
 def timeline(
     model: ModelArgument,
     report: ReportArgument,
-    cluster: Annotated[str, typer.Option(help="The description of the cluster, or a known machine.")],
+    cluster: Annotated[str, typer.Option(help="The cluster description, or the name of a known machine.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -59,7 +59,7 @@ def timeline(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate a plan again and write all of its timeline as a Chrome trace."""
+    """Simulate a plan again and write its whole timeline as a Chrome trace."""
     output = Output.beside(as_json, out)
     require_writable(out)
     found = recorded.simulation_of(model, api.read_report(report), find_cluster(cluster), database=database)

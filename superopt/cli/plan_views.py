@@ -1,4 +1,4 @@
-"""How a plan for several devices is printed: what it is predicted to take, and how operators are divided."""
+"""Text output of parallel plans: predicted time and memory, partitioning of operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_ROWS = 24
 
 
 def print_plan(section: Mapping[str, object], output: Output) -> None:
-    """The parallel section of a report for people; operators that are divided alike are one row."""
+    """Prints the parallel section of a report; operators partitioned alike share a row."""
     cluster = cast("Mapping[str, object]", section["cluster"])
     predicted = cast("Mapping[str, float]", section["predicted"])
     memory = cast("Sequence[Mapping[str, int]]", section["memory"])
@@ -49,7 +49,7 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
 
 
 def _stages(section: Mapping[str, object]) -> list[tuple[object, ...]]:
-    """One row for each stage of a pipeline."""
+    """One row per pipeline stage."""
     stages: dict[int, list[Mapping[str, object]]] = {}
     for entry in cast("Sequence[Mapping[str, object]]", section["operators"]):
         stages.setdefault(int(cast("int", entry["stage"])), []).append(entry)
@@ -65,7 +65,7 @@ def _stages(section: Mapping[str, object]) -> list[tuple[object, ...]]:
 
 
 def _division(entry: Mapping[str, object]) -> str:
-    """How an operator is divided, in words."""
+    """The partitioning of an operator as text."""
     degrees, kinds = cast("Sequence[int]", entry["degrees"]), cast("Sequence[str]", entry["kinds"])
     parts = [f"{kind} {degree}" for kind, degree in zip(kinds, degrees, strict=True) if degree > 1]
     if entry["copies"] != 1:
@@ -74,7 +74,7 @@ def _division(entry: Mapping[str, object]) -> str:
 
 
 def _condensed(section: Mapping[str, object]) -> list[tuple[object, ...]]:
-    """One row for each way in which operators of one name are divided, the most frequent first."""
+    """One row per operator name and partitioning, the most frequent first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for entry in cast("Sequence[Mapping[str, object]]", section["operators"]):
         devices = cast("Sequence[int]", entry["devices"])

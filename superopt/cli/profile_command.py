@@ -1,4 +1,4 @@
-"""superopt profile: what kernels cost on a device, measured or imported."""
+"""Command superopt profile: measures or imports kernel costs of a device."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ _MOST_PARAMETERS = 150e6
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("profile", short_help="Measure what kernels cost on a device.")(profile)
+    app.command("profile", short_help="Measure kernel costs on a device.")(profile)
 
 
 def profile(
     target: Annotated[Provider, typer.Option(help="The device to measure.")] = Provider.CPU,
     models: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Model files and networks of the zoo, separated by commas; default: the zoo but its giants."
-        ),
+        typer.Option(help="Model files and zoo networks, comma-separated; default: the zoo but its largest."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -45,15 +43,15 @@ def profile(
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the runtime; default: all cores.")] = None,
     explore: Annotated[
-        float, typer.Option(help="Seconds per model for measuring what its rewritings would run, too.")
+        float, typer.Option(help="Seconds per model for measuring kernels of its rewritten variants, too.")
     ] = 0.0,
     import_: Annotated[
-        Path | None, typer.Option("--import", help="Do not measure: make this profile a target by its name.")
+        Path | None, typer.Option("--import", help="Import this profile as a target instead of measuring.")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what kernels cost on a device, so that models can be optimised for it elsewhere."""
+    """Measure kernel costs on a device, so that models can be optimised for it elsewhere."""
     output = Output.beside(as_json, out)
     if out is not None:
         require_writable(out)

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a line now and then when asked for, nothing otherwise."""
+"""Progress on standard error: a bar on a terminal, periodic lines if requested, else nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from superopt.cli.output import progress_console
 
 @contextmanager
 def counted(description: str) -> Generator[Callable[[int, int], None]]:
-    """A callback ``(done, total)`` that moves a bar while the block runs."""
+    """A callback ``(done, total)`` that updates a progress bar during the block."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -37,7 +37,7 @@ def counted(description: str) -> Generator[Callable[[int, int], None]]:
 
 @contextmanager
 def estimated(description: str) -> Generator[Callable[[int, int], None]]:
-    """Like ``counted``, for work whose parts differ: a share of the whole, and the time that is left."""
+    """Like ``counted`` for items of uneven cost: shows a percentage and the remaining time."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -59,7 +59,7 @@ def estimated(description: str) -> Generator[Callable[[int, int], None]]:
 
 @contextmanager
 def described() -> Generator[Callable[[str], None]]:
-    """A callback that shows what is going on in one line, while the block runs."""
+    """A callback that shows the current activity in one line during the block."""
     console = progress_console()
     if not sys.stderr.isatty():
         yield lambda _text: None

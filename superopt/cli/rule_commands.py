@@ -1,4 +1,4 @@
-"""superopt prove and gate: what is true, from which axioms, and whether the library still is."""
+"""Commands superopt prove and gate: prove one rule, check all proofs of a library."""
 
 from __future__ import annotations
 
@@ -40,14 +40,12 @@ def register(app: typer.Typer) -> None:
 
 def prove(
     equation: Annotated[str, typer.Argument(metavar='"LHS => RHS"', help="The rule to prove.")],
-    seconds: Annotated[
-        float, typer.Option("--timeout", min=0.001, help="Seconds after which it is unproved.")
-    ] = 300.0,
+    seconds: Annotated[float, typer.Option("--timeout", min=0.001, help="Time limit in seconds.")] = 300.0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Prove one rule: exit 0 proved, with the chain of axioms; 1 refuted, with a counterexample and the
-    condition under which it holds; 3 unproved.
+    """Prove one rule. Exit 0 if proved, with the chain of axioms; 1 if refuted, with a counterexample and a
+    condition under which it holds; 3 if unproved.
     """
     del database
     output = Output(as_json)
@@ -109,12 +107,12 @@ def _said(verdict: Verdict) -> str:
 def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
     found = f"{verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}"
     if verdict.certificate is not None:
-        output.line(f"proved in {found}; every term of the chain is well-typed in every case:\n")
+        output.line(f"proved in {found}; all terms of the chain are well-typed in every case:\n")
         output.line(format_certificate(equation, verdict.certificate))
     else:
-        output.line(f"proved in {found}; checked for the sizes that were tried")
+        output.line(f"proved in {found}; checked only for the sizes tried")
     if verdict.confirmed_by:
-        output.line(f"\n{verdict.confirmed_by} derives it from the same axioms too, shapes left aside")
+        output.line(f"\n{verdict.confirmed_by} also derives it from the same axioms, without shapes")
     output.line("\naxioms used:")
     print_axioms([load_axioms().by_name[name] for name in verdict.axioms_used], output)
     output.line(f"\nvalidated on: {'; '.join(verdict.validated_shapes)}")
@@ -122,31 +120,31 @@ def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
 
 def _print_condition(conditional: Conditional, output: Output) -> None:
     if conditional.proved:
-        where = "exactly where" if conditional.exact else "where, and elsewhere too"
-        output.line(f"it holds {where} (proved, and compared on {conditional.checked} instances):")
+        where = "exactly where" if conditional.exact else "where, and also elsewhere"
+        output.line(f"holds {where} (proved, and tested on {conditional.checked} instances):")
     else:
-        output.line(f"not proved, but none of {conditional.checked} instances contradicts:")
+        output.line(f"not proved, but {conditional.checked} instances agree:")
     output.line(f"  {format_equation(conditional.equation)}")
 
 
 def gate(
-    files: Annotated[list[Path] | None, typer.Argument(help="Rule files; without any, the library.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Rule files (default: the library).")] = None,
     database: DatabaseOption = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes that replay proofs.")] = 2,
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Only compare hashes, in seconds: no equation is read, no proof replayed."
+            "--quick", help="Only compare hashes (takes seconds); no equation is parsed, no proof replayed."
         ),
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Exit 0 if every rule has a proof that replays under the current axioms, operators and verifier, else 1.
 
-    Of the library, those rules count that are or were verified: no job uses others; those of the shipped
-    library are judged in its file, too. The text of each rule is read anew and compared with what its
-    certificate is about, the rule is evaluated at random, and the certificate is replayed, whatever file or
-    database say. Equations of a text are proved first.
+    For the library, rules that are or were verified are checked, in the database and in the shipped file; no
+    job uses others. Each rule is parsed, compared with the equation of its certificate and evaluated at
+    random, and the certificate is replayed, regardless of recorded states. Equations of text files are proved
+    first.
     """
     output = Output(as_json)
     result = _compared(files, database) if quick else _judged(files, database, jobs)
@@ -162,13 +160,13 @@ def gate(
     for offender in result.offenders:
         output.line(_printable(f"{offender.id}  {offender.equation}\n    {offender.reason}"))
     passing = f"{result.rules - len(result.offenders)} of {result.rules} rules"
-    said = "have the hashes of today; --quick read no equation and replayed no proof" if quick else "pass"
+    said = "have current hashes; --quick parses no equation and replays no proof" if quick else "pass"
     output.line(f"{passing} {said}")
     if result.unclaimed:
         others = ", ".join(f"{count} {status}" for status, count in result.unclaimed.items())
-        output.line(f"not looked at, because nothing uses rules that were never verified: {others}")
+        output.line(f"not checked, because rules that were never verified are not used: {others}")
     if not result.rules:
-        output.line("there are no rules: a gate without rules does not pass")
+        output.line("there are no rules to check; the gate fails")
     return 0 if result.passed and result.rules else NO
 
 
@@ -186,5 +184,5 @@ def _compared(files: list[Path] | None, database: str | None) -> GateResult:
 
 
 def _printable(text: str) -> str:
-    """The text of a stranger, without what a terminal would obey and letters that look like others."""
+    """Untrusted text without terminal control characters and look-alike letters."""
     return "".join(c if c == "\n" or " " <= c <= "~" else ascii(c)[1:-1] for c in text)

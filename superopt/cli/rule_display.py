@@ -1,4 +1,4 @@
-"""One rule of the library for a person and in JSON: equation, picture, proof, axioms, counterexample."""
+"""Output of one rule as text and JSON: equation, picture, proof, axioms, counterexample."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from superopt.substitution_db.store.records import Proof
 from superopt.substitution_db.store.rows import equation_of
 from superopt.verifier.certificates.certificate import Grade
 
-_GRADES = {Grade.REPLAYED: "replayed: every term of the chain is well-typed in every case"}
+_GRADES = {Grade.REPLAYED: "replayed: all terms of the chain are well-typed in every case"}
 
 
 def rule_document(rule: Rule) -> dict[str, object]:
-    """The rule as JSON."""
+    """The rule as a JSON document."""
     return {
         "id": rule.id,
         "equation": rule.equation,
@@ -35,7 +35,7 @@ def rule_document(rule: Rule) -> dict[str, object]:
 
 
 def print_rule(rule: Rule, output: Output) -> None:
-    """The rule for a person."""
+    """Prints the rule as text."""
     output.line(rule.equation)
     output.line(f"\n{_indented(picture(equation_of(rule.id, rule.equation)))}\n")
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}

@@ -1,4 +1,4 @@
-"""superopt library select and compare: which rules ship, and what a new library changes."""
+"""Commands superopt library select and compare: choose the rules to ship, compare libraries."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def select(
     graph: Annotated[
         list[str] | None, typer.Option(help="Search only this network or micrograph (default: all).")
     ] = None,
-    candidates: Annotated[int, typer.Option(min=1, help="Graphs that each search looks at.")] = CANDIDATES,
+    candidates: Annotated[int, typer.Option(min=1, help="Number of graphs per search.")] = CANDIDATES,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose which verified rules ship, by what they gain and what derives them; keep the reason of each.
+    """Choose which verified rules ship, by their gain and whether other rules derive them; record the
+    reasons.
 
-    The same choice on every machine: prices are analytic, and searches end by candidates.
-    `library export --selected` writes what was chosen.
+    Reproducible on every machine: costs are analytic and searches are limited by candidates. `library export
+    --selected` writes the chosen rules.
     """
     output = Output(as_json)
     spending = Spending()
@@ -60,7 +61,7 @@ def select(
         }
     )
     output.table(
-        ("graph", "us before", "with what ships", "with every rule"),
+        ("graph", "us before", "with shipped rules", "with all rules"),
         [
             (name, round(trial.before, 1), round(trial.after, 1), round(selected.everything[name].after, 1))
             for name, trial in selected.shipped.items()
@@ -78,12 +79,12 @@ def select(
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(help="A file of rules, as exported.")],
+    before: Annotated[Path, typer.Argument(help="An exported file of rules.")],
     after: Annotated[Path, typer.Argument(help="Another one.")],
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what differs between two files of rules, times aside: exit code 0 if nothing does, else 1."""
+    """Compare two files of rules, ignoring times. Exit 0 if they are equal, else 1."""
     del database
     output = Output(as_json)
     found = compare_files(before, after)

@@ -1,4 +1,4 @@
-"""superopt serve, worker, keys and db: the service."""
+"""Commands superopt serve, worker, keys and db."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from superopt.server.process.serve import serve as run_server
 from superopt.server.worker.loop import run_worker
 from superopt.substitution_db import open_database, upgrade_database
 
-keys_app = typer.Typer(help="API keys; without any, only this machine is served.", no_args_is_help=True)
+keys_app = typer.Typer(
+    help="Manage API keys; without any, only clients on this machine are served.", no_args_is_help=True
+)
 db_app = typer.Typer(help="The database.", no_args_is_help=True)
 
 
@@ -26,31 +28,33 @@ def register(app: typer.Typer) -> None:
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")
     ] = 8080,
     workers: Annotated[int, typer.Option(min=0, help="Worker processes.")] = 1,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Serve HTTP and do the jobs that come in, until interrupted."""
+    """Serve HTTP and run jobs until interrupted."""
     run_server(host=host, port=port, workers=workers, database_url=database)
     Output(as_json).document({"host": host, "port": port, "workers": workers})
 
 
 def worker(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """Do jobs of the database's queue, until interrupted."""
+    """Run jobs of the database's queue until interrupted."""
     run_worker(database_url=database)
     Output(as_json).document({"workers": 1})
 
 
 @keys_app.command("create")
 def create_key(
-    name: Annotated[str, typer.Argument(help="What the key is for.")],
-    scope: Annotated[list[str] | None, typer.Option(help="submit, read or admin; may be repeated.")] = None,
+    name: Annotated[str, typer.Argument(help="Description of the key.")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Scope: submit, read or admin; may be repeated.")
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an API key; its token is shown this once."""
+    """Create an API key; its token is shown only once."""
     output = Output(as_json)
     with open_database(database) as opened:
         made = opened.keys.create(name, tuple(scope)) if scope else opened.keys.create(name)
@@ -95,11 +99,11 @@ def list_keys(database: DatabaseOption = None, as_json: JsonOption = False) -> N
 
 @keys_app.command("revoke")
 def revoke_key(
-    key: Annotated[str, typer.Argument(help="The id that `superopt keys list` shows.")],
+    key: Annotated[str, typer.Argument(help="Id as shown by `superopt keys list`.")],
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an API key useless."""
+    """Revoke an API key."""
     output = Output(as_json)
     with open_database(database) as opened:
         revoked = opened.keys.revoke(key)
@@ -109,7 +113,7 @@ def revoke_key(
 
 @db_app.command("upgrade")
 def upgrade(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """Bring the database to the newest schema."""
+    """Migrate the database to the newest schema."""
     output = Output(as_json)
     before, after = upgrade_database(database)
     output.document({"before": before, "after": after})

@@ -1,4 +1,4 @@
-"""What summaries say of the sizes of dimensions that a model leaves open."""
+"""Text output of the sizes chosen for symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from superopt.optimizer.pipeline.report import written
 
 
 def size_pairs(section: object) -> dict[str, object]:
-    """Lines of a summary from a report's ``sizes``; none for a model without open dimensions."""
+    """Summary lines from a report's ``sizes``; none for a model without symbolic dimensions."""
     sizes = cast("Mapping[str, object]", section or {})
     priced = cast("Mapping[str, int]", sizes.get("priced") or {})
     if not priced:
@@ -24,4 +24,4 @@ def size_pairs(section: object) -> dict[str, object]:
     if also:
         text += f"; also checked at {', '.join(also)}"
     request = sizes.get("request")
-    return {"sizes": text, **({"": f"give the sizes you run at: {request}"} if request else {})}
+    return {"sizes": text, **({"": f"give the sizes you run with: {request}"} if request else {})}

@@ -1,4 +1,4 @@
-"""What a command took: seconds, processor seconds and peak memory, processes that it started among them."""
+"""Resource usage of a command: wall and processor seconds, peak memory, including child processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes that ``ru_maxrss`` counts in."""
+"""Unit of ``ru_maxrss`` in bytes."""
 
 
 def _cpu_seconds() -> float:
@@ -19,7 +19,7 @@ def _cpu_seconds() -> float:
 
 @dataclass(frozen=True)
 class Spending:
-    """Counts from when it is made. Peak memory is that of this process and of the largest that has ended."""
+    """Resource usage since creation. Peak memory is that of this process plus the largest ended child."""
 
     _started: float = field(default_factory=time.perf_counter)
     _spent: float = field(default_factory=_cpu_seconds)
@@ -31,11 +31,11 @@ class Spending:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time, of ended processes too."""
+        """Processor time, including ended children."""
         return _cpu_seconds() - self._spent
 
     def document(self) -> Mapping[str, object]:
-        """As parts of a JSON document."""
+        """The usage as members of a JSON document."""
         return {
             "seconds": round(self.seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),

@@ -1,4 +1,4 @@
-"""superopt submit: the main job, done by a service."""
+"""Command superopt submit: optimises a model on a service."""
 
 from __future__ import annotations
 
@@ -34,37 +34,40 @@ SERVER = "SUPEROPT_SERVER"
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("submit", short_help="Have a service optimize a model.")(submit)
+    app.command("submit", short_help="Optimize a model on a service.")(submit)
 
 
 @takes_submitted_options
 def submit(
-    model: Annotated[Path, typer.Argument(help="The ONNX model; its external data is found beside it.")],
-    server: Annotated[str, typer.Option(envvar=SERVER, help="The service, as in http://127.0.0.1:8080.")],
+    model: Annotated[Path, typer.Argument(help="The ONNX model; external data is read from beside it.")],
+    server: Annotated[
+        str, typer.Option(envvar=SERVER, help="URL of the service, such as http://127.0.0.1:8080.")
+    ],
     given: GivenOptions,
     out: OptionalOutputOption = None,
     report: ReportOption = None,
     key: Annotated[
-        str | None, typer.Option(help=f"The API key; better as ${API_KEY}, which no process list shows.")
+        str | None, typer.Option(help=f"The API key; prefer ${API_KEY}, which process lists do not show.")
     ] = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Only submit, and say the id.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Submit and print the id without waiting.")
+    ] = False,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a service optimize a model: it is sent, followed, and the result written. Ctrl-C cancels it.
+    """Optimize a model on a service: upload, follow, download the result. Ctrl-C cancels the job.
 
-    Options that are left out have the service's defaults.
+    Omitted options have the service's defaults.
     """
     del database
     reports = report or []
     output = Output.beside(as_json, out, *reports)
     if no_wait and (out is not None or reports):
-        raise InvalidOptionError("no-wait: there is nothing to write yet; leave out --output and --report")
+        raise InvalidOptionError("--no-wait excludes --output and --report")
     require_destinations(out, reports)
     if out is not None and is_stream(out) and external_locations(model):
         raise InvalidOptionError(
-            f"output: {model} has weights in other files, as its result will have: expected the path of a "
-            f"file, got {out}"
+            f"output: {model} has external data and so will the result: expected a file path, got {out}"
         )
     options = {name: value for name, value in given.items() if name != "cluster"}
     with Client(server, key=key or os.environ.get(API_KEY)) as client:
@@ -89,7 +92,7 @@ def submit(
 
 
 def _followed(client: Client, job: Optimization) -> Optimization:
-    """The optimization when it has succeeded; raises for any other end. An interrupt cancels it."""
+    """Follows an optimization until it succeeds; raises for any other end. An interrupt cancels it."""
     try:
         _say(job)
         with described() as show:
@@ -121,7 +124,7 @@ def _shown(show: Callable[[str], None]) -> Callable[[Event], None]:
 
 
 def _failure(ended: Optimization) -> Exception:
-    """An optimization that ended without a result; bad input and missing devices have their exit codes."""
+    """The error for an optimization without a result; bad input and missing devices get their exit codes."""
     failure = OptimizationEndedError(ended.state, ended.problem)
     exit_code = 1 if ended.problem is None else error_of(ended.problem).exit_code
     kinds = {
@@ -135,7 +138,7 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
     measured = report.get("measured")
     pairs: dict[str, object] = {"optimization": ended.id, **size_pairs(report.get("sizes"))}
     if ended.reused_from is not None:
-        pairs["reused"] = f"the result of {ended.reused_from}: same model, options, library and device"
+        pairs["reused"] = f"reused from {ended.reused_from}: same model, options, library and device"
     if isinstance(measured, dict):
         m = cast("Mapping[str, float]", measured)
         pairs["measured"] = f"{m['before']:,.0f} -> {m['after']:,.0f} {m['unit']}: {m['ratio']:.3f}x"

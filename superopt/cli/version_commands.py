@@ -1,4 +1,4 @@
-"""superopt library publish, versions and restore: which library new jobs begin with, on the live database."""
+"""Commands superopt library publish, versions and restore: manage library versions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def register(app: typer.Typer) -> None:
 
 
 def publish(
-    note: Annotated[str, typer.Option(help="What is new, for people.")] = "library publish",
+    note: Annotated[str, typer.Option(help="Note about the changes.")] = "library publish",
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put all verdicts recorded so far in force, at once; jobs accepted before keep their library."""
+    """Publish all verdicts recorded so far at once; jobs submitted before keep their library version."""
     output = Output(as_json)
     with open_database(database) as opened:
         version = opened.library.publish(current(), note)
@@ -33,11 +33,11 @@ def publish(
 
 
 def restore(
-    number: Annotated[int, typer.Argument(help="The number that `superopt library versions` shows.")],
+    number: Annotated[int, typer.Argument(help="Number as shown by `superopt library versions`.")],
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put an earlier version in force again, until the next one is published."""
+    """Publish an earlier version again."""
     output = Output(as_json)
     with open_database(database) as opened:
         version = opened.library.restore(number, current())
@@ -46,7 +46,7 @@ def restore(
 
 
 def versions(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """List the versions of the library, the one in force first."""
+    """List the versions of the library, the current one first."""
     output = Output(as_json)
     with open_database(database) as opened:
         listed = opened.library.list()
@@ -68,4 +68,4 @@ def _document(version: LibraryVersion) -> dict[str, object]:
 
 
 def _sentence(version: LibraryVersion) -> str:
-    return f"version {version.number} is in force: {several(version.rules, 'rule')} ({version.sha256[:12]})"
+    return f"version {version.number} is current: {several(version.rules, 'rule')} ({version.sha256[:12]})"

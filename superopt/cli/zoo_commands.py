@@ -1,4 +1,4 @@
-"""superopt zoo: the papers' networks."""
+"""Commands superopt zoo list and build: benchmark networks of the papers."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False
 
 @app.command("build")
 def build(
-    name: Annotated[str, typer.Argument(help="A name that `superopt zoo list` shows.")],
+    name: Annotated[str, typer.Argument(help="Name as shown by `superopt zoo list`.")],
     out: OutputOption,
-    batch: Annotated[int, typer.Option(help="Samples per run.")] = 1,
+    batch: Annotated[int, typer.Option(help="Batch size.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Build a network with seeded weights and write it as ONNX, weights over 1 GB in a file beside it."""
+    """Build a network with seeded weights and write it as ONNX, with weights over 1 GB as external data."""
     del database
     output = Output.beside(as_json, out)
     size = zoo.save(name, out, batch=batch, seed=seed)

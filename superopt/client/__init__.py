@@ -1,4 +1,4 @@
-"""Clients of the service: ``Client`` blocks, ``AsyncClient`` is awaited; both have the same methods.
+"""Clients of the service: ``Client`` is synchronous, ``AsyncClient`` asynchronous, with the same methods.
 
 with Client("http://127.0.0.1:8080") as client:
     job = client.submit("model.onnx", options={"budget": 60})

@@ -1,4 +1,4 @@
-"""Results with external data: an archive of ``model.onnx`` and the files that it names, unpacked."""
+"""Unpacking of results with external data: archives of ``model.onnx`` and its data files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _MODEL = "model.onnx"
 
 
 def unpack(archive: Path, target: Path) -> tuple[Path, ...]:
-    """Writes the model of the archive to ``target`` and its data to where the model says, beside it.
+    """Writes the model of the archive to ``target`` and its data files beside it, where the model refers to
+    them.
 
-    Each file appears whole or not at all, the model last; returns them, the model first. Raises
-    DownloadDamagedError for an archive that is none, or that leads elsewhere.
+    Files appear atomically, the model last; returns their paths, the model first. Raises DownloadDamagedError
+    for an invalid archive or one with paths outside of its directory.
     """
     try:
         with zipfile.ZipFile(archive) as packed:
@@ -31,20 +32,18 @@ def unpack(archive: Path, target: Path) -> tuple[Path, ...]:
                 with atomic_path(place) as part, packed.open(name) as source, part.open("wb") as file:
                     shutil.copyfileobj(source, file, 1 << 20)
     except zipfile.BadZipFile as error:
-        raise DownloadDamagedError(f"the archive that arrived is damaged: {error}") from error
+        raise DownloadDamagedError(f"the downloaded archive is damaged: {error}") from error
     return tuple(reversed(places.values()))
 
 
 @contextmanager
 def temporary_beside(target: Path) -> Generator[Path]:
-    """A path in the same directory, which is removed at the end.
+    """A temporary path in the directory of ``target``, removed at the end.
 
-    Raises InvalidOptionError for a stream, beside which nothing lies.
+    Raises InvalidOptionError if ``target`` is a stream.
     """
     if is_stream(target):
-        raise InvalidOptionError(
-            f"{target}: the optimised model keeps its weights in a second file: expected the path of a file"
-        )
+        raise InvalidOptionError(f"{target}: the optimised model has external data: expected a file path")
     path = target.absolute().parent / f".{target.name}.{secrets.token_hex(8)}.zip"
     try:
         yield path
@@ -55,5 +54,5 @@ def temporary_beside(target: Path) -> Generator[Path]:
 def _inside(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in name:
-        raise DownloadDamagedError(f"the archive that arrived holds a file that leads elsewhere: {name!r}")
+        raise DownloadDamagedError(f"the downloaded archive holds a path outside of its directory: {name!r}")
     return path

@@ -1,4 +1,4 @@
-"""A client for asynchronous code: the methods of ``Client``, to be awaited or iterated with ``async for``."""
+"""Asynchronous client: the methods of ``Client`` as coroutines and asynchronous iterators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests, what their answers mean, and when to try again: all that does not depend on how they are sent."""
+"""Requests, responses and retries of the API, independent of the transport."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PROOF_SECONDS = 180.0
 _UPLOAD_SECONDS = 600.0
 TIMEOUT = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-"""Connections as many as there are calls at once: each event stream holds one."""
+"""No limit on connections, because each event stream holds one."""
 
 BREAKS = (httpx.TransportError, ServerBusyError)
-"""What may interrupt a stream that can be continued."""
+"""Exceptions after which a stream can be resumed."""
 
 _AGAIN = frozenset((429, 502, 503, 504))
 _IN_FLIGHT = "/problems/idempotency-key-in-flight"
@@ -38,10 +38,10 @@ _IN_FLIGHT = "/problems/idempotency-key-in-flight"
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent, and how long to wait before the next.
+    """Retry policy: number of attempts and delays between them.
 
-    ``first_seconds``, then twice as long each time up to ``most_seconds``, somewhat at random; or what
-    ``Retry-After`` says, if that is at most ``patience_seconds``.
+    The delay doubles from ``first_seconds`` up to ``most_seconds``, with jitter; ``Retry-After`` takes
+    precedence if it is at most ``patience_seconds``.
     """
 
     attempts: int = 6
@@ -50,7 +50,7 @@ class Retries:
     patience_seconds: float = 60.0
 
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
-        """Seconds to wait after the attempt (counted from 1); None to give up."""
+        """Seconds to wait after an attempt (counted from 1); None to give up."""
         if attempt >= self.attempts:
             return None
         if retry_after is not None and retry_after.isdigit():
@@ -61,16 +61,16 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is uploaded: opened anew for each attempt."""
+    """The files of an upload, reopened for each attempt."""
 
     model: Path
     cluster: Path | bytes | None
     options: JsonObject
 
     def parts(self, files: ExitStack) -> list[tuple[str, tuple[str, BinaryIO | bytes]]]:
-        """The files of the request, those of external data by their locations; closed with ``files``.
+        """The multipart files of the request, external data by location; closed with ``files``.
 
-        Raises InvalidModelError for a model whose external data is not where it says.
+        Raises InvalidModelError for a model with missing external data.
         """
         parts: list[tuple[str, tuple[str, BinaryIO | bytes]]] = []
         for name, shown, path in self._files():
@@ -88,7 +88,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request, and what its answer is read as."""
+    """A request and the parser of its response."""
 
     method: str
     path: str
@@ -100,7 +100,7 @@ class Call(Generic[T]):
     seconds: float = _ANSWER_SECONDS
 
     def request(self, client: httpx.Client | httpx.AsyncClient, files: ExitStack) -> httpx.Request:
-        """The request, with files that are closed with ``files``."""
+        """The request; its open files are closed with ``files``."""
         return client.build_request(
             self.method,
             self.path,
@@ -113,7 +113,7 @@ class Call(Generic[T]):
 
 
 def headers_of(key: str | None) -> dict[str, str]:
-    """What every request with that API key says."""
+    """Headers of every request with that API key."""
     return {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
@@ -123,7 +123,7 @@ def submitting(
     options: Mapping[str, object] | None,
     idempotency_key: str | None,
 ) -> Call[Optimization]:
-    """Submits a model; with a key of its own unless one is given."""
+    """Submits a model; generates an idempotency key unless one is given."""
     devices = Path(cluster) if isinstance(cluster, str) else cluster
     upload = Submission(Path(model), devices, options or {})
     headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
@@ -147,14 +147,14 @@ def reporting(identity: str) -> Call[JsonObject]:
 
 
 def proving(equation: str) -> Call[Judgement]:
-    """Has an equation judged."""
+    """Proves an equation."""
     body = {"equation": equation}
     return Call("POST", "/v1/substitutions/prove", Judgement.of, json=body, seconds=_PROOF_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list and, if there is more, the call for the next part."""
+    """A page of a list, and the call for the next page if there is one."""
 
     items: tuple[T, ...]
     next: Call[Page[T]] | None
@@ -184,49 +184,49 @@ def _pages(path: str, chosen: Mapping[str, str | None], read: Callable[[JsonObje
 
 
 def is_temporary(response: httpx.Response) -> bool:
-    """Whether the same request may be answered otherwise soon."""
+    """Whether a retry of the same request may succeed soon."""
     return response.status_code in _AGAIN or is_in_flight(response)
 
 
 def is_in_flight(response: httpx.Response) -> bool:
-    """Whether the service is still at an earlier attempt of the same request, which it will end."""
+    """Whether the service still processes an earlier attempt of the same request."""
     if response.status_code != HTTPStatus.CONFLICT:
         return False
     return Problem.of_response(response.status_code, response.content).type == _IN_FLIGHT
 
 
 def answer(call: Call[T], response: httpx.Response) -> T:
-    """What a complete response says; raises the error that it is."""
+    """The result of a complete response; raises the error that it reports."""
     raise_problem(response)
     try:
         return call.read(cast("JsonObject", response.json()))
     except (ValueError, KeyError, TypeError) as error:
         raise ServerUnreachableError(
-            f"{response.request.url} is no superopt service: its answer to {call.method} is another's"
+            f"{response.request.url} is not a superopt service: unexpected response to {call.method}"
         ) from error
 
 
 def raise_problem(response: httpx.Response) -> None:
-    """Raises the error that a complete response is, if it is one."""
+    """Raises the error that a complete response reports, if any."""
     if not response.is_success:
         raise error_of(Problem.of_response(response.status_code, response.content))
 
 
 def give_up(url: str, error: Exception) -> NoReturn:
-    """Raises what is left to say after the last attempt."""
+    """Raises the error of the last attempt."""
     if isinstance(error, ServerBusyError):
         raise error
     raise ServerUnreachableError(f"{url} cannot be reached: {error or type(error).__name__}") from error
 
 
 def checked_url(url: str) -> str:
-    """The address of a service; raises InvalidOptionError."""
+    """The URL of a service. Raises InvalidOptionError."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise InvalidOptionError(f"server: {url!r} is no address: {error}") from None
+        raise InvalidOptionError(f"server: {url!r} is not a valid URL: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidOptionError(f"server: expected an address as http://HOST:PORT, got {url!r}")
+        raise InvalidOptionError(f"server: expected a URL such as http://HOST:PORT, got {url!r}")
     return url.rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""What the service answers, as frozen values."""
+"""Documents of the service as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FINAL_STATES = frozenset(("succeeded", "failed", "cancelled", "crashed"))
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A failure (RFC 9457); ``type`` is its address, ``/problems/SLUG``."""
+    """A problem document (RFC 9457); ``type`` is ``/problems/SLUG``."""
 
     type: str
     title: str
@@ -27,23 +27,23 @@ class Problem:
 
     @staticmethod
     def of(content: JsonObject) -> Problem:
-        """From JSON, as far as it is there."""
+        """Parses JSON; missing members get defaults."""
         status = content.get("status")
         return Problem(
             type=str(content.get("type", "about:blank")),
-            title=str(content.get("title", "the service does not say why")),
+            title=str(content.get("title", "the service gives no reason")),
             status=status if isinstance(status, int) else 500,
             detail=str(content.get("detail", "")),
         )
 
     @staticmethod
     def of_response(status: int, body: bytes) -> Problem:
-        """From the body of a response, which may come from something between."""
+        """Parses the body of a response, which may come from a proxy."""
         try:
             known = _object(json.loads(body))
         except ValueError:
             known = _object(None)
-        return Problem.of({"title": f"the answer is {status}", **known, "status": status})
+        return Problem.of({"title": f"the status is {status}", **known, "status": status})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """An optimization as the service sees it.
+    """An optimization on the service.
 
-    ``reused_from`` is the one whose result it was given; ``problem`` says why it ended without one.
+    ``reused_from`` is the optimization whose result was reused; ``problem`` is why it ended without a result.
     """
 
     id: str
@@ -78,12 +78,12 @@ class Optimization:
 
     @property
     def ended(self) -> bool:
-        """Whether its state will never change."""
+        """Whether its state is final."""
         return self.state in FINAL_STATES
 
     @property
     def succeeded(self) -> bool:
-        """Whether there is a result."""
+        """Whether it has a result."""
         return self.state == "succeeded"
 
     def file(self, role: str) -> File | None:
@@ -116,7 +116,7 @@ class Optimization:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to an optimization: a ``state``, or ``progress``."""
+    """An event of an optimization: a ``state`` or ``progress``."""
 
     id: int
     kind: str
@@ -124,7 +124,7 @@ class Event:
 
     @property
     def final(self) -> bool:
-        """Whether it is the last one."""
+        """Whether it is the last event."""
         return self.kind == "state" and self.content.get("state") in FINAL_STATES
 
 

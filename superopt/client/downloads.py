@@ -1,4 +1,4 @@
-"""A file that arrives in pieces, over several connections if need be, and is checked by its hash."""
+"""Resumable downloads, checked by hash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from superopt.client.errors import DownloadDamagedError
 
 
 class Download:
-    """Writes the bodies of responses to a file; what a broken connection left is continued."""
+    """Writes response bodies to a file; resumes after a broken connection."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -22,12 +22,12 @@ class Download:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Asks for what is missing, if the file is still the same, as it is (not compressed)."""
+        """Headers that request the missing part of the same file, uncompressed."""
         plain = {"Accept-Encoding": "identity"}
         return {**plain, "Range": f"bytes={self.bytes}-", "If-Range": self._tag} if self.bytes else plain
 
     def begin(self, response: httpx.Response) -> None:
-        """The head of a successful response: a part that follows, or the whole file from the start."""
+        """Handles the head of a successful response: the next part, or the whole file from the start."""
         self._tag = response.headers.get("ETag", "")
         if response.status_code != HTTPStatus.PARTIAL_CONTENT:
             self._file.seek(0)
@@ -35,16 +35,16 @@ class Download:
             self._hash, self.bytes = hashlib.sha256(), 0
 
     def write(self, chunk: bytes) -> None:
-        """More of the body."""
+        """Writes a piece of the body."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self.bytes += len(chunk)
 
     def finish(self) -> None:
-        """The file is complete; raises DownloadDamagedError if it is not what its entity tag says."""
+        """Finishes the file. Raises DownloadDamagedError if its hash differs from its entity tag."""
         self._file.flush()
         expected = self._tag.strip('"')
         if expected and expected != self._hash.hexdigest():
             raise DownloadDamagedError(
-                f"the file that arrived is damaged: expected sha256 {expected}, got {self._hash.hexdigest()}"
+                f"the downloaded file is damaged: expected sha256 {expected}, got {self._hash.hexdigest()}"
             )

@@ -1,16 +1,16 @@
-"""What a client's calls raise; every failure that the service reports carries its problem document.
+"""Exceptions of the client; those reported by the service carry its problem document.
 
 SuperoptError
 ├── MissingServiceError          exit 4
-│   ├── ServerUnreachableError   nothing answers at the address, or it breaks off again and again
-│   └── ServerBusyError          429, 502, 503, 504 or 507 even after waiting: try again later
-├── RequestError                 the service refuses or fails; ``problem`` says why
-│   ├── RejectedError            exit 2: what was sent cannot be used (400, 409, 411 to 416, 422)
+│   ├── ServerUnreachableError   no connection, or connections keep breaking
+│   └── ServerBusyError          429, 502, 503, 504 or 507 after all retries: try again later
+├── RequestError                 the service rejects a request or fails; ``problem`` says why
+│   ├── RejectedError            exit 2: the request is invalid (400, 409, 411 to 416, 422)
 │   ├── NotAllowedError          exit 2: the API key is missing, unknown, or lacks a scope (401, 403)
 │   ├── NotFoundError            exit 2: there is no such optimization, rule or result (404, 410)
 │   └── ServerFailedError        exit 1: an error of the service (500)
 ├── OptimizationEndedError       an optimization that ended without a result; ``problem`` says why
-└── DownloadDamagedError         what arrived is not what the service has, by its hash
+└── DownloadDamagedError         a download whose hash does not match
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 
 
 class ServerUnreachableError(MissingServiceError):
-    """Nothing answers at the address, or connections break again and again."""
+    """The service cannot be reached, or connections keep breaking."""
 
 
 class ServerBusyError(MissingServiceError):
-    """The service cannot take the request now, and could not after waiting."""
+    """The service is busy, after all retries."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -49,7 +49,7 @@ class ServerBusyError(MissingServiceError):
 
 
 class RequestError(SuperoptError):
-    """The service refuses a request, or fails."""
+    """The service rejects a request, or fails."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -57,7 +57,7 @@ class RequestError(SuperoptError):
 
 
 class RejectedError(RequestError):
-    """What was sent cannot be used."""
+    """The request is invalid."""
 
     exit_code = 2
 
@@ -69,7 +69,7 @@ class NotAllowedError(RequestError):
 
 
 class NotFoundError(RequestError):
-    """There is nothing of that name, or no longer."""
+    """The resource does not exist, or no longer."""
 
     exit_code = 2
 
@@ -88,7 +88,7 @@ class OptimizationEndedError(SuperoptError):
 
 
 class DownloadDamagedError(SuperoptError):
-    """What arrived is not what the service has."""
+    """A download is damaged."""
 
 
 _BY_STATUS: dict[int, type[RequestError | ServerBusyError]] = {

@@ -85,10 +85,10 @@ def _blocking(
 
 
 class Client:
-    """A superopt service at an address, such as ``http://127.0.0.1:8080``; close it, or use it in ``with``.
+    """A client of the service at a URL such as ``http://127.0.0.1:8080``. Close it, or use it in ``with``.
 
     Every method raises ServerUnreachableError, ServerBusyError or a RequestError (``superopt.client.errors``)
-    after as many attempts as ``retries`` allows; an optimization is submitted once for all that.
+    after as many attempts as ``retries`` allows. Retries never submit an optimization twice.
     """
 
     def __init__(

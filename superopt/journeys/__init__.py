@@ -1,1 +1,1 @@
-"""Whole tasks as functions, joining rules, searches and the database: commands and the service call them."""
+"""End-to-end tasks as functions, called by the command line and the service."""

@@ -1,4 +1,4 @@
-"""What is said of a rule that changed the outputs of a model, by the process that found it: JSON values."""
+"""Reports of rules that changed a model's outputs, as JSON values between processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from superopt.optimizer.pipeline.blame import Suspect
 def accusation(
     suspect: Suspect, *, dims: Mapping[str, int], keep: Sequence[str], apart: Collection[str]
 ) -> dict[str, object]:
-    """The rule, the difference, and as much of a report as doing the steps again takes."""
+    """The rule, the difference, and the parts of a report needed to replay the steps."""
     report: dict[str, object] = {
         "schema": 1,
         "options": {"dims": dict(dims), "keep": list(keep)},

@@ -1,4 +1,4 @@
-"""Clusters by what users call them."""
+"""Look-up of clusters by file or by the name of a known machine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from superopt.optimizer.parallel.topology import Cluster
 
 
 def find_cluster(cluster: str | Path) -> Cluster:
-    """A cluster by its file, or by the name of a known machine, perhaps with a number of nodes.
+    """A cluster by its file, or by the name of a known machine, optionally with a number of nodes.
 
-    Raises InvalidFileError for a description with a mistake, InvalidOptionError for an unknown name.
+    Raises InvalidFileError for an invalid description, InvalidOptionError for an unknown name.
     """
     return load_cluster(Path(cluster)) if _is_file(Path(cluster)) else named_cluster(str(cluster))
 
 
 def description_of(cluster: str) -> Path | bytes:
-    """What describes a cluster elsewhere: its file, or the text for the name of a known machine.
+    """A portable description of a cluster: its file, or the text for a known machine.
 
     Raises InvalidOptionError for an unknown name.
     """
@@ -25,7 +25,7 @@ def description_of(cluster: str) -> Path | bytes:
 
 
 def described_cluster(path: str | None) -> Cluster | None:
-    """The cluster of a file that came from outside: it names no other files."""
+    """The cluster of an untrusted file, which may not refer to other files."""
     return None if path is None else parse_cluster(Path(path).read_text(encoding="utf-8"), "cluster")
 
 

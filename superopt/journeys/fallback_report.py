@@ -1,4 +1,4 @@
-"""The report of a job whose process did not live to write one: the original came back, and why."""
+"""Report of a job whose process died before it wrote one: the original is returned, with the reason."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def stand_in_report(
 ) -> dict[str, object]:
     """The report as JSON values, of the schema that ``optimizer.pipeline.report`` writes.
 
-    ``state`` is what the process said last: progress, and under ``nodes`` and ``opaque`` what it knew of the
-    model; what it did not say is None or 0.
+    ``state`` is the last message of the process: progress, and the model's ``nodes`` and ``opaque``; missing
+    values are None or 0.
     """
     cost = _number(state.get("cost_before"))
     nodes = state.get("nodes")

@@ -1,4 +1,4 @@
-"""The journeys as functions, done in this process: optimise, check, inspect."""
+"""Optimise, check and inspect models in this process."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ from superopt.substitution_db.store.rows import equation_of
 ProgressCallback = Callable[[Progress], None]
 
 _SETTLING_SECONDS = 10.0
-"""So long an inspection may look for sizes that the model runs at."""
+"""Time limit for finding sizes that a model runs with, in inspection."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an optimization gives back, and the library whose rules it used."""
+    """The result of an optimization, and the library whose rules it used."""
 
     model: LoweredModel
     report: Report
@@ -72,7 +72,7 @@ class Result:
         return {**self.report.to_json(), "library": library}
 
     def save(self, path: str | Path) -> None:
-        """Writes the model, whole or not at all; external data goes beside it."""
+        """Writes the model atomically, with external data beside it."""
         self.model.save(Path(path))
 
 
@@ -87,10 +87,10 @@ class MatchingRule:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was understood of a model.
+    """Description of a model.
 
-    ``opaque`` holds (node, ONNX operator, why), ``dimensions`` the open dimensions of inputs: the name, the
-    inputs and axes that have it, and a usual size; with those the model runs, if any were found.
+    ``opaque`` holds (node, ONNX operator, reason), ``dimensions`` the symbolic dimensions of inputs: name,
+    inputs and axes that have it, and a typical size with which the model runs, if one was found.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Inspection:
 
     @property
     def size_options(self) -> str:
-        """How sizes of the open dimensions are given on the command line; empty where there are none."""
+        """Command-line options for the sizes of symbolic dimensions; empty without any."""
         return example({name: guess for name, _, guess in self.dimensions})
 
 
@@ -143,13 +143,13 @@ def optimize_with(
     plan: Mapping[str, object] | None = None,
     know: Callable[[dict[str, object]], None] = lambda _: None,
 ) -> Result:
-    """An equal model that is measurably better, or the original, found in this process: nothing watches over
-    it (``superopt.optimize`` does). The budget counts from ``started`` (monotonic clock).
+    """An equivalent model that is measurably better, or the original. Runs in this process without
+    supervision (unlike ``superopt.optimize``). The budget counts from ``started`` (monotonic clock).
 
-    ``library`` is the version of the library to use, if its proofs still stand; else that in force. ``plan``
-    is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan. ``know`` is
-    told what the model is, as JSON values, before anything is done with it. Raises InvalidModelError,
-    InvalidOptionError, MissingServiceError.
+    ``library`` is the library version to use, if its proofs are still valid; by default the current one.
+    ``plan`` is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan.
+    ``know`` is called with a description of the model, as JSON values, before work begins. Raises
+    InvalidModelError, InvalidOptionError, MissingServiceError.
     """
     began = time.monotonic() if started is None else started
     if options.inputs is not None:
@@ -189,7 +189,7 @@ def check(
     inputs: Path | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> Equivalence:
-    """Whether two models give the same outputs on random inputs; ``dims`` are sizes of open dimensions."""
+    """Whether two models give the same outputs on random inputs; ``dims`` gives symbolic dimensions."""
     lifted, other = (lift(load_model(model, loads)) for model in (first, second))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:
@@ -205,7 +205,7 @@ def check(
 
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
-    """What superopt understands of a model, and which verified rules match."""
+    """Describes a model, and finds the verified rules that match."""
     lifted = lift(load_model(model, loads))
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
@@ -235,7 +235,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
 
 
 def _usual_sizes(lifted: LiftedModel) -> Sizing:
-    """Usual sizes of the open dimensions that the model runs at, or just usual ones where none is found."""
+    """Typical sizes of symbolic dimensions with which the model runs; if none are found, untested ones."""
     plan = plan_inputs(lifted, declared_ports(lifted), {})
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
 
@@ -249,7 +249,7 @@ def _usual_sizes(lifted: LiftedModel) -> Sizing:
 
 
 def read_report(path: Path) -> Mapping[str, object]:
-    """A report as JSON values; raises InvalidFileError."""
+    """Reads a report as JSON values. Raises InvalidFileError."""
     try:
         content: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -265,10 +265,9 @@ def read_report(path: Path) -> Mapping[str, object]:
 
 
 def write_report(report: Mapping[str, object], path: Path) -> int:
-    """Writes a report, whole or not at all: as JSON, or as a page where the path ends in .html. Returns its
-    bytes.
+    """Writes a report atomically, as JSON, or as HTML if the path ends in .html. Returns its size in bytes.
 
-    Raises InvalidFileError for what is no report, InvalidOptionError for a path with another ending.
+    Raises InvalidFileError for an invalid report, InvalidOptionError for a path with another ending.
     """
     require_report_path(path)
     if path.suffix.lower() == ".html":
@@ -279,15 +278,16 @@ def write_report(report: Mapping[str, object], path: Path) -> int:
 
 
 def write_page(report: Mapping[str, object], path: Path) -> int:
-    """Writes the page of a report, whatever the path ends in; otherwise as ``write_report``."""
+    """Writes a report as HTML regardless of the path's ending; otherwise as ``write_report``."""
     content = optimizer.html_of(report).encode()
     write_atomically(path, content)
     return len(content)
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
-    """The substitutions of all rules in force that are verified under the present axioms, operators and
-    verifier, but for directions that are not safe with infinite numbers."""
+    """The substitutions of all rules of the current version that are verified under the current axioms,
+    operators and verifier, without directions that are unsafe for infinite numbers.
+    """
     return _substitutions(database.library.read(current()))
 
 

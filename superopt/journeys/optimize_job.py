@@ -1,4 +1,4 @@
-"""The main job inside its own process (``journeys.supervision``): from a file to a file and a report."""
+"""Child process part of an optimization (``journeys.supervision``): model file to model file and report."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ Tell = Callable[[JsonObject], None]
 
 
 _LARGE = 1 << 26
-"""Bytes of weights from which on a model is taken apart, so that they are not held in memory."""
+"""Size of weights in bytes above which they are moved to external data, to keep them out of memory."""
 
 
 @dataclass(frozen=True)
 class Attached(api.Result):
-    """The result for a model that was taken apart: written as the one file that the ``original`` is."""
+    """The result for a model whose weights were moved to external data; saved as one file like the
+    ``original``.
+    """
 
     original: Path
 
     def save(self, path: str | Path) -> None:
-        """Writes the model, whole or not at all; what rewriting made too large for one file has its weights
-        beside it."""
+        """Writes the model atomically, with external data if rewriting made it too large for one file."""
         target = Path(path)
         if self.report.returned == "original":
             with atomic_path(target) as part:
@@ -58,23 +59,23 @@ class Attached(api.Result):
 
 
 def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
-    """The result, not yet written. ``arguments`` are those of ``supervision.Job``; ``machine`` names a known
-    cluster or the file of one, ``plan`` a report with a plan.
+    """The result, not yet written. ``arguments`` are those of ``supervision.Job``; ``machine`` is a known
+    cluster or a cluster file, ``plan`` a report with a plan.
     """
     path = Path(str(arguments["model"]))
-    directory = Path(tempfile.mkdtemp(prefix="superopt-"))  # goes with the scratch directory of the job
+    directory = Path(tempfile.mkdtemp(prefix="superopt-"))  # removed with the scratch directory of the job
     detached = detach(path, directory, _LARGE) if path.is_file() else None
     if detached is None:
         return _optimized(path, arguments, progress)
     try:
         result = _optimized(detached, arguments, progress)
     except InvalidModelError:
-        return _optimized(path, arguments, progress)  # what is wrong is said of the file that was given
+        return _optimized(path, arguments, progress)  # messages name the file that the user gave
     return Attached(result.model, _report_of(result.report, path), result.library, path)
 
 
 def _report_of(report: Report, path: Path) -> Report:
-    """The report of a model that was taken apart, about the file that was given."""
+    """The report of a model with moved weights, with the hash of the original file."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     compared = report.equivalence
@@ -87,7 +88,7 @@ def _report_of(report: Report, path: Path) -> Report:
 def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
     """The result for the model in a file.
 
-    Tells what is known of the model as soon as it is, for the report that is written if nothing follows.
+    Sends the description of the model early, for the report that is written if the process dies.
     """
     options = dict(cast("Mapping[str, object]", arguments["options"]))
     library = cast("int | None", options.pop("library_version", None))
@@ -121,7 +122,7 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
 
 
 def optimize(arguments: JsonObject, progress: Tell) -> JsonObject:
-    """Writes the model, and for Python the report as objects where ``objects`` says; returns the report."""
+    """Writes the model, and for Python a pickled report to ``objects``; returns the report."""
     result = optimized(arguments, progress)
     if arguments["output"] is not None:
         result.save(str(arguments["output"]))
@@ -132,7 +133,7 @@ def optimize(arguments: JsonObject, progress: Tell) -> JsonObject:
 
 
 def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
-    """Writes a model as it is, its external data beside it."""
+    """Copies a model unchanged, with external data beside it."""
     del progress
     LoweredModel.of_source(load_model(Path(str(arguments["model"])), loads), {}).save(
         str(arguments["output"])
@@ -141,7 +142,7 @@ def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
 
 
 def page(arguments: JsonObject, progress: Tell) -> JsonObject:
-    """Writes a report as a page."""
+    """Writes a report as HTML."""
     del progress
     api.write_report(cast("JsonObject", arguments["report"]), Path(str(arguments["path"])))
     return {}

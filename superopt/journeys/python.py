@@ -1,4 +1,4 @@
-"""The main job as Python calls it: in a process of its own, so that it ends whatever happens there."""
+"""Python entry point ``optimize``: runs the job in a child process, so that it ends in time."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def optimize(
     database: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Result:
-    """An equal model that is measurably better, or the original.
+    """An equivalent model that is measurably better, or the original.
 
     ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``database`` is the URL of rules and costs.
-    All others are the options of ``superopt.options``: ``budget`` seconds of wall time in all, from the call
-    to the written file; ``dims`` are sizes of open dimensions, at which the model is priced, checked and
-    timed (others are guessed). ``cluster`` is a description's file or the name of a known machine: then a
-    plan for all its devices is made, and predicted to be best.
+    All others are the options of ``superopt.options``: ``budget`` is the wall time in seconds from the call
+    to the written file; ``dims`` are sizes of symbolic dimensions, with which the model is priced, checked
+    and timed (others are guessed). ``cluster`` is a cluster description file or the name of a known machine;
+    the result then has a plan for all its devices, chosen by predicted cost.
 
-    The work is done in a process of its own, which is ended when it is not over in time or when ``progress``,
-    which is called in this one, raises: then the original comes back, and the report says why. Raises
-    InvalidModelError, InvalidOptionError, MissingServiceError.
+    The work runs in a child process, which is killed if it exceeds its time or ``progress``, called in this
+    process, raises; the original is then returned, with the reason in the report. Raises InvalidModelError,
+    InvalidOptionError, MissingServiceError.
     """
     started = time.monotonic()
     options = Options(
@@ -104,7 +104,7 @@ def optimize(
         outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))
         lowered = LoweredModel.of_source(load_model(written, loads), {})
         is_needed = lowered.source.has_external_data
-        if is_needed:  # as long as somebody has the model that lies there
+        if is_needed:  # keep the directory while its model is referenced
             weakref.finalize(lowered.source, remove)
         if outcome.answer is None:
             return Result(lowered, _stand_in(outcome, lowered.node_count), PublishedRules(None, "", {}))
@@ -116,7 +116,7 @@ def optimize(
 
 
 def _as_file(model: ModelSource, directory: Path) -> Path:
-    """The model as a file; written where it is none."""
+    """The model as a file, written if necessary."""
     if isinstance(model, str | Path):
         return Path(model)
     path = directory / "the model"
@@ -135,7 +135,7 @@ def _progress(state: Mapping[str, object]) -> Progress:
 
 
 def _stand_in(outcome: Outcome, nodes: int) -> Report:
-    """The report of a job whose process wrote none, as an object."""
+    """The report of a job whose process wrote none."""
     values = {name: section_of(outcome.report, name) for name in outcome.report}
     opaque = tuple(OpaqueNode(**node) for node in cast("list[dict[str, str]]", values["model"]["opaque"]))
     known = {"nodes_before": nodes, "nodes_after": nodes, "opaque": opaque, "warnings": ()}

@@ -1,4 +1,4 @@
-"""Rules that changed the outputs of a model are made suspect in the database, with the evidence."""
+"""Quarantine of rules that changed the outputs of a model: marks them suspect in the database."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def quarantine(
     seed: int,
     database: str | None,
 ) -> None:
-    """Records accusations (``superopt.journeys.accusation``), so that no job uses those rules from now on.
+    """Records accusations (``superopt.journeys.accusation``), so that no later job uses those rules.
 
-    A database that does not answer is logged: what the job itself gave back was made without them.
+    An unavailable database is only logged, because the job's result does not use those rules.
     """
     evidence = {
         str(accused["rule"]): Evidence(

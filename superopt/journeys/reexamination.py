@@ -1,4 +1,4 @@
-"""A rule judged again; one that is suspect only where the evidence no longer stands."""
+"""Re-examination of one rule; a suspect rule is proved again only if its evidence no longer holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from superopt.verifier.pool import judge_alone
 
 @dataclass(frozen=True)
 class Reexamination:
-    """What became of a rule; ``standing`` is what still stands against it, and why."""
+    """The result for a rule; ``standing`` is the remaining evidence, with reasons."""
 
     status: RuleStatus
     standing: tuple[str, ...] = ()
@@ -29,10 +29,10 @@ class Reexamination:
 
 
 def reexamine(database: Database, identity: str, model: Path | None = None) -> Reexamination:
-    """Proves a rule anew and records the verdict. A suspect rule is proved only where each piece of evidence
-    is about the ``model`` and outputs of that no longer differ; then the suspicion ends.
+    """Proves a rule again and records the verdict. A suspect rule is proved only if all evidence is about
+    ``model`` and its outputs no longer differ; the evidence is then dismissed.
 
-    Raises InvalidOptionError for a rule that is not there.
+    Raises InvalidOptionError for an unknown rule.
     """
     rule = database.rules.get(identity)
     if rule is None:
@@ -48,9 +48,9 @@ def reexamine(database: Database, identity: str, model: Path | None = None) -> R
 
 
 def _standing(database: Database, rule: Rule, evidence: Evidence, model: Path | None) -> str:
-    """Why a piece of evidence stands, empty if it does not any more."""
+    """The reason why a piece of evidence still holds; empty if it does not."""
     if model is None:
-        return f"{evidence}; whether that is still so is seen with --model and that model"
+        return f"{evidence}; to re-examine it, give that model with --model"
     sha256 = hashlib.sha256(_content(model)).hexdigest()
     if sha256 != evidence.sha256:
         return f"{evidence}; {model} is another model (sha256 {sha256[:16]})"

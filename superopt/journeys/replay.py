@@ -1,4 +1,4 @@
-"""What a report recorded, done again: the model of its trace, the programs and the timeline of its plan."""
+"""Replay of reports: the model of a trace, the programs and the timeline of a plan."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 
 _BLAMING_SECONDS = 120.0
-"""After so long no rule is looked for that is to blame."""
+"""Time limit of the search for the rule to blame."""
 
 
 @dataclass(frozen=True)
 class RecordedPlan:
-    """A plan of a report: for which graph, of given sizes, and for which devices."""
+    """The plan of a report, with its graph, sizes and devices."""
 
     graph: Graph
     plan: Plan
@@ -50,7 +50,7 @@ class RecordedPlan:
 
 
 def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
-    """The model that the recorded trace gives, byte for byte what was written then.
+    """The model produced by a recorded trace, byte for byte as written originally.
 
     Raises UnprovedRuleError for a step whose rule is not verified, InvalidFileError for a report that is
     damaged or of another model.
@@ -67,16 +67,16 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
 def require_equal(
     model: ModelSource, lowered: LoweredModel, report: Mapping[str, object], *, database: str | None = None
 ) -> None:
-    """Runs what a trace gave beside the model, at the sizes of the report: that is data of a stranger.
+    """Compares a replayed model with the original at the report's sizes, because reports are untrusted.
 
-    Raises NotEquivalentError where the outputs differ; the rule to blame becomes suspect, if one is found.
+    Raises NotEquivalentError if the outputs differ; a rule found to blame becomes suspect.
     """
     if _returned(report) == "original":
         return
     equivalence = _compared(model, lowered, recorded_sizes(report))
     if equivalence.passed:
         return
-    why = f"the model that the trace gives is not equal: {equivalence.why}"
+    why = f"the model produced by the trace is not equivalent: {equivalence.why}"
     suspect = blame(model, report, database=database) if is_false(equivalence) else None
     if suspect is None:
         raise NotEquivalentError(why)
@@ -89,12 +89,13 @@ def require_equal(
         seed=0,
         database=database,
     )
-    raise NotEquivalentError(f"{why}; rule {suspect.rule} is to blame, and suspect now: {suspect.equation}")
+    raise NotEquivalentError(f"{why}; rule {suspect.rule} is to blame and now suspect: {suspect.equation}")
 
 
 def blame(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> Suspect | None:
-    """The rule of the first step of a trace after which outputs differ by more than rounding; None where none
-    is found in ``_BLAMING_SECONDS``. Raises as ``replay`` does."""
+    """The rule of the first step after which outputs differ by more than rounding; None if not found within
+    ``_BLAMING_SECONDS``. Raises as ``replay``.
+    """
     lifted, start, rules = _start(model, report, database)
     _, trace = retraced(start, recorded_trace(report), rules, lambda _: 0.0)
     ends, sizes = time.monotonic() + _BLAMING_SECONDS, recorded_sizes(report)
@@ -115,7 +116,7 @@ def repeated(
     database: str | None = None,
     seed: int = 0,
 ) -> Equivalence:
-    """Whether outputs differ after a recorded trace in which rules take part ``besides`` the verified ones.
+    """Whether outputs differ after a recorded trace; rules in ``besides`` are allowed like verified ones.
 
     Raises as ``replay`` does.
     """
@@ -136,10 +137,10 @@ def _compared(
 def write_shards(
     model: ModelSource, report: Mapping[str, object], directory: Path, *, database: str | None = None
 ) -> tuple[int, int]:
-    """Writes the programs of all devices of the report's plan; how many devices and models there are.
+    """Writes the programs of all devices of the report's plan; returns the numbers of devices and models.
 
-    Raises as ``replay`` does, InvalidFileError for a report without a plan, InvalidOptionError where the
-    directory exists or cannot be written.
+    Raises as ``replay``, InvalidFileError for a report without a plan, InvalidOptionError if the directory
+    exists or cannot be written.
     """
     lifted, graph = _rewritten(model, report, database)
     recorded = _plan(graph, report)
@@ -214,7 +215,7 @@ def _returned(report: Mapping[str, object]) -> str:
 
 
 def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
-    """The nodes that were to stay; raises InvalidFileError where the report does not say which."""
+    """The nodes to keep. Raises InvalidFileError if the report does not list them."""
     names = section_of(report, "options").get("keep")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
         raise InvalidFileError(f"report: expected the names of kept nodes as options.keep, got {names!r}")
@@ -222,13 +223,13 @@ def _recorded_names(report: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _names_apart(report: Mapping[str, object]) -> frozenset[str]:
-    """The names of dimensions that did not mean equality; none in reports that do not say."""
+    """The dimension names that do not imply equal sizes; empty if the report has none."""
     names = section_of(report, "sizes").get("apart")
     return frozenset(map(str, cast("list[object]", names))) if isinstance(names, list) else frozenset()
 
 
 def recorded_sizes(report: Mapping[str, object]) -> Mapping[str, int]:
-    """The sizes of open dimensions that were asked for; raises InvalidFileError for what is none."""
+    """The requested sizes of symbolic dimensions. Raises InvalidFileError for an invalid size."""
     sizes = section_of(section_of(report, "options"), "dims")
     wrong = {name: size for name, size in sizes.items() if not isinstance(size, int) or size < 1}
     if wrong:

@@ -1,10 +1,10 @@
-"""The main job in a process of its own: whatever happens there, its model or the original comes out in time.
+"""Supervision of an optimization in a child process: its model or the original is written in time.
 
-A search that does not end, a native call that hangs with the interpreter's lock, a library that crashes, a
-system without memory: none of them can be caught where it happens. So the job runs in a child process, and
-this one does nothing but wait: it imports little, holds nothing, and when the child has not answered by the
-time that ``promised`` leaves, ends it and writes the original with the reason. Once the child has told that
-the model is written, nothing takes its place: what is missing then are reports, and the outcome says which.
+Endless searches, native calls that hang with the interpreter lock, crashes and lack of memory cannot be
+caught in the same process. Therefore the job runs in a child process while this one only waits; it imports
+little. If the child has not answered by the deadline of ``promised``, it is killed and the original is
+written with the reason. Once the child has reported that the model is written, the model is final; only
+reports can be missing, and the outcome lists them.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ _COPY = "superopt.journeys.optimize_job:copy"
 _PAGE = "superopt.journeys.optimize_job:page"
 
 _FINISHED, _REPORTED = "finished", "reported"
-"""What a function tells that writes reports: its answer, and each report."""
+"""Messages of a function that writes reports: its answer, and each report."""
 
 PART = ".part"
-"""How the names of files end that are renamed when they are whole (``superopt.files``)."""
+"""Suffix of temporary files that are renamed when complete (``superopt.files``)."""
 
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 _STANDARD = 2
-"""Standard input, output and errors are handed on anyway."""
+"""Standard streams are inherited anyway."""
 
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 1.0
 _SECONDS_PER_BYTE = 5e-9
-"""For copying a model, on a machine with other things to do."""
+"""Time reserved for copying a model on a busy machine."""
 
 _LEAST_GRACE = 0.25
 _COPY_SECONDS = 600.0
 _LONGEST_SECONDS = 1e8
-"""More than the system's alarms can be set to is no limit."""
+"""Limits beyond the range of system alarms are treated as unlimited."""
 
 _PAGE_SECONDS = 60.0
 
 
 def promised(budget: float) -> float:
-    """Seconds after its start at which a job with this budget is over at the latest."""
+    """Deadline of a job with this budget, in seconds after its start."""
     return _OVERRUN * budget + _OVERRUN_SECONDS
 
 
 @dataclass(frozen=True)
 class Job:
-    """One optimization of a file into a file; ``output`` None writes none.
+    """One optimization of a model file; ``output`` None writes no model.
 
     ``options`` has the names that HTTP uses; ``extras`` are further arguments of the ``function``, whose
     answer has the ``report``. A function that writes ``reports`` tells ``{"finished": answer}`` before, when
@@ -90,7 +90,7 @@ class Job:
 
     @property
     def arguments(self) -> JsonObject:
-        """What the function is given."""
+        """The arguments of the function."""
         return {
             **self.extras,
             "model": str(self.model),
@@ -103,7 +103,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """How long the function may take from now on, so that there is time for writing the original."""
+        """Remaining seconds for the function, leaving time to write the original."""
         size = self.model.stat().st_size if self.model.is_file() else 0
         limit = promised(self.budget) - _FINISHING - _SECONDS_PER_BYTE * size
         ends = min(max(limit, self.budget + _LEAST_GRACE), _LONGEST_SECONDS)
@@ -112,9 +112,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer of the function and its ``report``; or None, and that of the original which was written in
-    its place. ``is_broken``: the original came back because of an error of ours. ``missing`` are reports that
-    were not written, each with the reason."""
+    """The answer of the function and its ``report``; or None and a fallback report if the original was
+    written instead. ``is_broken``: because of an internal error. ``missing`` are reports that were not
+    written, with reasons.
+    """
 
     answer: JsonObject | None
     report: JsonObject
@@ -123,10 +124,10 @@ class Outcome:
 
 
 def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
-    """Does a job in a child process, by ``promised(job.budget)`` seconds after its start.
+    """Runs a job in a child process; ends at most ``promised(job.budget)`` seconds after its start.
 
-    Raises the error of the job where what was given is wrong. Whatever else goes wrong: the original is
-    written, and what would be its report.
+    Raises the job's error if its input is invalid. After any other failure the original and a fallback report
+    are written.
     """
     require(OPTIONS["budget"].mismatches(job.budget, is_cluster=False))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
@@ -151,7 +152,7 @@ def _outcome(answer: JsonObject) -> Outcome:
 
 
 def _missing(job: Job, ending: child.Ending, state: Mapping[str, object]) -> dict[Path, str]:
-    """The reports that a function had not written when it ended, and why."""
+    """The reports that a function had not written when it ended, with reasons."""
     reported = cast("list[str]", state[_REPORTED])
     why = ending.message if isinstance(ending, child.Raised) else _reason(job, ending, state)[0]
     return {path: why for path in job.reports if str(path) not in reported}
@@ -164,12 +165,11 @@ def optimize_file(
     database_url: str,
     progress: ProgressCallback,
 ) -> JsonObject:
-    """The job of the service, done in the process of its own that a job has there: returns the report.
+    """The job function of the service, which calls it in a child process; returns the report.
 
-    ``options`` are those of the service (``server.options``), ``cluster``, the path of a description, and
-    ``library_version``, the number of the library that the job began with. A job that is not over in time
-    gives the original; a process that crashes or has too little memory takes this one with it, as the service
-    starts it again.
+    ``options`` are those of the service (``server.options``), ``cluster`` (a path) and ``library_version``
+    (the version of the job). A job that exceeds its time returns the original; if the inner process crashes
+    or runs out of memory this one ends, too, since the service retries it.
     """
     budget = float(str(options.get("budget", DEFAULTS.budget)))
     job = Job(model_path, output_path, options, budget, time.monotonic(), database_url)
@@ -193,8 +193,9 @@ def optimize_file(
 
 
 def _with_file(job: Job, directory: Path) -> Job:
-    """The job with a file that its process can read: what comes out of a pipe, or lies at an open descriptor,
-    is stored first."""
+    """The job with a model file that the child can read; pipes and open descriptors are copied to a file
+    first.
+    """
     try:
         if not can_be_read_once(job.model):
             return job
@@ -202,7 +203,7 @@ def _with_file(job: Job, directory: Path) -> Job:
         with job.model.open("rb") as pipe, stored.open("wb") as file:
             shutil.copyfileobj(pipe, file)
     except OSError:
-        return job  # the job says what is wrong with it
+        return job  # the job reports the error
     return replace(job, model=stored)
 
 
@@ -214,7 +215,7 @@ def _descriptors(job: Job) -> list[int]:
 
 
 def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child.Ending, JsonObject]:
-    """How the job ended, and what it said about itself before. What it leaves behind is removed."""
+    """The outcome of the job, and its last state. Removes its temporary files."""
     reported: list[object] = []
     state: JsonObject = {_REPORTED: reported}
 
@@ -248,12 +249,12 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
 
 
 def _quarantine(job: Job, state: Mapping[str, object]) -> None:
-    """Makes the rules suspect of which the job said so, however it ended."""
+    """Marks the rules suspect that the job accused, however it ended."""
     accusations = cast("list[JsonObject]", state.get("suspects", []))
     if not accusations:
         return
     from superopt.journeys.quarantine import (
-        quarantine,  # it loads the database, which a job seldom needs here
+        quarantine,  # imports the database, which is rarely needed here
     )
 
     quarantine(
@@ -267,7 +268,7 @@ def _quarantine(job: Job, state: Mapping[str, object]) -> None:
 
 
 def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:
-    """Why the original comes back, and whether that is an error of ours."""
+    """The reason why the original is returned, and whether it is an internal error."""
     phase = state.get("phase", "reading the model")
     match ending:
         case child.OutOfTime():
@@ -291,7 +292,7 @@ def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tupl
 
 
 def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome:  # noqa: FBT001
-    """Writes the original, then the reports that say so; raises InvalidModelError where there is none."""
+    """Writes the original and its reports. Raises InvalidModelError if the original cannot be read."""
     try:
         if not is_model(job.model):
             raise InvalidModelError(f"{job.model} is not a valid ONNX file, and reading it took too long")
@@ -312,7 +313,7 @@ def _sha256(path: Path) -> str:
 
 
 def _write_original(job: Job, output: Path) -> None:
-    """The same bytes; where the model may have external data, that goes along."""
+    """Copies the original bytes, with external data if there may be any."""
     model = job.model
     if may_have_external_data(model):
         ending = run_in_child(
@@ -326,7 +327,7 @@ def _write_original(job: Job, output: Path) -> None:
             raise (
                 ending.error()
                 if isinstance(ending, child.Raised)
-                else InvalidModelError(f"{model}: not even a copy could be written")
+                else InvalidModelError(f"{model}: the original could not be copied either")
             )
         return
     with atomic_path(output) as part:
@@ -334,7 +335,7 @@ def _write_original(job: Job, output: Path) -> None:
 
 
 def _write_report(report: JsonObject, path: Path) -> str:
-    """Writes a report; why not, where it cannot."""
+    """Writes a report; returns the reason if that fails, else an empty string."""
     if path.suffix.lower() != ".html":
         try:
             write_atomically(path, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
@@ -348,6 +349,6 @@ def _write_report(report: JsonObject, path: Path) -> str:
         case child.Raised(_, message):
             return message
         case child.OutOfTime():
-            return f"its page took more than {_PAGE_SECONDS:g} s"
+            return f"rendering took more than {_PAGE_SECONDS:g} s"
         case _:
-            return "its page could not be made"
+            return "rendering failed"

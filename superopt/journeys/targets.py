@@ -1,4 +1,4 @@
-"""Targets by name, and cost profiles: measured, written, imported."""
+"""Optimization targets by name, and cost profiles: measuring, writing, importing."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _SUFFIX = ".jsonl"
 
 
 def find_target(name: str, database: Database) -> Target:
-    """The target of that name: ``cpu``, ``cuda``, a profile in a file, or one that was imported.
+    """The target of that name: ``cpu``, ``cuda``, a profile file, or an imported profile.
 
-    Raises MissingServiceError where there is no such device, InvalidFileError for a damaged profile.
+    Raises MissingServiceError for an unknown device, InvalidFileError for a damaged profile.
     """
     if name == HERE.name:
         return HERE
@@ -57,13 +57,13 @@ def find_target(name: str, database: Database) -> Target:
 
 
 def require_device(provider: Provider) -> None:
-    """Raises MissingServiceError unless the runtime really runs models on the device."""
+    """Raises MissingServiceError unless the runtime can run models on the device."""
     Latency(MemoryCostStore(), threads=1, provider=provider)
 
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """How to measure a profile: the kernels of models and, for seconds each, those of what they become."""
+    """Parameters of a profile: models to measure, and seconds per model for its rewritten variants."""
 
     provider: Provider = Provider.CPU
     threads: int | None = None
@@ -76,7 +76,7 @@ def measure_profile(
     profiling: Profiling,
     progress: Callable[[str], None],
 ) -> CostProfile:
-    """Measures the kernels of models (files, or networks of the zoo) without regard to what is known.
+    """Measures the kernels of models (files or zoo networks), ignoring stored costs.
 
     Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
@@ -93,10 +93,10 @@ def measure_profile(
             watch = Watch(limits, CancelToken(), None)
             Backtracking().run(cost.refreshed(), RuleSet(rules), watch)
     if not objective.recorded:
-        raise InvalidOptionError("models: none of them has a kernel that can be measured")
+        raise InvalidOptionError("models: no kernel can be measured")
     return profile_of(objective, profiling.provider, datetime.now(UTC).date().isoformat())
 
 
 def import_profile(profile: CostProfile, database: Database) -> None:
-    """Makes the device of the profile a target by its name."""
+    """Imports the profile as a target by its name."""
     database.costs.measured_on(profile.name, profile.prefix).put_many(profile.costs())

@@ -1,1 +1,1 @@
-"""Child processes: started, limited, watched and ended."""
+"""Child processes: starting, limits, monitoring, ending."""

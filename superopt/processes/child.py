@@ -1,15 +1,14 @@
-"""A child process for work that may crash, hang or eat memory: started, watched, limited, ended by the
-parent.
+"""Child processes for work that may crash, hang or exhaust memory, with limits enforced by the parent.
 
-Parent and child talk over a socket in lines of JSON. To the child: the task, then perhaps ``"cancel"``. From
-the child: ``{"progress": ...}`` any number of times, then one answer (see ``child_main``). When the
-parent dies the socket closes and the child ends itself at once, with everything it has started.
+Parent and child exchange JSON lines over a socket. To the child: the task, then optionally ``"cancel"``. From
+the child: any number of ``{"progress": ...}``, then one answer (see ``child_main``). When the parent dies,
+the socket closes and the child ends at once, with all of its descendants.
 
-Time and memory are limited twice. The child is under limits of the system, which hold whatever it does and
-whoever watches: an alarm, and its own memory (``RLIMIT_DATA``, without mapped files). The parent looks at the
-resident memory of the child with all that it has started.
+Time and memory are limited twice. The child has system limits, which hold even if the parent is stuck: an
+alarm, and its private memory (``RLIMIT_DATA``, without mapped files). The parent monitors the resident memory
+of the child and its descendants.
 
-Only what starts fast is imported here: the parent may have nothing else to do than to wait.
+Only small modules are imported here, so that a parent that only waits starts fast.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _START = (
     "import os, sys; sys.path[:] = dict.fromkeys([*sys.argv[1].split(os.pathsep), *sys.path]); "
     "from superopt.processes.child_main import main; main(int(sys.argv[2]))"
 )
-"""A child finds its modules where the parent does, and none in the directory where it happens to be."""
+"""The child's import path is the parent's, without its current directory."""
 
 _LOOK_SECONDS = 0.25
 _LINE_BYTES = 64 << 20
@@ -46,8 +45,8 @@ _LINE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What a child may use; ``grace_seconds`` is how long it may take to end after being told, ``niceness``
-    how far its priority is lowered. Without ``bytes`` its memory is not limited.
+    """Limits of a child: seconds, bytes of memory (None: unlimited), ``grace_seconds`` to end after being
+    told to, ``niceness`` added.
     """
 
     seconds: float
@@ -65,13 +64,13 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised an error of superopt; ``kind`` is its class, as ``module:name``."""
+    """The function raised a SuperoptError; ``kind`` is its class as ``module:name``."""
 
     kind: str
     message: str
 
     def error(self) -> SuperoptError:
-        """The error, to be raised here."""
+        """The error as an exception, to be raised here."""
         module, _, name = self.kind.partition(":")
         kind = cast("type[SuperoptError]", getattr(import_module(module), name))
         error = kind.__new__(kind)
@@ -81,39 +80,38 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The function raised what no function should, or the process ended without an answer; its log says
-    more."""
+    """The function raised another exception, or the process ended without an answer; see its log."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A signal ended the process, as a native library that crashes or a system without memory does."""
+    """The process was killed by a signal, for example by a crash of native code or lack of memory."""
 
     signal: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfTime:
-    """It did not end within its seconds; ``files`` were open for writing then, as far as that is known."""
+    """The time limit passed; ``files`` are those known to have been open for writing then."""
 
     files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """It asked for more than its bytes."""
+    """The memory limit was exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfDisk:
-    """There was no disk left for what it writes."""
+    """The disk was full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The parent wanted it to end, and it has."""
+    """The process ended at the request of its parent."""
 
 
 Ending: TypeAlias = "Returned | Raised | Broken | Killed | OutOfTime | OutOfMemory | OutOfDisk | Stopped"
@@ -132,10 +130,10 @@ def run_in_child(
 ) -> Ending:
     """Calls ``function`` (``module:name``, see ``superopt.processes.child_main``) in a new process.
 
-    ``wanted`` is asked every quarter second; once it says no the child is told, and killed after the grace
-    time. An exception from either callback kills the child. What the child prints goes to the descriptor
-    ``stdout``, without one where errors go; it has the ``descriptors``, too. ``environment`` is added to that
-    of the parent.
+    ``wanted`` is polled every quarter second; once it returns False the child is told to end, and killed
+    after the grace time. An exception from either callback kills the child. The child's standard output goes
+    to the descriptor ``stdout``, by default to standard error; it inherits ``descriptors``. ``environment``
+    is added to that of the parent.
     """
     with Child(function, arguments, limits, stdout, descriptors, environment or {}) as child:
         return _watch(child, limits, on_progress, wanted)
@@ -181,7 +179,7 @@ def _answer(message: JsonObject) -> Ending:
 
 
 class Child:
-    """A child process, killed with all that it has started when the block ends."""
+    """A child process, killed with all of its descendants at the end of the block."""
 
     def __init__(
         self,
@@ -231,7 +229,7 @@ class Child:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def messages(self, seconds: float) -> list[JsonObject]:
-        """The messages that have come, after waiting for the first for so long."""
+        """The messages received, after waiting up to ``seconds`` for the first."""
         if not select.select([self._socket], [], [], seconds)[0]:
             return []
         try:
@@ -243,7 +241,7 @@ class Child:
         return [_object(json.loads(line)) for line in lines]
 
     def resident_bytes(self) -> int:
-        """Of the child with all that it has started."""
+        """Resident memory of the child and its descendants in bytes."""
         try:
             process = psutil.Process(self._process.pid)
             return sum(_resident(p) for p in (process, *process.children(recursive=True)))
@@ -251,7 +249,7 @@ class Child:
             return 0
 
     def written_files(self) -> tuple[str, ...]:
-        """The files that the child has open for writing."""
+        """The files that the child and its descendants have open for writing."""
         try:
             files = psutil.Process(self._process.pid).open_files()
         except (psutil.Error, OSError):
@@ -259,11 +257,11 @@ class Child:
         return tuple(file.path for file in files if getattr(file, "mode", "w") != "r")
 
     def how_it_ended(self) -> Ending:
-        """Why the socket was closed without an answer."""
+        """The outcome after the socket closed without an answer."""
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return Killed("its parent: it sent something that is no message")
+            return Killed("its parent: it sent an invalid message")
         if code == -signal.SIGALRM:
             return OutOfTime()
         return Killed(signal.Signals(-code).name) if code < 0 else Broken(f"the process ended with {code}")
@@ -277,7 +275,7 @@ def _resident(process: psutil.Process) -> int:
 
 
 def _printed() -> int:
-    """Where errors go, if that is a file."""
+    """Standard error's descriptor, if it is a file."""
     try:
         return sys.stderr.fileno()
     except (OSError, ValueError, AttributeError):

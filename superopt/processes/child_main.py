@@ -1,8 +1,7 @@
-"""What runs in the child process of ``processes.child``: one function, with progress, cancelling and named
-errors.
+"""Main module of the child process of ``processes.child``: calls one function, reports progress and errors.
 
-The last message is the answer: ``{"result": ...}``; ``{"error": {"kind", "message"}}`` for an error of
-superopt; ``{"without": "memory"}`` or ``"disk"``; ``{"broken": why}`` for any other exception.
+The last message is the answer: ``{"result": ...}``; ``{"error": {"kind", "message"}}`` for a SuperoptError;
+``{"without": "memory"}`` or ``"disk"``; ``{"broken": why}`` for any other exception.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ _PR_SET_PDEATHSIG = 1
 
 
 class CancelledError(BaseException):
-    """Raised by the progress callback when the parent wants the work to end; no failure, so that work which
-    survives its failures ends too.
+    """Raised by the progress callback when the parent requests the end. Not an Exception, so that work which
+    handles its failures ends, too.
     """
 
 
 class ChildFunction(Protocol):
-    """What can be called in a child process; arguments, progress and result are JSON objects."""
+    """A function that can be called in a child process; arguments, progress and result are JSON objects."""
 
     def __call__(self, arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-        """Does the work; raises SuperoptError for what the user did wrong, lets CancelledError pass."""
+        """Does the work. Raises SuperoptError for user errors; must propagate CancelledError."""
         ...
 
 
 def main(descriptor: int) -> None:
-    """Serves the parent at the other end of the socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    """Runs the task received over the socket from the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which ends this process
     _volunteer_when_memory_is_short()
     with socket.socket(fileno=descriptor) as connection:
         stream = connection.makefile("rwb")
         line = stream.readline()
         if not line:
-            return  # the parent died before it could say what to do
+            return  # the parent died before it sent the task
         task = cast("JsonObject", json.loads(line))
         lower_priority(int(str(task["niceness"])))
         _confine(float(str(task["seconds"])), cast("int | None", task["bytes"]))
@@ -65,7 +64,7 @@ def main(descriptor: int) -> None:
         threading.Thread(target=_listen, args=(stream.readline, cancelled), daemon=True).start()
 
         def send(message: JsonObject) -> None:
-            with contextlib.suppress(BrokenPipeError):  # the parent is gone, and this process soon
+            with contextlib.suppress(BrokenPipeError):  # the parent has died: end
                 connection.sendall(json.dumps(message).encode() + b"\n")
 
         def progress(content: JsonObject) -> None:
@@ -76,7 +75,7 @@ def main(descriptor: int) -> None:
         send(_answer(str(task["function"]), cast("JsonObject", task["arguments"]), progress))
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # without waiting for threads that the work left behind
+        os._exit(0)  # without joining threads that the work left running
 
 
 def resolve(name: str) -> ChildFunction:
@@ -108,12 +107,12 @@ def _listen(readline: Callable[[], bytes], cancelled: threading.Event) -> None:
     while line := readline():
         if json.loads(line) == "cancel":
             cancelled.set()
-    os.killpg(0, signal.SIGKILL)  # the parent is gone
+    os.killpg(0, signal.SIGKILL)  # the parent has died
 
 
 def _confine(seconds: float, limit: int | None) -> None:
-    """The system ends this process when its time has passed or its parent is gone, refuses it memory beyond
-    the limit, and writes no core.
+    """Sets system limits: the process is killed after its time or when its parent dies, cannot allocate
+    beyond its memory limit, and writes no core file.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
@@ -127,7 +126,7 @@ def _confine(seconds: float, limit: int | None) -> None:
 
 
 def _volunteer_when_memory_is_short() -> None:
-    """Linux ends this process before the worker when memory runs out."""
+    """Makes Linux kill this process before the worker when memory runs out."""
     path = Path("/proc/self/oom_score_adj")
     if path.exists():
         path.write_text(str(_FIRST_TO_GO))

@@ -1,4 +1,4 @@
-"""Priority of processes: what computes lets what answers go first."""
+"""Process priorities, so that computing does not delay responses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 _SESSION = Path("/proc/self/autogroup")
 _ATTEMPTS = 5
 _PAUSE_SECONDS = 0.12
-"""Linux lets those who are not privileged change one session of the machine in 0.1 seconds."""
+"""Linux lets unprivileged users change the niceness of one session per 0.1 s."""
 
 
 def lower_priority(niceness: int) -> None:
-    """Makes this process, and what it starts, nicer to all others; it is the first of its session.
+    """Raises the niceness of this process, a session leader, and of its descendants.
 
-    Linux may weigh sessions against each other first, and the processes of one only among themselves
-    (``sched(7)``, autogroups): the session becomes as nice as its process.
+    With autogroups (``sched(7)``), Linux schedules sessions against each other and niceness applies only
+    within one; therefore the niceness of the session is set, too.
     """
     os.nice(niceness)
     if niceness and _SESSION.exists():

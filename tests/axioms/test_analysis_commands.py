@@ -57,7 +57,7 @@ def test_consistent_axioms_are_exit_0_and_undecided_ones_exit_3(
     assert run(["axioms", "consistency", "--jobs", "1", "--budget", "0"]) == 3
     assert "undecided: planted: the time did not suffice" in capsys.readouterr().out
     assert run(["axioms", "consistency", "--jobs", "1"]) == 0
-    assert capsys.readouterr().out.endswith("questions to Z3: 0 inconsistencies, 0 notes\n")
+    assert capsys.readouterr().out.endswith("Z3 queries: 0 inconsistencies, 0 notes\n")
     assert run(["axioms", "consistency", "--jobs", "1", "--budget", "0", "--json"]) == 0, "answers are kept"
     document = json.loads(capsys.readouterr().out)
     assert (document["axioms"], document["consistent"], document["undecided"]) == (5, True, [])
@@ -70,7 +70,7 @@ def test_a_redundant_axiom_is_exit_1_with_its_proof(
     _plant(monkeypatch, "relu(relu(relu(x))) = relu(x)")
     assert run(["axioms", "redundancy", "--jobs", "1", "--axiom", "planted"]) == 1
     assert capsys.readouterr().out == (
-        "planted: redundant, it follows from relu-idempotent\n"
+        "planted: redundant, follows from relu-idempotent\n"
         "      relu(relu(relu(x)))\n"
         "    = relu(relu(x))        by relu-idempotent, at input 1\n"
         "    = relu(x)              by relu-idempotent\n"

@@ -134,7 +134,7 @@ def test_shipped_axioms_have_reasons_in_words() -> None:
 
 
 def test_an_axiom_without_reason_is_not_shipped() -> None:
-    with pytest.raises(InvalidEquationError, match=r"f.axioms: expected a comment above a that says why"):
+    with pytest.raises(InvalidEquationError, match=r"f.axioms: expected a comment above a with the reason"):
         require_reasons(axioms_from_text({"f": COMMENTED}))
 
 

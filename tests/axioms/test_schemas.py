@@ -106,7 +106,7 @@ ERRORS = {
         "# ring if fluffy: Why.\nfor f in cuts:\n    a-{f}: f[axis=0](x) = x",
         "line 3: unknown trait fluffy; known: ",
     ),
-    "bracket": ("for f in cuts:\n    a-{f}: f[axis=0](x = x", "a bracket is not closed"),
+    "bracket": ("for f in cuts:\n    a-{f}: f[axis=0](x = x", "unclosed bracket"),
 }
 
 

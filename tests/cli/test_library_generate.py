@@ -89,7 +89,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_keeps_what_is_done(tmp_path: P
     assert process.returncode == 130
     assert printed == ""
     assert errors.splitlines() == [
-        "the same command with --resume goes on where this one stopped",
+        "to continue, run the same command with --resume",
         "superopt: interrupted",
     ]
     assert list(tmp_path.glob("work/*/*.result"))

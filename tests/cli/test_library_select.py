@@ -37,7 +37,7 @@ def test_rules_are_chosen_and_written_with_their_reasons(
     _verified(tmp_path, KEPT, LEFT_OUT)
     shipped, whole = tmp_path / "shipped.jsonl", tmp_path / "whole.jsonl"
     assert run(["library", "export", "--selected", str(shipped)]) == 2
-    assert "no rule is known to ship; `superopt library select` says which do" in capsys.readouterr().err
+    assert "no rules are selected; run `superopt library select` first" in capsys.readouterr().err
     assert run(["library", "select", "--graph", "x W1 + x W2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["rules"], document["ships"]) == (2, 1)

@@ -49,7 +49,7 @@ def test_a_proved_rule_is_shown_with_its_chain(capsys: pytest.CaptureFixture[str
         "  = add(matmul(x, matmul(y, z)), matmul(x, w))  by matmul-over-add-right\n"
         "  = add(matmul(matmul(x, y), z), matmul(x, w))  by matmul-associative, at input 1\n"
     ) in text
-    assert "grade            replayed: every term of the chain is well-typed in every case\n" in text
+    assert "grade            replayed: all terms of the chain are well-typed in every case\n" in text
     assert (
         "axioms used:\n"
         "  matmul-associative: matmul(x, matmul(y, z)) = matmul(matmul(x, y), z)\n"
@@ -95,7 +95,7 @@ def test_the_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: P
     assert run(["gate", "--database", database]) == 0
     assert capsys.readouterr().out == (
         "1 of 1 rules pass\n"
-        "not looked at, because nothing uses rules that were never verified: 1 candidate, 1 refuted\n"
+        "not checked, because rules that were never verified are not used: 1 candidate, 1 refuted\n"
     )
     path = tmp_path / "rules.jsonl"
     assert run(["library", "export", str(path), "--database", database]) == 0
@@ -105,7 +105,7 @@ def test_the_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: P
     capsys.readouterr()
     assert run(["gate", str(path), "--quick"]) == 0
     assert capsys.readouterr().out == (
-        "1 of 1 rules have the hashes of today; --quick read no equation and replayed no proof\n"
+        "1 of 1 rules have current hashes; --quick parses no equation and replays no proof\n"
     )
     assert run(["gate", str(path), "--jobs", "1", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)

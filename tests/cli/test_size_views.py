@@ -29,7 +29,7 @@ PRICED = {"batch": 1, "seq": 128}
             {
                 "sizes": "batch=1 seq=128 (guessed: seq); timed at batch=1 seq=64; also checked at "
                 "batch=2 seq=48",
-                "": "give the sizes you run at: --dim seq=128",
+                "": "give the sizes you run with: --dim seq=128",
             },
         ),
     ],

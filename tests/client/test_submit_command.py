@@ -103,12 +103,12 @@ def test_submitted_followed_and_written(
     ("words", "code", "message"),
     [
         (["--server", "http://127.0.0.1:9", "--no-wait"], 4, "http://127.0.0.1:9 cannot be reached"),
-        (["--server", "nowhere"], 2, "server: expected an address"),
-        (["--alpha", "0.5"], 2, "The options cannot be used: options: alpha"),
+        (["--server", "nowhere"], 2, "server: expected a URL"),
+        (["--alpha", "0.5"], 2, "The options are invalid: options: alpha"),
         (["--report", "x.pdf"], 2, "report: expected a file ending in"),
-        (["--no-wait", "-o", "x.onnx"], 2, "no-wait: there is nothing to write yet"),
+        (["--no-wait", "-o", "x.onnx"], 2, "--no-wait excludes --output and --report"),
         (["--dim", "batch"], 2, "dim: expected NAME=SIZE"),
-        (["-o", "-"], 2, "net.onnx has weights in other files"),
+        (["-o", "-"], 2, "net.onnx has external data"),
         (["--cluster", "cray-1"], 2, "cluster: expected a file or one of"),
     ],
 )

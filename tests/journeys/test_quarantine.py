@@ -119,7 +119,7 @@ def test_a_report_whose_replay_differs_makes_its_rule_suspect(
     path.write_text(json.dumps({**evidence.report, "model": {"sha256": evidence.sha256}}))
     arguments = ["replay", str(model), str(path), "-o", str(out), "--database", database]
     assert run(arguments) == 1
-    assert f"rule {PLANTED} is to blame, and suspect now: {FALSE}" in capsys.readouterr().err
+    assert f"rule {PLANTED} is to blame and now suspect: {FALSE}" in capsys.readouterr().err
     assert not out.exists()
     (found,) = evidence_in(database)
     assert (found.found_by, found.model, found.sha256) == ("replay", "model.onnx", evidence.sha256)
@@ -180,7 +180,7 @@ def test_a_suspect_rule_is_proved_only_where_the_evidence_no_longer_stands(
         assert document["status"] == "suspect"
         return document["standing"][0]
 
-    assert standing().endswith("whether that is still so is seen with --model and that model")
+    assert standing().endswith("to re-examine it, give that model with --model")
     other = tmp_path / "other.onnx"
     other.write_bytes(caught[0].read_bytes() + b"\x42\x00")
     assert "other.onnx is another model (sha256 " in standing("--model", str(other))

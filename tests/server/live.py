@@ -66,5 +66,5 @@ def add_jobs(database: Database, model: bytes) -> tuple[str, ...]:
     assert first is not None
     assert second is not None
     queue.succeed(first, results)
-    queue.fail(second, ProblemType.JOB_TIME.document("it may take 1 seconds"))
+    queue.fail(second, ProblemType.JOB_TIME.document("the time limit is 1 s"))
     return made

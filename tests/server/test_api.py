@@ -226,7 +226,7 @@ def test_only_uploads_are_large(http: Http) -> None:
     headers = {"Content-Type": "application/json"}
     answer = http("POST", "/v1/substitutions/prove", content=large, headers=headers)
     assert problem(answer) == (413, "upload-too-large")
-    assert answer.json()["detail"].endswith("models go to /v1/optimizations")
+    assert answer.json()["detail"].endswith("send models to /v1/optimizations")
 
 
 def test_a_client_that_is_refused_early_hears_why(settings: Settings, database: Database) -> None:

@@ -13,7 +13,7 @@ from superopt.server.worker import device
 from superopt.server.worker import device_probe as description
 from tests.server.conftest import Http, problem
 
-DIED = Died(ProblemType.JOB_CRASHED.document("the process was ended by SIGSEGV"))
+DIED = Died(ProblemType.JOB_CRASHED.document("the process was killed by SIGSEGV"))
 HERE = Done({"name": ["a processor"], "targets": ["cpu"]})
 
 
@@ -39,7 +39,7 @@ def test_what_is_here_is_asked_once(endings: list[Ending]) -> None:
 def test_a_failure_is_remembered_for_a_while(endings: list[Ending], monkeypatch: pytest.MonkeyPatch) -> None:
     endings += [HERE, DIED]
     for _ in range(3):
-        with pytest.raises(MissingServiceError, match="described: the process was ended by SIG"):
+        with pytest.raises(MissingServiceError, match="described: the process was killed by SIG"):
             device.this_device()
     assert len(endings) == 1
     monkeypatch.setattr(device, "_FAILURE_SECONDS", 0.0)

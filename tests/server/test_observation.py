@@ -60,7 +60,7 @@ def test_ready_when_everything_is(http: Http, database: Database) -> None:
     ("failure", "reasons"),
     [
         ("none", {"library": "version 1 has no verified rules: superopt library verify"}),
-        ("schema", {"migrations": "revision 0001 is not what is needed: superopt db upgrade"}),
+        ("schema", {"migrations": "revision 0001 is not the required one: superopt db upgrade"}),
         ("disk", {"disk": r"\d+ MiB free, \d{9,} MiB needed"}),
         ("stopping", {"running": "the service is stopping"}),
     ],

@@ -92,7 +92,7 @@ def test_proofs_are_limited(settings: Settings, database: Database) -> None:
     answer = Http(app)(
         "POST", "/v1/substitutions/prove", json={"equation": "relu(relu(x)) => relu(x)"}
     ).json()
-    assert (answer["verdict"], answer["reason"]) == ("unproved", "it may take 0.01 seconds")
+    assert (answer["verdict"], answer["reason"]) == ("unproved", "the time limit is 0.01 s")
     for _ in range(settings.max_proofs_at_once):
         shared_state(app).proofs.acquire()
     response = Http(app)("POST", "/v1/substitutions/prove", json={"equation": "relu(relu(x)) => relu(x)"})
@@ -184,7 +184,9 @@ def test_an_internal_error_is_a_problem_with_a_number(settings: Settings, databa
     app.add_api_route("/broken", lambda: 1 // 0)
     response = Http(app)("GET", "/broken")
     assert problem(response) == (500, "internal-error")
-    assert re.fullmatch(r"report the number [0-9a-f]{16} of the log", response.json()["detail"])
+    assert re.fullmatch(
+        r"report error number [0-9a-f]{16}; the log has the details", response.json()["detail"]
+    )
 
 
 def test_settings_come_from_the_environment() -> None:

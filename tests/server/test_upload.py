@@ -159,7 +159,7 @@ def test_a_cluster_is_refused_where_none_can_be_planned_for(
     http = Http(create_app(settings.model_copy(update={"plans_clusters": False}), database))
     response = http("POST", URL, files={"model": model, "cluster": b"name: two"})
     assert problem(response) == (422, "invalid-cluster")
-    assert response.json()["detail"].startswith("cluster: no plans for several devices are made here")
+    assert response.json()["detail"].startswith("cluster: this service does not plan for several devices")
     assert incoming(database) == []
 
 

@@ -52,11 +52,17 @@ def after(database: Database, job: Job) -> Job:
             {},
             "failed",
             "optimization-error",
-            "the process failed; its log says more",
+            "the process failed; see its log",
         ),
-        ("hang", {"max_job_seconds": 1.0}, "failed", "time-limit", "it may take 1 seconds"),
-        ("eat_memory", {"max_job_bytes": 400 << 20}, "failed", "memory-limit", "it may use 400 MiB"),
-        ("copy", {"max_model_nodes": 1}, "failed", "model-too-large", "the model has 2 nodes, 1 are allowed"),
+        ("hang", {"max_job_seconds": 1.0}, "failed", "time-limit", "the time limit is 1 s"),
+        ("eat_memory", {"max_job_bytes": 400 << 20}, "failed", "memory-limit", "the memory limit is 400 MiB"),
+        (
+            "copy",
+            {"max_model_nodes": 1},
+            "failed",
+            "model-too-large",
+            "the model has 2 nodes, the limit is 1",
+        ),
         ("crash", {}, "queued", None, None),
     ],
 )
@@ -77,7 +83,7 @@ def test_no_job_takes_the_worker_with_it(
         work(function, **changes)
         ended = after(database, job)
         assert ended.state is JobState.CRASHED
-        slug, detail = "process-lost", "the process was ended by SIGSEGV"
+        slug, detail = "process-lost", "the process was killed by SIGSEGV"
     assert ended.error is not None
     assert (ended.error["type"], ended.error["detail"]) == (f"/problems/{slug}", detail)
     assert database.blobs.work_directories() == frozenset()

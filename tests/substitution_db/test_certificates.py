@@ -82,7 +82,9 @@ def test_a_chain_can_be_read(library: Path, tmp_path: Path) -> None:
         "= add(matmul(matmul(x, y), z), matmul(x, w))  by matmul-associative, at input 1"
     )
     assert chain_of(rule.equation, rule.proof) == chain
-    assert chain_of("other", rule.proof) == f"of {RULES[0]}, the same rule spelled otherwise:\n\n{chain}"
+    assert (
+        chain_of("other", rule.proof) == f"of {RULES[0]}, the same rule with other variable names:\n\n{chain}"
+    )
 
 
 def test_a_rule_spelled_otherwise_keeps_its_certificate(database: Database) -> None:
@@ -176,7 +178,7 @@ def another_schema(certificate: dict[str, Any]) -> None:
         (no_link, "its certificate does not replay: output 0, link 1 ("),
         (other_axiom, "its certificate uses axioms that its proof does not name: add-commutative"),
         (other_term, "its certificate does not replay: output 0, link 1 ("),
-        (other_rule, "its certificate is about relu(relu(x)) => relu(x)"),
+        (other_rule, "its certificate proves relu(relu(x)) => relu(x)"),
         (no_equation, "certificate: line 1: the equation 'relu(' ends too early"),
         (another_schema, "certificate: expected schema 1, got 7"),
     ],

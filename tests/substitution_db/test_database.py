@@ -154,7 +154,7 @@ def test_where_the_database_is_by_default() -> None:
         ("{tmp}/other.db", InvalidFileError, "another program's tables"),
         ("{tmp}/newer.db", InvalidFileError, "revision 9999, which this superopt"),
         ("{tmp}/directory", MissingServiceError, "cannot be used: unable to open"),
-        ("{tmp}/text.db/x.db", InvalidOptionError, "cannot make its directory"),
+        ("{tmp}/text.db/x.db", InvalidOptionError, "cannot create its directory"),
     ],
 )
 def test_a_database_that_cannot_be_used_is_one_sentence(

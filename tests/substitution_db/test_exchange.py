@@ -129,7 +129,7 @@ def test_why_a_rule_ships_is_kept_and_how_long_its_proof_took_is_not(
 ) -> None:
     verified = next(rule for rule in database.rules.list() if rule.status is RuleStatus.VERIFIED)
     others = {rule.id: Selection(ships=False, why="other rules give it") for rule in database.rules.list()}
-    with pytest.raises(InvalidInputError, match="`superopt library select` says which do"):
+    with pytest.raises(InvalidInputError, match="no rules are selected; run `superopt library select` first"):
         export_selected(database.rules.list(), exported)
     database.rules.record_selections(others | {verified.id: Selection(ships=True, why="a search uses it")})
     assert export_selected(database.rules.list(), exported) == 1
@@ -161,7 +161,7 @@ def test_import_text(database: Database, tmp_path: Path) -> None:
         ("relu(", "rules:1: not JSON"),
         ("[]", "rules:1: expected a JSON object, got list"),
         ('{"schema": 2}', "rules:1: expected schema 1, got 2"),
-        ('{"schema": 1}', "rules:1: expected a text for id, got None"),
+        ('{"schema": 1}', "rules:1: expected a string for id, got None"),
         ('\n{"schema": 1, "id": "", "status": "", "equation": "relu(", "provenance": ""}', "rules:2: "),
         (
             '{"schema":1, "id": "", "status": "", "equation": "relu(x) => x", "provenance": "", "proof": {}}',

@@ -155,12 +155,12 @@ def refuted_once(lines: list[Line]) -> None:
 
 FORGERIES = {
     "the condition is dropped": Forgery(
-        dropped_condition, "its certificate is about concat[axis=1](conv(x, y)"
+        dropped_condition, "its certificate proves concat[axis=1](conv(x, y)"
     ),
-    "the types are dropped": Forgery(dropped_types, "its certificate is about add(x: f32[2, 3]", 3),
-    "the types are wider": Forgery(wider_types, "its certificate is about add(x: f32[2, 3]", 3),
+    "the types are dropped": Forgery(dropped_types, "its certificate proves add(x: f32[2, 3]", 3),
+    "the types are wider": Forgery(wider_types, "its certificate proves add(x: f32[2, 3]", 3),
     "two certificates are swapped": Forgery(
-        swapped_certificates, "its certificate is about tanh(transpose(transpose(x)))", 1
+        swapped_certificates, "its certificate proves tanh(transpose(transpose(x)))", 1
     ),
     "a chain is cut short": Forgery(cut_chain, "its certificate does not replay: ", 2),
     "there are no chains": Forgery(no_chains, "its certificate does not replay: ", 2),
@@ -180,11 +180,11 @@ FORGERIES = {
         seen_by_hashes=True,
     ),
     "a text that is no equation as printed": Forgery(
-        other_spelling, "its text is not as equations are written: expected relu(relu(relu(x))) => relu(", 1
+        other_spelling, "its text is not in canonical form: expected relu(relu(relu(x))) => relu(", 1
     ),
-    "a false equation with a chain": Forgery(false_equation, "evaluated at random it is refuted: x: f32[", 1),
+    "a false equation with a chain": Forgery(false_equation, "random evaluation refutes it: x: f32[", 1),
     "a certificate of another equation": Forgery(
-        another_equation, "its certificate is about tanh(transpose(transpose(x)))", 1
+        another_equation, "its certificate proves tanh(transpose(transpose(x)))", 1
     ),
     "a changed hash": Forgery(
         changed_hash, "stale: the meaning of an operator has changed (relu)", 1, seen_by_hashes=True
@@ -197,7 +197,7 @@ FORGERIES = {
     ),
     "operators that are not named": Forgery(
         fewer_operators,
-        "it names the operators transpose, transpose => tanh, its equation has tanh, transpo",
+        "it lists the operators transpose, transpose => tanh, its equation has tanh, transpo",
         2,
     ),
     "no certificate": Forgery(no_certificate, "it has no certificate", 1),
@@ -297,7 +297,7 @@ def test_an_id_is_that_of_one_rule(honest: Path, tmp_path: Path, monkeypatch: py
         gate_library(str(tmp_path / "new.db"), current()),
         compare_hashes_of_files([double], current()),
     ):
-        assert {offender.reason for offender in result.offenders} == {"its id is that of 2 lines of the file"}
+        assert {offender.reason for offender in result.offenders} == {"2 lines of the file have its id"}
         assert {offender.id for offender in result.offenders} == {lines[1]["id"]}
 
 
@@ -313,7 +313,7 @@ def test_a_status_that_was_written_by_hand(
         connection.execute("UPDATE rules SET status = ? WHERE id = ?", (status, identity))
     for result in (gate_library(str(path), current()), compare_hashes_of_library(str(path), current())):
         reasons = [(offender.id, offender.reason) for offender in result.offenders]
-        assert reasons == [(identity, f"its status is {said}, its proofs say verified")]
+        assert reasons == [(identity, f"its status is {said}, by its proofs it is verified")]
 
 
 def test_a_refuted_rule_that_calls_itself_verified(
@@ -329,7 +329,7 @@ def test_a_refuted_rule_that_calls_itself_verified(
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE proofs SET verdict = 'refuted' WHERE rule_id = ?", (lines[1]["id"],))
     (offender,) = gate_library(str(path), current()).offenders
-    assert offender.reason == "its status is verified, its proofs say refuted"
+    assert offender.reason == "its status is verified, by its proofs it is refuted"
 
 
 def test_what_claims_nothing_is_counted(honest: Path, tmp_path: Path) -> None:
@@ -345,11 +345,11 @@ def test_a_text_brings_proofs_of_its_own(tmp_path: Path) -> None:
     result = gate_files([path], current())
     assert (result.rules, result.replayed) == (2, 1)
     assert next(offender.reason for offender in result.offenders).startswith(
-        "proved anew it is refuted: x: f32["
+        "the new verdict is refuted: x: f32["
     )
     compared = compare_hashes_of_files([path], current())
     assert {offender.reason for offender in compared.offenders} == {
-        "it is text, which brings no hashes to compare: without --quick it is proved"
+        "text files have no hashes to compare; omit --quick to prove the rule"
     }
 
 
@@ -365,6 +365,6 @@ def test_a_rule_that_is_no_equation_is_named_where_it_is_used(
     for arguments in (["library", "show", lines[1]["id"]], ["library", "verify", "--all"]):
         assert run([*arguments, "--database", str(path)]) == 2
         assert capsys.readouterr().err == (
-            f"superopt: rule {lines[1]['id']} of the database is no equation "
+            f"superopt: rule {lines[1]['id']} of the database is not a valid equation "
             "(line 1, column 9: unexpected '('); `superopt gate` lists such rules\n"
         )

@@ -137,7 +137,7 @@ def test_a_lost_worker_is_replaced_and_cannot_interfere(database: Database) -> N
         lambda: dead.fail(lost, PROBLEM),
         lambda: dead.give_back(lost),
     ):
-        with pytest.raises(LeaseLostError, match="no longer with dead"):
+        with pytest.raises(LeaseLostError, match="worker dead no longer holds"):
             act()
     assert heir.succeed(lease, [RESULT]).state is JobState.SUCCEEDED
     assert history(database, job) == ["queued", "running", "queued", "running", "succeeded"]
@@ -200,7 +200,7 @@ def test_attempts_are_bounded(database: Database) -> None:
     stored = database.jobs.get(by_silence.id)
     assert stored is not None
     assert stored.error is not None
-    assert stored.error["detail"] == "the worker dead gave no sign of life"
+    assert stored.error["detail"] == "the worker dead stopped sending heartbeats"
     assert state(database, job) is JobState.CRASHED
 
 

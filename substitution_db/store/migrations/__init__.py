@@ -1,1 +1,1 @@
-"""The alembic environment and the migrations."""
+"""Alembic environment and migrations."""

@@ -1,4 +1,4 @@
-"""From verified rules to those that ship: what a search gains with them, what derives them, what changed."""
+"""Library journeys: discovery, verification, selection, comparison, coverage, gallery."""
 
 from superopt.journeys.library.comparison import Changed, Comparison, compare
 from superopt.journeys.library.selection import Selected, select

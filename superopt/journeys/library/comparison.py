@@ -1,4 +1,4 @@
-"""What differs between two files of rules: rules lost and gained, other proofs, other reasons to ship."""
+"""Comparison of two files of rules: rules lost and gained, changes of proofs and selection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from superopt.substitution_db.store.rows import NewRule
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A rule that both files have, and what of it differs."""
+    """A rule that both files contain, and its differences."""
 
     id: str
     equation: str
@@ -22,7 +22,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Equations by id of the rules that only one file has, and the rules that changed."""
+    """Equations by id of the rules in only one file, and the changed rules."""
 
     lost: dict[str, str]
     gained: dict[str, str]
@@ -30,12 +30,12 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs but how long proofs took."""
+        """Whether nothing differs except proof times."""
         return not (self.lost or self.gained or self.changed)
 
 
 def compare(before: Path, after: Path) -> Comparison:
-    """The differences from one file to the other, times of proofs left aside. Raises InvalidFileError."""
+    """The differences between two files, ignoring proof times. Raises InvalidFileError."""
     old, new = ({rule.id: (rule, proof) for rule, proof in read_shipped(path)} for path in (before, after))
     return Comparison(
         lost={rule: old[rule][0].equation for rule in old if rule not in new},
@@ -78,7 +78,7 @@ def _prover(proof: Proof) -> str:
 
 
 def _rest(proof: Proof) -> Proof:
-    """The proof without what is compared on its own."""
+    """The proof without the members that are compared separately."""
     return replace(
         proof,
         milliseconds=None,

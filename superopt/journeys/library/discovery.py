@@ -1,8 +1,7 @@
-"""The offline journey: generate candidates, judge them, keep the verdicts; every step can be interrupted
-and resumed.
+"""Offline discovery: generates candidates, verifies them, records verdicts; every step is resumable.
 
-A candidate is judged in its most general form that holds; that form then takes its place. What has a verdict
-that still counts is skipped.
+A candidate is verified in its most general form that holds, which then replaces it. Rules with a valid
+verdict are skipped.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ VerifyProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How many rules were judged, with which verdicts, and how many followed from verified ones already.
+    """Counts of verified rules by verdict, and of those superseded by verified ones.
 
-    ``conditional`` counts the refuted ones that were stored anew with the condition under which they hold.
+    ``conditional`` counts refuted rules that were stored again with a condition under which they hold.
     """
 
     judged: int
@@ -48,7 +47,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a whole run did."""
+    """The results of a whole run."""
 
     generation: Generation
     added: Added
@@ -82,9 +81,9 @@ def generate(
     checkpoints: Callable[[str], Checkpoint] | None = None,
     progress: Callable[[generator.Progress], None] | None = None,
 ) -> tuple[Generation, Added]:
-    """Generates candidates and stores those that no verified rule is a general form of.
+    """Generates candidates and stores those that are not instances of verified rules.
 
-    Takes and raises what ``generator.generate`` does.
+    Parameters and exceptions as for ``generator.generate``.
     """
     generation = generator.generate(
         preset,
@@ -106,22 +105,22 @@ def generate(
 def verify_pending(
     database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None
 ) -> Verification:
-    """Judges every rule without a verdict that still counts, in ``jobs`` processes.
+    """Verifies every rule without a valid verdict, in ``jobs`` processes.
 
-    Every verdict is stored as soon as it is there: a run that is killed loses what it was at.
+    Every verdict is stored at once; a killed run loses only the rules in progress.
     """
     database.rules.refresh(current())
     return _verify(database, database.rules.undecided(current()), jobs, progress)
 
 
 def verify_all(database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None) -> Verification:
-    """Judges every rule anew."""
+    """Verifies every rule again."""
     database.rules.refresh(current())
     return _verify(database, database.rules.list(), jobs, progress)
 
 
 def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -> Proof:
-    """The verdict on an equation as it is stored; one without a proof depends on everything."""
+    """The verdict on an equation as a stored proof; a verdict without a proof depends on all axioms."""
     return Proof(
         verdict=Outcome(verdict.status),
         prover=verdict.prover,
@@ -180,7 +179,7 @@ def _verify(
 
 
 def _forms(rule: Rule) -> tuple[Equation, ...]:
-    """The general forms of a rule that can be used as rules, then the rule itself."""
+    """The general forms of a rule that are valid as rules, then the rule itself."""
     own = equation_of(rule.id, rule.equation)
     general = dict.fromkeys((*map(parse_equation, rule.generalizations), with_matrix_axes(own)))
     return (*_usable(form for form in general if form is not None), own)

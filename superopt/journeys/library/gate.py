@@ -1,6 +1,6 @@
-"""The gate: every rule that claims to be verified must be so under the present axioms, operators and
-verifier. Files, the database and the shipped library are judged alike: a rule is what its text says, and is
-proved by a certificate that replays.
+"""The gate: checks that every rule marked as verified has a proof under the current axioms, operators and
+verifier. Files, the database and the shipped library are treated alike: the text defines the rule, and its
+certificate must replay.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from superopt.verifier import verify_many
 from superopt.verifier.pool import judge_all
 
 JSON_ENDINGS = frozenset((".jsonl", ".json"))
-"""Files of JSON lines; every other file is text, one equation per line."""
+"""Suffixes of JSON lines files; other files are text, one equation per line."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """A rule that must not pass, and why."""
+    """A rule that fails the gate, and the reason."""
 
     id: str
     equation: str
@@ -48,9 +48,9 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """How many rules claim to be verified, which may not pass, and how many certificates were ``replayed``.
+    """Number of rules marked as verified, the offenders, and the number of certificates ``replayed``.
 
-    ``unclaimed`` counts the others: they were never verified, so that nothing uses them.
+    ``unclaimed`` counts the others, which were never verified and are not used.
     """
 
     rules: int
@@ -60,7 +60,7 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether there is no offender."""
+        """Whether there are no offenders."""
         return not self.offenders
 
 
@@ -72,17 +72,18 @@ def gate_database(
     jobs: int = 0,
     progress: Progress | None = None,
 ) -> GateResult:
-    """Judges the rules of the library that are, or were, verified, and those of the ``shipped`` one that
-    fills databases, by replaying their certificates in ``jobs`` processes, or in this one with 0."""
+    """Checks the rules of a database that are or were verified, and those of the ``shipped`` library, by
+    replaying their certificates in ``jobs`` processes (0: in this process).
+    """
     return _judged(_claims_of(database, currency, shipped), currency, jobs, progress)
 
 
 def gate_library(
     url: str | None, currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
-    """``gate_database`` of the database at ``url`` with the library that fills databases.
+    """``gate_database`` for the database at ``url`` and the shipped library.
 
-    Where that does not even load, it is judged alone; raises InvalidFileError where nothing is wrong with it.
+    If the library cannot be loaded, it is checked alone. Raises InvalidFileError if that finds no fault.
     """
     try:
         with open_database(url) as database:
@@ -95,7 +96,7 @@ def gate_library(
 
 
 def compare_hashes_of_library(url: str | None, currency: Currency) -> GateResult:
-    """As ``gate_library``, but only the hashes are compared, and nothing is replayed."""
+    """As ``gate_library``, but only compares hashes."""
     try:
         with open_database(url) as database:
             return _compared(_claims_of(database, currency, shipped_library()), currency)
@@ -109,8 +110,8 @@ def compare_hashes_of_library(url: str | None, currency: Currency) -> GateResult
 def gate_files(
     paths: Iterable[Path], currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
-    """Judges every rule of files, JSON lines or text, as ``gate_database`` does. Text brings no proofs: its
-    rules are proved first. Raises InvalidFileError for a line that is no rule.
+    """Checks every rule of files, JSON lines or text, as ``gate_database`` does. Rules of text files are
+    proved first. Raises InvalidFileError for an invalid line.
     """
     claims = Claims((), {})
     for path in paths:
@@ -121,12 +122,12 @@ def gate_files(
 
 
 def compare_hashes_of_database(database: Database, currency: Currency) -> GateResult:
-    """Compares the hashes that ``gate_database`` compares, and replays nothing."""
+    """As ``gate_database``, but only compares hashes."""
     return _compared(_claims_of(database, currency, None), currency)
 
 
 def compare_hashes_of_files(paths: Iterable[Path], currency: Currency) -> GateResult:
-    """Compares the hashes in files, and replays nothing: a rule of a text brings none to compare."""
+    """As ``gate_files``, but only compares hashes; rules of text files have none and fail."""
     claims = Claims((), {})
     for path in paths:
         claims = claims.and_also(claims_of_file(path) if _is_json(path) else _unproved(path))
@@ -148,7 +149,7 @@ def _is_json(path: Path) -> bool:
 
 
 def _proved(path: Path, currency: Currency, jobs: int, progress: Progress | None) -> Claims:
-    """The rules of a text with the proofs that are found for them now."""
+    """The rules of a text, with new proofs."""
     rules = [(parse_equation(rule.equation),) for rule in read_text(path)]
     verdicts = verify_many(rules, currency.state.axioms, jobs=max(1, jobs), progress=progress)
     proofs = ((equation, proof_of_verdict(equation, v, currency)) for equation, v in verdicts)
@@ -156,7 +157,7 @@ def _proved(path: Path, currency: Currency, jobs: int, progress: Progress | None
 
 
 def _unproved(path: Path) -> Claims:
-    """The rules of a text as they are."""
+    """The rules of a text, without proofs."""
     return Claims(
         tuple(
             Claim(
@@ -165,7 +166,7 @@ def _unproved(path: Path) -> Claims:
                 (rule.operators_source, rule.operators_target),
                 str(RuleStatus.VERIFIED),
                 None,
-                "it is text, which brings no hashes to compare: without --quick it is proved",
+                "text files have no hashes to compare; omit --quick to prove the rule",
             )
             for rule in read_text(path)
         ),
@@ -187,7 +188,7 @@ def _judged(claims: Claims, currency: Currency, jobs: int, progress: Progress | 
 
 
 def _lost(_: Claim, reason: str) -> str:
-    return f"it could not be judged: {reason}"
+    return f"it could not be checked: {reason}"
 
 
 def _result(claims: Claims, reasons: Sequence[str], replayed: int) -> GateResult:

@@ -1,4 +1,4 @@
-"""Whether an equation holds, for whoever asks: the verdict, and where it holds if not everywhere."""
+"""Verdicts on single equations, and conditions under which refuted ones hold."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from superopt.verifier.conditions.inference import Conditional, infer_condition
 
 
 def judge_equation(equation: Equation) -> Verdict:
-    """The verdict on the equation as written."""
+    """The verdict on an equation as written."""
     return verify(equation, load_axioms())
 
 
 def condition_of(equation: Equation) -> Conditional | None:
-    """The condition under which a refuted equation holds, if one is found, which takes longer."""
+    """A condition under which a refuted equation holds, None if none is found. Slower than the verdict."""
     return infer_condition(equation, load_axioms())
 
 
 def prove_equation(equation: Equation) -> Proof:
-    """As ``judge_equation``, as it would be stored; nothing is."""
+    """As ``judge_equation``, in the form of a stored proof; nothing is stored."""
     return proof_of_verdict(equation, judge_equation(equation), current())
 
 
 def condition_object(conditional: Conditional | None) -> JsonObject | None:
-    """A condition as JSON: the equation with it, its verdict, whether it fails wherever the condition does,
-    and on how many instances that was compared.
+    """A condition as JSON: the equation with the condition, its verdict, whether the equation fails wherever
+    the condition does, and the number of instances compared.
     """
     if conditional is None:
         return None

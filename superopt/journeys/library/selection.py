@@ -1,16 +1,16 @@
-"""Which verified rules ship, and why: by what a search gains with them, and by what derives them.
+"""Selection of the verified rules that ship, by their use in searches and their derivability.
 
 In this order:
 
-1. Rules that divide tensors ship: they say where a plan may divide.
-2. A rule stays out of which a search applies no direction, or none that could help: each starts from a
-   constant that no model has, or brings one in and saves nothing.
-3. A rule stays out that smaller ones give within a few steps.
-4. Searches over networks and small graphs are run with what is left, and with all rules. Where all of them
-   find a cheaper graph, the rules on the way to it ship too, as far as the search with them needs them.
+1. Rules that divide tensors ship; plans need them.
+2. A rule is dropped if no direction can help a search: each starts from a constant that no model has, or
+   introduces one and saves nothing.
+3. A rule is dropped if smaller ones derive it in a few steps.
+4. Networks and small graphs are searched with the remaining rules and with all rules. If all rules find a
+   cheaper graph, the rules on the path to it ship, too, as far as that search needs them.
 
-What is left ships, with the reason: a search used it, or it saves at typical sizes, or it leads to a graph
-that no others lead to.
+Remaining rules ship with a reason: a search used them, they save at typical sizes, or only they lead to some
+graph.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from superopt.substitution_db.store.records import Rule, Selection
 Progress = Callable[[str], None]
 
 LEAST_SAVED = 0.01
-"""The share of the cost that a rule has to save at typical sizes to be worth it for that alone."""
+"""Least relative saving at typical sizes that counts as a reason to ship."""
 
 _NAMED = 3
-"""Graphs that a reason names."""
+"""Maximum number of graphs named in a reason."""
 
 NEUTRAL = named(lambda operator: operator.neutral_for is not None)
-"""Constants by which an operator computes nothing."""
+"""Constants that are the neutral element of some operator."""
 
 MADE = named(lambda operator: operator.constant and not operator.fills)
-"""Constants that no model has: rules alone bring them in."""
+"""Constants that only rules introduce; no model contains them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The choice for each rule by its id; and what searches found with the rules that ship, and with all."""
+    """The choice for each rule by id, and the results of searches with shipped rules and with all rules."""
 
     choices: Mapping[str, Selection]
     shipped: Mapping[str, Trial]
@@ -60,10 +60,10 @@ def select(
     candidates: int = CANDIDATES,
     progress: Progress = lambda _: None,
 ) -> Selected:
-    """Which of the verified rules ship. ``names`` are the graphs to search, all without; each search looks at
-    so many candidates.
+    """Selects the verified rules that ship. ``names`` are the graphs to search (default: all), ``candidates``
+    is the limit of each search.
 
-    The answer depends on the rules, this software and these numbers alone, not on any clock.
+    The result depends only on the rules, this software and the arguments, not on time.
     """
     tried = graphs() if names is None else names
     ordered = sorted(rules, key=lambda r: (_size(r), r.equation, r.id))
@@ -90,7 +90,7 @@ def select(
 
 
 def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
-    """The choice for each rule without a search, smaller rules first."""
+    """The choices made without a search, smaller rules first."""
     kept, choices = Theorems(), dict[str, Selection]()
     for rule, text in equations.items():
         equation = parse_equation(text)
@@ -119,7 +119,7 @@ def _by_itself(rule: str, text: str, equation: Equation, kept: Theorems) -> Sele
 
 
 def _is_idle(way: Substitution, saved: float) -> bool:
-    """Whether the direction starts from a constant that no model has, or brings one in and saves nothing."""
+    """Whether the direction starts from a constant that no model has, or introduces one and saves nothing."""
     source, target = _operators(way.source), _operators(way.target)
     return bool(source & MADE) or (bool(target & NEUTRAL) and saved < LEAST_SAVED)
 
@@ -129,7 +129,7 @@ def _operators(terms: Iterable[Term]) -> frozenset[str]:
 
 
 def _saved(equation: Equation, *, backwards: bool) -> float:
-    """The share of the cost that a direction saves where it saves most."""
+    """The largest relative saving of a direction."""
     return max((gain.saved for gain in _gains(equation) if gain.backwards == backwards), default=0.0)
 
 

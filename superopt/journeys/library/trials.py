@@ -1,8 +1,7 @@
-"""What searches find with a set of rules: networks of the zoo and micrographs, at prices that are the same
-everywhere.
+"""Trial searches with a set of rules over zoo networks and micrographs, under analytic costs.
 
-Every search ends by a number of candidates, never by time, and begins with the same seed: what it finds
-depends on nothing but the rules and this software.
+Searches are limited by candidates, never by time, and use a fixed seed, so that results depend only on the
+rules and this software.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _SHARE_OF_SMALL = 4
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a search made of a graph: the price in microseconds before and after, and the rules on the way."""
+    """The result of a search: cost in microseconds before and after, and the rules applied."""
 
     before: float
     after: float
@@ -60,7 +59,7 @@ class Trial:
 def searched(
     rules: Mapping[str, str], names: Iterable[str], candidates: int = CANDIDATES
 ) -> Mapping[str, Trial]:
-    """A search with these rules (equations by id) on each of the graphs named."""
+    """Searches each of the named graphs with these rules (equations by id)."""
     usable = _rule_set(tuple(rules.items()))
     return {name: _trial(_graph(name), usable, _allowed(name, candidates)) for name in names}
 
@@ -71,8 +70,9 @@ def graphs() -> Sequence[str]:
 
 
 def applied(rules: Mapping[str, str]) -> tuple[Substitution, ...]:
-    """The directions of rules that a search applies: not those that divide tensors, or that may make finite
-    numbers infinite."""
+    """The directions of rules that a search applies: none that divide tensors or may turn finite numbers
+    infinite.
+    """
     return tuple(way for rule, equation in rules.items() for way in _directions(rule, equation))
 
 

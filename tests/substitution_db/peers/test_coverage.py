@@ -166,7 +166,7 @@ def test_command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
         "any          undecided                    ANY stands for every operator",
         "",
         "5 rules: 2 proved, 0 conditional, 1 refuted, 1 malformed, 1 undecided",
-        "1 known, 1 derivable from the library, the known among them",
+        "1 known, 1 derivable from the library (including the known)",
     ]
     assert [line.strip()[:6] for line in written if line.startswith(" ")] == ["x: f32"]
 

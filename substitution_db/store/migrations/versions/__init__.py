@@ -1,1 +1,1 @@
-"""One module per revision of the schema, never changed once released."""
+"""Schema revisions, one module each; never changed once released."""

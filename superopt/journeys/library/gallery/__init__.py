@@ -1,4 +1,4 @@
-"""The page about the shipped library: counts, and the rules that gain most, drawn."""
+"""Markdown page about the shipped library: counts, and drawings of the most profitable rules."""
 
 from superopt.journeys.library.gallery.page import Page, library_page, write_page
 

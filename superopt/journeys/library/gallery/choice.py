@@ -1,7 +1,7 @@
-"""Which rules are shown: those that save most, in networks if they apply there, a few of each sort.
+"""Choice of the rules to show: the most profitable ones of each kind.
 
-A rule's score is the share of the cost that it saves where it saves most, times one more than the number of
-networks in which that direction of it applies.
+A rule's score is its largest relative saving, times one plus the number of networks in which that direction
+applies.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from superopt.journeys.library.gallery.uses import sites
 from superopt.rewriting import substitutions_of
 
 SHOWN = 5
-"""Rules of each sort."""
+"""Number of rules shown of each kind."""
 
 LEAST_SAVED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A rule by its id, what it gains, of what sort that is, and in which networks it applies how often."""
+    """A rule by its id, its gain, its kind, and its number of sites by network."""
 
     rule: str
     equation: Equation
@@ -35,13 +35,13 @@ class Choice:
 
     @property
     def score(self) -> float:
-        """What rules are ranked by."""
+        """The score of the rule."""
         return self.gain.saved * (1 + len(self.networks))
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The best of each sort, best first; and how many rules of each sort there are that save something."""
+    """The best rules of each kind, best first; and the number of rules of each kind that save something."""
 
     choices: Mapping[Kind, tuple[Choice, ...]]
     counts: Mapping[Kind, int]
@@ -74,7 +74,7 @@ def _rank(choice: Choice) -> tuple[float, int, str]:
 
 
 def _different(ranked: list[Choice]) -> tuple[Choice, ...]:
-    """The first few that consist of different operators."""
+    """The first rules that consist of different operators."""
     first: dict[tuple[object, ...], Choice] = {}
     for choice in ranked:
         first.setdefault((_names(choice.equation.left), _names(choice.equation.right)), choice)

@@ -1,8 +1,7 @@
-"""What a rule gains by the operators' own account of their work, at typical sizes.
+"""Gains of rules by the operators' analytic work, at typical sizes.
 
-Each side costs what a nominal machine would need. Parameters (kernels, scales, shifts), and operands of
-products where that is worth more, are known beforehand: what depends on them alone is computed once, and
-costs nothing.
+The cost of a side is its time on a nominal machine. Parameters (kernels, scales, shifts), and operands of
+products if that gains more, are constants: whatever depends on them alone costs nothing.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _SCHEMES = 3
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The ratio of the costs of the two sides, the dearer one first, under what was assumed.
+    """The cost of the more expensive side divided by that of the other, with its assumptions.
 
-    ``backwards``: the right side is the dearer. ``known`` are the variables that are weights, ``types`` the
-    sizes of all.
+    ``backwards``: the right side is more expensive. ``known`` are the variables assumed constant, ``types``
+    the types of all.
     """
 
     ratio: float
@@ -54,12 +53,12 @@ class Gain:
 
     @property
     def saved(self) -> float:
-        """The share of the cost that is saved."""
+        """The relative saving."""
         return 1 - 1 / self.ratio
 
 
 def gains(equation: Equation) -> tuple[Gain, ...]:
-    """The gain of an equation under each assumption; empty where no instance has such sizes."""
+    """The gain of an equation under each assumption; empty if no instance has such sizes."""
     unusual: list[Scheme] = []
     for scheme in InstanceSampler(equation, seed=0).schemes(_SCHEMES):
         if _is_unusual(scheme):
@@ -98,7 +97,7 @@ def _gains(equation: Equation, scheme: Scheme) -> Iterator[Gain]:
 
 
 def _leaves_work(equation: Equation, known: frozenset[str]) -> bool:
-    """Whether no output is known beforehand."""
+    """Whether no output is constant."""
     return not any(_is_known(term, known) for term in (*equation.left, *equation.right))
 
 
@@ -107,7 +106,7 @@ def _is_known(term: Term, known: frozenset[str]) -> bool:
 
 
 def _weights(ordered: Sequence[Application]) -> Iterator[frozenset[str]]:
-    """What may be known beforehand: parameters always, and all operands of products but one."""
+    """The sets of variables that may be constant: parameters, and all operands of products but one."""
     parameters = frozenset(variables(*(term for user in ordered for term in _parameters(user))))
     products = [term for term in ordered if traits(term.operator).product is Product.MATRIX]
     operands = frozenset(variables(*(child for term in products for child in term.inputs))) - parameters
@@ -165,7 +164,7 @@ def _microseconds(term: Application, typing: Typing) -> float:
 
 
 def best_gain(equation: Equation) -> Gain | None:
-    """The largest gain in a direction that the rule has; None if it gains nowhere."""
+    """The largest gain in a direction of the rule; None if there is none."""
     ways = {rule.backwards for rule in substitutions_of(equation, "")}
     found = [gain for gain in gains(equation) if gain.backwards in ways and gain.ratio > 1]
     return max(found, key=lambda gain: gain.ratio, default=None)

@@ -1,4 +1,4 @@
-"""What sort of improvement a rule is, by what its two sides consist of."""
+"""Kinds of improvement, by the operators of a rule's two sides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from superopt.ops.traits import traits
 
 
 class Kind(enum.StrEnum):
-    """Sorts of rules, in the order in which they are shown."""
+    """Kinds of rules, in display order."""
 
     CANCELLATION = "Cancellation"
     FUSION = "Fusion"
@@ -37,7 +37,7 @@ DESCRIPTIONS = {
 
 
 def kind_of(equation: Equation, gain: Gain) -> Kind:
-    """The sort of an improvement, from the dearer to the cheaper side."""
+    """The kind of an improvement, from the more expensive to the cheaper side."""
     source, target = equation.left, equation.right
     if gain.backwards:
         source, target = target, source
@@ -62,7 +62,7 @@ def _computed_beforehand(side: Sequence[Term], known: Sequence[str]) -> bool:
 
 
 def _operators(side: Sequence[Term], gain: Gain) -> Counter[tuple[str, str]]:
-    """The operators that are computed for every input, an activation that is fused in by its name."""
+    """The operators that depend on inputs; a fused activation counts by its name."""
     remaining = (term for term in applications(*side) if not _is_known(term, gain.known))
     return Counter((term.operator, str(term.attribute("activation") or "")) for term in remaining)
 

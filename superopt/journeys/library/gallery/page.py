@@ -1,4 +1,4 @@
-"""docs/library.md: what is in the shipped library, and a gallery of what gains most."""
+"""Generator of docs/library.md: statistics of the shipped library, and a gallery of rules."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ WIDTH = 118
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The text of the page, and its pictures by file name."""
+    """The Markdown text, and SVG pictures by file name."""
 
     text: str
     pictures: Mapping[str, str]
 
 
 def library_page(library: Path, pictures: str, networks: Sequence[str] = NETWORKS) -> Page:
-    """The page about the verified rules of a file; ``pictures`` is where it finds its pictures,
-    ``networks`` are those of the zoo in which rules are tried.
+    """The page about the verified rules of a file; ``pictures`` is the path of its pictures, ``networks`` are
+    the zoo networks in which rules are tried.
 
-    The same for the same file and the same operators, networks and verifier. Raises InvalidFileError.
+    Deterministic for the same file, operators, networks and verifier. Raises InvalidFileError.
     """
     rules = {rule.id: (rule, proof) for rule, proof in read_shipped(library)}
     verified = {
@@ -77,7 +77,7 @@ def library_page(library: Path, pictures: str, networks: Sequence[str] = NETWORK
 
 
 def write_page(page: Page, path: Path) -> None:
-    """Writes the page, and its pictures beside it in a directory of its name; old pictures there go."""
+    """Writes the page, and its pictures into a directory of its name; removes old pictures there."""
     directory = path.with_suffix("")
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in page.pictures.items():
@@ -111,7 +111,7 @@ def _introduction(statistics: RuleStatistics) -> Iterator[str]:
 
 
 def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
-    """How rules are chosen, and how many ship for which reason; nothing of rules that nobody chose."""
+    """The section about selection: method, and counts by reason; empty without a selection."""
     if not choices:
         return
     yield from ("## Why these", "")

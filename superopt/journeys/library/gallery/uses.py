@@ -1,4 +1,4 @@
-"""In which networks of the zoo rules apply, and at how many sites."""
+"""Number of sites at which rules apply, by zoo network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_SITES = 20
 
 
 def sites(rules: Iterable[Substitution], networks: Sequence[str]) -> Mapping[str, Counter[str]]:
-    """For each rule that applies beside weights alone: how often in each network, counted up to 20."""
+    """Number of sites by rule and network, at most 20 each, not counting sites on weights only."""
     found: dict[str, Counter[str]] = {}
     chosen = tuple(rules)
     for name in networks:
@@ -36,7 +36,7 @@ def _graph(name: str) -> Graph:
 
 
 def _needed(rule: Substitution) -> frozenset[str]:
-    """The operators that a graph must have for the rule to match: halves are read into splits."""
+    """The operators that a graph must contain for the rule to match; halves count as splits."""
     return frozenset(term.operator for term in rule.source_applications if term.inputs).difference(HALVES)
 
 

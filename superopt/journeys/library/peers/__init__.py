@@ -1,4 +1,4 @@
-"""Rule files of other optimizers: read into equations, or said to be malformed and why."""
+"""Rule files of other optimizers: parsing, translation to equations, coverage by the library."""
 
 from superopt.journeys.library.peers.files import PeerFormat, format_of, read_rules
 from superopt.journeys.library.peers.reading import Claim, Inexpressible, Malformed, PeerRule, why_none

@@ -1,4 +1,4 @@
-"""What our axioms and our library say of each rule of a peer's file."""
+"""Coverage: the verdict on each rule of another optimizer's file, by our axioms and library."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from superopt.verifier.pool import Allowance, judge_all
 from superopt.verifier.refute.malformed import MALFORMED
 
 PATIENCE = Allowance(seconds=60.0)
-"""What looking for one condition may cost."""
+"""Limits of the search for one condition."""
 
 
 class Answer(enum.StrEnum):
-    """What can be said of a peer's rule."""
+    """The possible answers about a peer's rule."""
 
     PROVED = "proved"
     CONDITIONAL = "conditional"
@@ -36,10 +36,10 @@ class Answer(enum.StrEnum):
 class Covered:
     """The answer about one rule.
 
-    ``equation`` is the form that it is about, with its condition; empty when the rule has none. ``known``: it
-    is in the library, or an instance of one rule there. ``derivable_steps``: how many rewrites by the library
-    lead from one side to the other; None when none do within the bounds. ``reason``: the axioms used, the
-    condition, the counterexample, what is malformed, or why nothing is known.
+    ``equation`` is the judged form, with its condition; empty if the rule has none. ``known``: the rule is in
+    the library, or an instance of a rule there. ``derivable_steps``: number of library rewrites from one side
+    to the other; None if not derivable within the bounds. ``reason``: the axioms used, the condition, the
+    counterexample, the defect, or why it is undecided.
     """
 
     index: int
@@ -61,10 +61,10 @@ def coverage(
 ) -> tuple[Covered, ...]:
     """The answers in the order of the rules; ``library`` are the equations of verified rules.
 
-    First the general forms are judged, then those as written of rules that do not hold in general, then
-    conditions are looked for under which the false ones hold; forms that say the same are judged once. A form
-    whose judgement fails or takes too long is undecided; one whose condition does so stays refuted. With
-    ``jobs`` 0 all is done in this process.
+    First the general forms are verified, then the written forms of rules that do not hold in general; then
+    conditions are sought for the false ones. Equal forms are verified once. A form whose verification fails
+    or times out is undecided; one whose search for a condition does so stays refuted. With ``jobs`` 0
+    everything runs in this process.
     """
     own, limits = tuple(library), bounds or Bounds()
     claims = {index: rule.reading for index, rule in enumerate(rules) if isinstance(rule.reading, Claim)}
@@ -99,7 +99,7 @@ def coverage(
 
 
 def counts(answers: Iterable[Covered]) -> dict[str, int]:
-    """How many rules there are, with each verdict, known and derivable."""
+    """Number of rules in total, by verdict, known, and derivable."""
     everything = tuple(answers)
     by_verdict = Counter(answer.verdict for answer in everything)
     return {
@@ -111,7 +111,7 @@ def counts(answers: Iterable[Covered]) -> dict[str, int]:
 
 
 def _unreadable(reading: Reading) -> Covered:
-    """The answer about what is no equation."""
+    """The answer about a rule that is not an equation."""
     assert not isinstance(reading, Claim)
     verdict = Answer.MALFORMED if isinstance(reading, Malformed) else Answer.UNDECIDED
     return Covered(-1, "", "", verdict, reason=reading.reason)
@@ -126,7 +126,7 @@ def _is_proved(answer: Covered) -> bool:
 
 
 def _judgement(claim: Claim, judged: Mapping[str, Covered]) -> Covered:
-    """That of the general form if it holds, else that of the one as written."""
+    """The verdict on the general form if it holds, else on the written one."""
     general, written = _identity(claim)
     return judged[general] if _is_proved(judged[general]) else judged[written]
 
@@ -147,7 +147,7 @@ def _judged(library: tuple[str, ...], bounds: Bounds, form: Equation) -> Covered
 
 
 def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[Claim, Covered]) -> Covered:
-    """A refuted rule with a condition under which it holds; as it was where none is found."""
+    """A refuted rule with a condition under which it holds; unchanged if none is found."""
     claim, refuted = item
     for form in _forms(claim):
         found = infer_condition(form, load_axioms())
@@ -162,12 +162,12 @@ def _conditioned(library: tuple[str, ...], bounds: Bounds, item: tuple[Claim, Co
 
 
 def _forms(claim: Claim) -> Sequence[Equation]:
-    """The general form, then the one as written where it says more."""
+    """The general form, then the written one if it is more specific."""
     return tuple({rule_id(form): form for form in (claim.general, claim.written)}.values())
 
 
 def _compared(covered: Covered, form: Equation, library: tuple[str, ...], bounds: Bounds) -> Covered:
-    """The answer with what the library knows of the form that holds."""
+    """The answer completed by a look-up of the valid form in the library."""
     known = _library(library)
     found = derive(form, known, bounds)
     if known.has(form):

@@ -1,9 +1,9 @@
-"""Whether a rule follows from the library by rewriting its own two sides, and in how many steps.
+"""Derivability of a rule from the library by bidirectional rewriting of its sides.
 
-Both sides are graphs of one typing. From each, graphs are reached by applying the library's rules, in every
-direction that can be a rewrite; they meet in as few steps as there are (breadth first). A rule follows when
-its sides meet under several typings, whose sizes are symbols where that is possible: of a rule that is known
-to hold that says how, of another it proves nothing.
+Both sides are graphs of one typing. The library's rules are applied to each, breadth first, in every
+direction that is a valid rewrite, until the sides meet. A rule is derivable if its sides meet under several
+typings, with symbolic sizes if possible. For a rule known to hold this gives a derivation; otherwise it
+proves nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _SEED = 21
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """``steps`` from one side to the other; ``instance`` when one rule with the whole source does it."""
+    """Number of ``steps`` from one side to the other; ``instance``: one rule application at the root
+    suffices.
+    """
 
     steps: int
     instance: bool
@@ -37,8 +39,8 @@ class Derivation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a search may cost: steps, graphs on each side whose neighbours are looked at, and how much larger
-    than the larger side a graph may get, in nodes. Under ``typings`` typings of the rule the sides must meet.
+    """Limits of a search: steps, graphs expanded per side, and nodes by which a graph may exceed the larger
+    side. The sides must meet under ``typings`` typings of the rule.
     """
 
     steps: int = 3
@@ -48,7 +50,7 @@ class Bounds:
 
 
 class Library:
-    """Verified rules, in every direction that can be a rewrite, by the operator at their root."""
+    """Verified rules in every valid direction, indexed by root operator."""
 
     def __init__(self, equations: Iterable[Equation]) -> None:
         self._by_operator: dict[str, list[Substitution]] = {}
@@ -61,11 +63,11 @@ class Library:
                 self._by_operator.setdefault(name, []).append(substitution)
 
     def has(self, equation: Equation) -> bool:
-        """Whether the rule is there, in one direction or in both, whatever its variables are called."""
+        """Whether the library contains the rule in some direction, up to renaming of variables."""
         return rule_id(equation) in self._ids
 
     def neighbours(self, graph: Graph, largest: int) -> Iterator[tuple[Graph, bool]]:
-        """The graphs of at most that many nodes that one rewrite gives, and if it replaced all outputs."""
+        """The graphs of at most that many nodes after one rewrite, and whether it replaced all outputs."""
         for name in sorted({node.operator.name for node in graph}):
             for substitution in self._by_operator.get(name, ()):
                 for match in find_matches(graph, substitution):
@@ -76,9 +78,9 @@ class Library:
 
 
 def derive(equation: Equation, library: Library, bounds: Bounds) -> Derivation | None:
-    """How the rule follows from the library; None where it does not within the bounds.
+    """The derivation of the rule from the library; None if not found within the bounds.
 
-    The steps are those under the typing that needs most.
+    ``steps`` is the maximum over typings.
     """
     found: list[Derivation] = []
     for instance in _typings(equation, bounds.typings):
@@ -92,7 +94,7 @@ def derive(equation: Equation, library: Library, bounds: Bounds) -> Derivation |
 
 
 def derive_at(equation: Equation, instance: Instance, library: Library, bounds: Bounds) -> Derivation | None:
-    """``derive`` under one typing, for all sizes if these are symbols."""
+    """``derive`` under one typing; valid for all sizes if these are symbols."""
     try:
         source, target = (
             graph_of(side, instance.typing, instance.types) for side in (equation.left, equation.right)
@@ -103,7 +105,7 @@ def derive_at(equation: Equation, instance: Instance, library: Library, bounds: 
 
 
 class _Side:
-    """What was reached from one side: every form with its distance, and the graphs of the last level."""
+    """Graphs reached from one side: every form with its distance, and the frontier."""
 
     def __init__(self, start: Graph, form: Form, graphs: int) -> None:
         self.distance: dict[Form, int] = {form: 0}
@@ -112,7 +114,7 @@ class _Side:
 
 
 class _Search:
-    """Rewrites of both sides. A rewrite need not have a reverse, so each side may have to go all the way."""
+    """Bidirectional search. Rewrites need not be reversible, so one side may have to reach the other."""
 
     def __init__(self, source: Graph, target: Graph, library: Library, bounds: Bounds) -> None:
         self._forms = Forms()
@@ -147,7 +149,7 @@ class _Search:
         )
 
     def _expand(self, side: _Side, other: _Side, distance: int) -> int:
-        """Goes one level on; the fewest steps in which the sides meet there, until one meets in that many."""
+        """Expands one level; returns the fewest steps in which the sides meet."""
         found: dict[Form, Graph] = {}
         best = self._bounds.steps + 1
         for graph in side.level.values():

@@ -1,4 +1,4 @@
-"""Rule files by their format."""
+"""Reading of rule files by format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def format_of(path: Path) -> PeerFormat:
 
 
 def read_rules(path: Path, file_format: PeerFormat) -> tuple[PeerRule, ...]:
-    """The rules of a file. Raises InvalidFileError for one that is not of the format."""
+    """The rules of a file. Raises InvalidFileError if it is not of the format."""
     match file_format:
         case PeerFormat.TASO:
             return read_taso(path)

@@ -1,4 +1,4 @@
-"""FlexFlow's rule files: a ``RuleCollection`` in JSON (CONTRACTS, "Peer rule files")."""
+"""Parser of FlexFlow's rule files: a ``RuleCollection`` in JSON (CONTRACTS, "Peer rule files")."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGEST = 2**31
 
 
 def read_flexflow(path: Path) -> tuple[PeerRule, ...]:
-    """The rules of a file. Raises InvalidFileError for one that is no rule file of FlexFlow."""
+    """The rules of a file. Raises InvalidFileError if it is not a rule file of FlexFlow."""
     document = _parsed(path)
     rules = document.get("rule") if document.get("_t", "RuleCollection") == "RuleCollection" else None
     if not isinstance(rules, list):

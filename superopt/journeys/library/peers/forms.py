@@ -1,7 +1,7 @@
-"""Sides of a rule as graphs of one typing, and when two graphs are the same up to how they are written.
+"""Normal forms of graphs, to compare the sides of rules up to equivalent notation.
 
-What a graph can write in several ways has one form: operands of commutative operators in any order, concats
-of concats, pieces of pieces, axes from either end, the words for a padding.
+These have one normal form: any order of commutative operands, nested concats, nested slices, positive and
+negative axes, named and explicit padding.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from superopt.ops.windows import Padding
 from superopt.rewriting.typing import Typing
 
 Form = tuple[int, ...]
-"""One number for each output, given by ``Forms``: equal numbers are equal computations."""
+"""One number per output, given by ``Forms``; equal numbers mean equal computations."""
 
 
 def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorType]) -> Graph:
     """The graph that computes the terms from inputs of these types; equal terms are one node.
 
-    What is joined only to be joined again along the same axis is joined at once, so that a rule may take the
-    parts together as it needs them. Raises IllTypedError where an operator does not accept its inputs.
+    Nested concats along one axis become one concat, so that rules can group the parts in any way. Raises
+    IllTypedError if an operator does not accept its inputs.
     """
     editor = Graph.empty().edit()
     values: dict[Term, Value] = {
@@ -54,7 +54,7 @@ def graph_of(terms: Sequence[Term], typing: Typing, types: Mapping[str, TensorTy
 
 
 def _inner_concats(terms: Sequence[Term], typing: Typing) -> frozenset[Term]:
-    """The concats that are used by nothing but concats along the same axis."""
+    """The concats used only by concats along the same axis."""
     axes: dict[Term, int] = {
         term: operator.axis % typing.types[term].rank
         for term, operator in typing.operators.items()
@@ -66,7 +66,7 @@ def _inner_concats(terms: Sequence[Term], typing: Typing) -> frozenset[Term]:
 
 
 def _joined(term: Term, inner: frozenset[Term]) -> Iterator[Term]:
-    """The inputs of a term, with the inputs of inner concats in their place."""
+    """The inputs of a term, with inner concats replaced by their inputs."""
     for child in term.inputs if isinstance(term, Application) else ():
         if child in inner:
             yield from _joined(child, inner)
@@ -75,7 +75,7 @@ def _joined(term: Term, inner: frozenset[Term]) -> Iterator[Term]:
 
 
 class Forms:
-    """Numbers for computations, the same for all graphs over inputs of the same names."""
+    """Numbering of computations, shared by all graphs over inputs of the same names."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -148,7 +148,7 @@ def _attributes(operator: Operator, types: Sequence[TensorType]) -> Iterator[Has
 
 
 def _padding(operator: Operator, types: Sequence[TensorType]) -> Padding:
-    """The margins where they are the same at all sizes, else the word."""
+    """The explicit margins if they are the same for all sizes, else the named padding."""
     window = operator.window(*types)
     assert window is not None, "only windows are padded"
     spellings = window.spellings()

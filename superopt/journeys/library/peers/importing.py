@@ -1,4 +1,4 @@
-"""Rules of peers' files stored as candidates; what is no rule here is left out by name."""
+"""Import of peers' rules as candidates; inexpressible rules are reported."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from superopt.substitution_db.store.rows import new_rule
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How many rules were stored, and those that could not be: malformed or not to be said in equations."""
+    """Number of stored rules, and the rules left out: malformed or inexpressible as equations."""
 
     added: Added
     left_out: tuple[PeerRule, ...]
 
 
 def import_peer_rules(rules: Sequence[PeerRule], source: str, repository: RuleRepository) -> Imported:
-    """Stores the rules as written, to be tried in their general form first. All or nothing.
+    """Stores the rules as written, with their general form to be verified first. Atomic.
 
     ``source`` names the file in the provenance.
     """

@@ -1,4 +1,4 @@
-"""Our own rule files, read like those of peers: each rule for itself."""
+"""Parser of our own rule files in the form of peers' files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from superopt.substitution_db.rules.exchange import numbered_lines, read_json_li
 
 
 def read_own_json(path: Path) -> tuple[PeerRule, ...]:
-    """The rules of JSON lines, named by their ids. Raises InvalidFileError for a line that is no rule."""
+    """The rules of JSON lines, named by their ids. Raises InvalidFileError for an invalid line."""
     return tuple(
         PeerRule(index, line.id, _reading(line.rule.equation))
         for index, line in enumerate(read_json_lines(path))
@@ -20,7 +20,7 @@ def read_own_json(path: Path) -> tuple[PeerRule, ...]:
 
 
 def read_own_text(path: Path) -> tuple[PeerRule, ...]:
-    """The equations of a text file, one per line. Raises InvalidFileError for a file that is no text."""
+    """The equations of a text file, one per line. Raises InvalidFileError for a file that is not text."""
     entries = ((number, line.partition("#")[0].strip()) for number, line in numbered_lines(path))
     written = [(number, text) for number, text in entries if text]
     return tuple(PeerRule(i, f"line {number}", _reading(text)) for i, (number, text) in enumerate(written))

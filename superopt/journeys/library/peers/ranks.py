@@ -1,4 +1,4 @@
-"""How many dimensions the tensors of a peer's rule have, as far as its operators and parameters say."""
+"""Inference of tensor ranks in a peer's rule from its operators and parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from superopt.errors import InvalidEquationError, UnsupportedError
 from superopt.journeys.library.peers.reading import AxisOrder, PeerGraphs, PeerOperator, PeerTensor
 
 Place = tuple[str, PeerTensor]
-"""A tensor of a side; inputs belong to both sides and are placed at neither."""
+"""A tensor of a side; inputs belong to both sides."""
 
 _IMAGES = ("CONV2D", "POOL2D_MAX", "POOL2D_AVG", "ENLARGE", "CONSTANT_ICONV", "CONSTANT_POOL")
 _LIKE_INPUTS = (
@@ -18,10 +18,10 @@ _LIKE_INPUTS = (
 
 
 class Ranks:
-    """The ranks of a rule's tensors. FlexFlow's NUMDIM counts replicas too, so it says nothing of a rank."""
+    """The ranks of a rule's tensors. FlexFlow's NUMDIM is ignored, because it counts replica dimensions."""
 
     def __init__(self, graphs: PeerGraphs, axes: AxisOrder) -> None:
-        """Raises InvalidEquationError where one tensor would have two ranks."""
+        """Raises InvalidEquationError if a tensor would have two ranks."""
         self._parents: dict[Place, Place] = {}
         self._known: dict[Place, int] = {}
         self._matrices: set[Place] = set()
@@ -34,11 +34,11 @@ class Ranks:
             self._unite(_place("source", source), _place("target", target))
 
     def of(self, side: str, tensor: PeerTensor) -> int | None:
-        """The rank of a tensor; None where nothing says it."""
+        """The rank of a tensor; None if unknown."""
         return self._known.get(self._root(_place(side, tensor)))
 
     def is_image(self, side: str, tensor: PeerTensor) -> bool:
-        """Whether an operator on images asks for the tensor's rank, so that no condition has to."""
+        """Whether an image operator determines the tensor's rank, so that no condition is needed."""
         root = self._root(_place(side, tensor))
         return any(self._root(image) == root for image in self._images)
 
@@ -46,7 +46,7 @@ class Ranks:
         """An axis of the file as axioms count it: of images and of vectors from the outside, of matrices and
         of all else that the file counts from the inside from there, so that batches may come before.
 
-        Raises InvalidEquationError or UnsupportedError where the tensor is known not to have that axis.
+        Raises InvalidEquationError or UnsupportedError if the tensor is known not to have that axis.
         """
         root = self._root(_place(side, tensor))
         rank = self._known.get(root)

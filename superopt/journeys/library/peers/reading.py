@@ -1,4 +1,4 @@
-"""What is in a peer's file: rules as graphs of named operators, and what becomes of a rule that is read."""
+"""Data model of peers' rule files: rules as operator graphs, and the outcomes of reading them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from superopt.ir.terms import Equation
 
 
 class AxisOrder(enum.StrEnum):
-    """From which end a format counts the dimensions of a tensor."""
+    """The end from which a format counts dimensions."""
 
     OUTERMOST_FIRST = "outermost first"
     INNERMOST_FIRST = "innermost first"
@@ -50,22 +50,22 @@ class PeerGraphs:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """It is no rule, and why."""
+    """The rule is malformed, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Inexpressible:
-    """It may be a rule, but not one that equations can say, and why."""
+    """The rule may be valid but cannot be expressed as an equation, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A rule as an equation: ``written`` says what the file says of ranks, kernels and groups; ``general``
-    leaves that out, so that it holds for more or is false.
+    """A rule as an equation: ``written`` keeps the file's ranks, kernels and groups; ``general`` omits them,
+    so that it is more general or false.
     """
 
     general: Equation
@@ -85,12 +85,12 @@ class PeerRule:
 
 
 def why_none(rule: PeerRule) -> str:
-    """Why the rule is no equation; empty when it is one."""
+    """The reason why the rule is not an equation; empty if it is one."""
     return "" if isinstance(rule.reading, Claim) else rule.reading.reason
 
 
 def content_of(path: Path, most_bytes: int) -> bytes:
-    """The content of a peer's file. Raises InvalidFileError for one that is too large or cannot be read."""
+    """The content of a peer's file. Raises InvalidFileError if it is too large or cannot be read."""
     try:
         size = path.stat().st_size
         if size > most_bytes:

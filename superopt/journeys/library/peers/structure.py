@@ -1,4 +1,4 @@
-"""Whether a peer's rule is a rule at all: references, parameters, ranks, and what the target may use."""
+"""Structural checks of peers' rules: references, parameters, ranks, inputs of the target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KERNEL = ("KERNEL_H", "KERNEL_W")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How many inputs an operator may have, and which parameters it must have."""
+    """The number of inputs and the required parameters of an operator."""
 
     fewest: int
     most: int
@@ -43,7 +43,7 @@ SIGNATURES: Mapping[str, Signature] = {
     **dict.fromkeys(("PARTITION", "COMBINE", "REPLICATE", "REDUCE"), Signature(1, 1, _PARALLEL)),
     **dict.fromkeys(("ANY", "BATCHNORM", "RESHAPE"), Signature(0, 64)),
 }
-"""The vocabulary of both formats; ``INPUT`` and ``WEIGHT`` are no operators of a rule."""
+"""The vocabulary of both formats, without ``INPUT`` and ``WEIGHT``."""
 
 RANGES: Mapping[str, tuple[int, int]] = {
     "NUM_INPUTS": (1, 64),
@@ -61,7 +61,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
 
 
 def require_rule(graphs: PeerGraphs) -> None:
-    """Raises InvalidEquationError where the graphs are no rule, whatever the operators mean."""
+    """Raises InvalidEquationError if the graphs are not a structurally valid rule."""
     for side, operators in (("source", graphs.source), ("target", graphs.target)):
         for index, operator in enumerate(operators):
             _require_operator(operator, f"operator {index} of the {side}, {operator.kind}")
@@ -79,7 +79,7 @@ def inputs_of(operators: Sequence[PeerOperator]) -> frozenset[PeerTensor]:
 
 
 def output_count(operator: PeerOperator) -> int:
-    """How many outputs the operator has."""
+    """The number of outputs of an operator."""
     return operator.parameters["NUM_OUTPUTS"] if operator.kind == "SPLIT" else 1
 
 
@@ -89,7 +89,7 @@ def in_order(operators: Sequence[PeerOperator]) -> Iterator[int]:
 
 
 def permutation(operator: PeerOperator) -> tuple[int, ...]:
-    """What TRANSPOSE's PERM says: the digits of a number to the base NUMDIM, first axis first."""
+    """The permutation encoded in TRANSPOSE's PERM: digits to the base NUMDIM, first axis first."""
     rank, code = operator.parameters["NUMDIM"], operator.parameters["PERM"]
     digits: list[int] = []
     for _ in range(rank):
@@ -97,7 +97,7 @@ def permutation(operator: PeerOperator) -> tuple[int, ...]:
         digits.append(digit)
     if code or sorted(digits) != list(range(rank)):
         got = operator.parameters["PERM"]
-        raise InvalidEquationError(f"PERM {got} is no permutation of {rank} axes")
+        raise InvalidEquationError(f"PERM {got} is not a permutation of {rank} axes")
     return tuple(reversed(digits))
 
 

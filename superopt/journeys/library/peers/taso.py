@@ -1,7 +1,7 @@
-"""TASO's rule files: a ``RuleCollection`` in protocol buffers (CONTRACTS, "Peer rule files").
+"""Parser of TASO's rule files: a protobuf ``RuleCollection`` (CONTRACTS, "Peer rule files").
 
-Fields that the format requires are read as optional here, so that a rule without one is malformed by name and
-the others of the file are still read.
+Required fields are declared optional here, so that a rule without one is reported as malformed and the rest
+of the file is still read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Collection(Protocol):
 
 
 def read_taso(path: Path) -> tuple[PeerRule, ...]:
-    """The rules of a file. Raises InvalidFileError for one that is no rule file of TASO."""
+    """The rules of a file. Raises InvalidFileError if it is not a rule file of TASO."""
     message = _parsed(path)
     rules = cast("_Collection", message).rule
     if not rules or len(UnknownFieldSet(message)):

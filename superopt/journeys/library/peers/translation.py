@@ -1,8 +1,8 @@
-"""A peer's rule as an equation: what each operator of TASO's vocabulary means here.
+"""Translation of peers' rules to equations, operator by operator of TASO's vocabulary.
 
-The real meaning is taken, not TASO's arithmetic for testing: average pooling is a mean that counts padding
-(Table 2.2 of the dissertation makes it a convolution with ``C_pool``), ``C_pool`` is 1/(kh kw), relu is
-max(x, 0). Padding ``same`` is symmetric. An operator with an activation is followed by it. What FlexFlow
+Operators have their real semantics, not TASO's arithmetic for testing: average pooling is a mean that counts
+padding (Table 2.2 of the dissertation makes it a convolution with ``C_pool``), ``C_pool`` is 1/(kh kw), relu
+is max(x, 0). Padding ``same`` is symmetric. An operator with an activation is followed by it. What FlexFlow
 divides is divided as ``docs/equations.md`` says: copies have no axis, and a degree of 1 divides nothing.
 """
 
@@ -69,7 +69,7 @@ _WITHOUT_EQUATION = {
 
 
 def translated(graphs: PeerGraphs, axes: AxisOrder) -> Reading:
-    """The rule as an equation, or why it is none."""
+    """The rule as an equation, or the reason why it is not one."""
     try:
         require_rule(graphs)
         _require_expressible(graphs)
@@ -104,7 +104,7 @@ def _require_expressible(graphs: PeerGraphs) -> None:
 
 
 def _require_small_tree(operators: Sequence[PeerOperator], side: str) -> None:
-    """Terms share what is equal, but are written out when they are printed."""
+    """Terms share equal subterms in memory but not when printed, so the tree size is limited."""
     sizes: dict[int, int] = {}
     for index in in_order(operators):
         operator = operators[index]
@@ -115,7 +115,7 @@ def _require_small_tree(operators: Sequence[PeerOperator], side: str) -> None:
 
 
 def _require_few_parts(operators: Sequence[PeerOperator], side: str) -> None:
-    """Sizes of what is divided again and again are multiples of all degrees."""
+    """Limits the product of nested degrees, of which sizes are multiples."""
     parts: dict[int, int] = {}
     for index in in_order(operators):
         operator = operators[index]
@@ -152,7 +152,7 @@ def _claim(graphs: PeerGraphs, axes: AxisOrder) -> Claim:
 
 
 def _rank_conditions(graphs: PeerGraphs, ranks: Ranks, names: Sequence[str]) -> Iterator[Condition]:
-    """The ranks of inputs that the rule knows, unless its operators ask for them anyway."""
+    """Conditions for the known ranks of inputs, unless operators imply them."""
     factors = {operator.inputs[1] for operator in graphs.source if operator.kind == "MUL"}
     inputs = {tensor: None for operator in graphs.source for tensor in operator.inputs if tensor.operator < 0}
     for tensor in inputs:
@@ -177,11 +177,11 @@ class _Side:
                 self._terms[PeerTensor(index, port)] = term
 
     def term(self, tensor: PeerTensor) -> Term:
-        """The term that a tensor is."""
+        """The term for a tensor."""
         return _input(tensor) if tensor.operator < 0 else self._terms[tensor]
 
     def conditions(self) -> Iterator[Condition]:
-        """What CONV2D's parameters say of the shapes of variables."""
+        """Conditions on the shapes of variables from CONV2D's parameters."""
         for operator in self._operators:
             if operator.kind != "CONV2D":
                 continue
@@ -277,7 +277,7 @@ def _sliding(said: Mapping[str, int]) -> dict[str, AttributeTerm]:
 
 
 def _pieces(whole: Term, axis: int, count: int) -> list[Term]:
-    """The outputs of a split: first halves of what the outputs before have left."""
+    """The outputs of a split as halves: each is the first half of the remainder."""
     pieces: list[Term] = []
     for _ in range(count - 1):
         pieces.append(application("split0", {"axis": axis}, whole))
@@ -286,14 +286,14 @@ def _pieces(whole: Term, axis: int, count: int) -> list[Term]:
 
 
 def _undivided(term: Term) -> Term:
-    """What is divided, copied or put together in the term."""
+    """The operands of partition, replication and combination in the term."""
     while isinstance(term, Application) and term.operator in DIVIDING:
         (term,) = term.inputs
     return term
 
 
 def _kernels(weight: Term) -> Iterator[str]:
-    """The variables whose kernels are as large as the weight's."""
+    """The variables whose kernel size equals that of the weight."""
     match weight:
         case Variable(name):
             yield name
