@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.onnx_io.lifting import Group, LiftedModel
-from superopt.onnx_io.ordering import stuck
+from superopt.onnx_io.ordering import acyclic
 from superopt.ops import Opaque
 
 
@@ -68,8 +68,8 @@ def _in_cycles(
         read = {value.node for value in node.inputs}.union(node.after, hidden.get(node.id, ()))
         sources.setdefault(own, set()).update(head.get(source, source) for source in read)
         sources[own].discard(own)
-    waiting = stuck({node: tuple(needed) for node, needed in sources.items()})
-    return {index for index in beside if found[index].group.nodes[0] in waiting}
+    independent = set(acyclic(sources))
+    return {index for index in beside if found[index].group.nodes[0] not in independent}
 
 
 def _rewired(before: Graph, after: Graph, group: Group) -> dict[Value, Value] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeVar
 
 from superopt.ir.graph import CyclicGraphError
@@ -35,19 +37,11 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callab
             stack.extend((before, False) for before in reversed([*reads(item)]) if id(before) not in done)
 
 
-def stuck(sources: Mapping[K, Sequence[K]]) -> set[K]:
-    """Those that are on a cycle or behind one, where each waits for its ``sources``."""
-    waiting = {item: len(set(needed)) for item, needed in sources.items()}
-    followers: dict[K, list[K]] = {}
-    for item, needed in sources.items():
-        for source in set(needed):
-            followers.setdefault(source, []).append(item)
-    ready = [item for item, count in waiting.items() if not count]
-    while ready:
-        item = ready.pop()
-        del waiting[item]
-        for follower in followers.get(item, ()):
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                ready.append(follower)
-    return set(waiting)
+def acyclic(sources: Mapping[K, Iterable[K]]) -> Iterator[K]:
+    """The keys, each after its ``sources``; those on a cycle or behind one never come."""
+    sorter = TopologicalSorter(sources)
+    with suppress(CycleError):
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        yield from ready
+        sorter.done(*ready)
