@@ -17,6 +17,7 @@ from superopt.ops import Opaque, Operator
 from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
 from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +143,11 @@ class _Pass:
     def _dead(self) -> list[NodeId]:
         """Nodes that neither an output nor an opaque node needs."""
         graph = self._editor.build()
-        needed: set[NodeId] = set(graph.inputs)
-        stack = [value.node for value in graph.outputs]
-        stack += [node.id for node in graph if isinstance(node.operator, Opaque)]
-        stack += [node.id for node in graph if node.id in self._protected]
-        while stack:
-            node_id = stack.pop()
-            if node_id not in needed:
-                needed.add(node_id)
-                stack.extend(value.node for value in graph[node_id].inputs)
-                stack.extend(graph[node_id].after)
+        ends = [value.node for value in graph.outputs]
+        ends += [node.id for node in graph if isinstance(node.operator, Opaque)]
+        ends += [node.id for node in graph if node.id in self._protected]
+        reached = postorder(ends, lambda n: (*(value.node for value in graph[n].inputs), *graph[n].after))
+        needed = {*graph.inputs, *reached}
         return [node_id for node_id in graph.nodes if node_id not in needed]
 
     def _was_dead(self, node_id: NodeId) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import cast
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import FusionGroup
+from superopt.traversal import postorder
 
 
 class Overlay:
@@ -39,20 +40,10 @@ def in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> l
     return sorted(distinct, key=lambda group: max(position[member] for member in group.members))
 
 
-def local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> list[NodeId]:
+def local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> Iterator[NodeId]:
     """The nodes of the groups, operands first; ties by id."""
-    ordered: list[NodeId] = []
-    done: set[NodeId] = set()
-    for start in sorted(groups):
-        stack = [(start, False)]
-        while stack:
-            node_id, ready = stack.pop()
-            if ready:
-                ordered.append(node_id)
-                continue
-            if node_id in done or node_id not in groups:
-                continue
-            done.add(node_id)
-            stack.append((node_id, True))
-            stack.extend((value.node, False) for value in graph.nodes[node_id].inputs)
-    return ordered
+
+    def sources(node_id: NodeId) -> Iterator[NodeId]:
+        return (value.node for value in reversed(graph.nodes[node_id].inputs) if value.node in groups)
+
+    return postorder(sorted(groups), sources)

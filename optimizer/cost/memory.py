@@ -20,6 +20,7 @@ from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.machine import bytes_of
+from superopt.traversal import postorder
 
 _PENALTY = 1e12
 
@@ -81,7 +82,7 @@ class _Liveness:
         self._groups: list[FusionGroup] = []
         last = {
             id(group): group
-            for node_id in _depth_first(graph)[::-1]
+            for node_id in reversed([*_depth_first(graph)])
             if node_id not in free and (group := owner(node_id)) is not None
         }
         for group in reversed(last.values()):
@@ -158,20 +159,11 @@ class _Liveness:
         return all(isinstance(operator, Operator) and operator.element_wise for operator in operators)
 
 
-def _depth_first(graph: Graph) -> list[NodeId]:
+def _depth_first(graph: Graph) -> Iterator[NodeId]:
     """Every node after its operands, the first one first: an order that does not depend on ids."""
-    ordered: list[NodeId] = []
-    done: set[NodeId] = set()
-    stack = [(node_id, False) for node_id in sorted(graph.nodes, reverse=True)]
-    stack.extend((value.node, False) for value in reversed(graph.outputs))
-    while stack:
-        node_id, ready = stack.pop()
-        if ready:
-            ordered.append(node_id)
-        elif node_id not in done:
-            done.add(node_id)
-            node = graph.nodes[node_id]
-            stack.append((node_id, True))
-            stack.extend((before, False) for before in node.after)
-            stack.extend((value.node, False) for value in reversed(node.inputs))
-    return ordered
+
+    def sources(node_id: NodeId) -> Iterator[NodeId]:
+        yield from (value.node for value in graph.nodes[node_id].inputs)
+        yield from reversed(graph.nodes[node_id].after)
+
+    return postorder((*(value.node for value in graph.outputs), *sorted(graph.nodes)), sources)

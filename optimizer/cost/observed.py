@@ -16,6 +16,7 @@ from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.made_up import DTYPES, array_of
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.traversal import postorder
 
 Port: TypeAlias = "tuple[int, int]"
 """The index of an opaque node in its model, and one of its outputs."""
@@ -99,14 +100,8 @@ class _Part:
 
     def _made(self, unknown: Sequence[Value]) -> set[NodeId]:
         """The nodes of unknown values, and those of the shapes that they need."""
-        made = {value.node for value in unknown}
-        waiting = list(made)
-        while waiting:
-            for value in self._graph[waiting.pop()].inputs:
-                if value.node not in made and self._is_shape(value):
-                    made.add(value.node)
-                    waiting.append(value.node)
-        return made
+        ends = (value.node for value in unknown)
+        return set(postorder(ends, lambda n: (v.node for v in self._graph[n].inputs if self._is_shape(v))))
 
     def _is_shape(self, value: Value) -> bool:
         node, type_ = self._graph[value.node], self._graph.type_of(value)

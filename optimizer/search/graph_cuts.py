@@ -7,12 +7,13 @@ one piece. A cut is narrow where few tensors that were computed before it are re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +98,13 @@ def _units(cost: GraphCost) -> list[tuple[NodeId, ...]]:
     def runs(node: NodeId) -> bool:
         return node not in free and not isinstance(graph.nodes[node].operator, Input)
 
-    ordered: list[tuple[NodeId, ...]] = []
-    entered: set[tuple[NodeId, ...]] = set()
-    left: set[tuple[NodeId, ...]] = set()
-    for end in (*(value.node for value in graph.outputs), *sorted(graph.nodes, reverse=True)):
-        if not runs(end):
-            continue
-        stack = [(unit(end), False)]
-        while stack:
-            current, is_done = stack.pop()
-            if is_done:
-                if current not in left:
-                    left.add(current)
-                    ordered.append(current)
-                continue
-            if current in entered:
-                continue
-            entered.add(current)
-            stack.append((current, True))
-            below = (
-                source
-                for member in current
-                for source in (*(v.node for v in graph.nodes[member].inputs), *graph.nodes[member].after)
-            )
-            stack.extend((unit(s), False) for s in list(below)[::-1] if runs(s) and unit(s) not in entered)
-    return ordered
+    def below(members: tuple[NodeId, ...]) -> Iterator[tuple[NodeId, ...]]:
+        for node in (graph.nodes[member] for member in members):
+            sources = (*(value.node for value in node.inputs), *node.after)
+            yield from (unit(source) for source in sources if runs(source))
+
+    ends = (*(value.node for value in graph.outputs), *sorted(graph.nodes, reverse=True))
+    return list(postorder((unit(end) for end in ends if runs(end)), below))
 
 
 def region_of(cost: GraphCost, members: Iterable[NodeId], protected: Iterable[NodeId] = ()) -> Region:

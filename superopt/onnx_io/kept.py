@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.onnx_io.lifting import Group, LiftedModel
-from superopt.onnx_io.ordering import acyclic
 from superopt.ops import Opaque
+from superopt.traversal import acyclic
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from superopt.ir.graph import CyclicGraphError
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 
 def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callable[[T], str]) -> Iterator[T]:
@@ -35,13 +32,3 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callab
             entered.add(id(item))
             stack.append((item, True))
             stack.extend((before, False) for before in reversed([*reads(item)]) if id(before) not in done)
-
-
-def acyclic(sources: Mapping[K, Iterable[K]]) -> Iterator[K]:
-    """The keys, each after its ``sources``; those on a cycle or behind one never come."""
-    sorter = TopologicalSorter(sources)
-    with suppress(CycleError):
-        sorter.prepare()
-    while ready := sorter.get_ready():
-        yield from ready
-        sorter.done(*ready)

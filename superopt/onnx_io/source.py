@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import onnx
 import onnx_ir
@@ -243,26 +244,18 @@ def _complaint(proto: onnx.ModelProto, name: str, in_file: Path | None) -> str |
 def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
     """The checker says "not sorted" for a cycle: this says which node depends on itself."""
     producer = {output: index for index, node in enumerate(graph.node) for output in node.output if output}
-    state = bytearray(len(graph.node))
-    for start in range(len(graph.node)):
-        stack = [start]
-        while stack:
-            index = stack[-1]
-            if state[index] == 0:
-                state[index] = 1
-                for source in graph.node[index].input:
-                    before = producer.get(source)
-                    if before is None or state[before] == 2:
-                        continue
-                    if state[before] == 1:
-                        node = graph.node[before]
-                        raise InvalidModelError(
-                            f"{name} has a cycle: node {node.name or before!r} ({node.op_type}) needs itself"
-                        )
-                    stack.append(before)
-            else:
-                state[index] = 2
-                stack.pop()
+    sources = {
+        index: [producer[source] for source in node.input if source in producer]
+        for index, node in enumerate(graph.node)
+    }
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError as error:
+        index = cast("int", error.args[1][0])
+        node = graph.node[index]
+        raise InvalidModelError(
+            f"{name} has a cycle: node {node.name or index!r} ({node.op_type}) needs itself"
+        ) from None
 
 
 def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:

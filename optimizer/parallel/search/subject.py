@@ -15,6 +15,7 @@ from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
 from superopt.optimizer.parallel.task_costs import backward_passes
 from superopt.optimizer.parallel.tasks import splits_of
+from superopt.traversal import postorder
 
 _UNTRAINED = -1
 """Passes of an operation that no gradient reaches; one that only renames has 0."""
@@ -124,13 +125,8 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
     What only calculates shapes that are known by now is left out. Raises InvalidModelError for a value whose
     size is not known.
     """
-    needed: set[NodeId] = set(graph.inputs)
-    stack = [value.node for value in graph.outputs]
-    while stack:
-        node_id = stack.pop()
-        if node_id not in needed:
-            needed.add(node_id)
-            stack.extend(value.node for value in graph[node_id].inputs)
+    reached = postorder((v.node for v in graph.outputs), lambda node: (v.node for v in graph[node].inputs))
+    needed = {*graph.inputs, *reached}
     nodes = {
         node.id: replace(
             node,

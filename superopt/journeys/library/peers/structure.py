@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from superopt.errors import InvalidEquationError
 from superopt.journeys.library.peers.reading import PeerGraphs, PeerOperator, PeerTensor
-from superopt.onnx_io.ordering import acyclic
+from superopt.traversal import acyclic
 
 MOST_AXES = 16
 _PARALLEL = ("PARALLEL_DIM", "PARALLEL_DEGREE")
