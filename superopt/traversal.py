@@ -11,8 +11,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def postorder(starts: Iterable[K], sources: Callable[[K], Iterable[K]]) -> Iterator[K]:
-    """The starts and all that they read, directly or not, each once and after its sources, of which none may
-    be cyclic: depth first, in the order of the starts and of the sources."""
+    """The starts and all that they read, directly or not, each once and after its sources (but for cycles):
+    depth first, in the order of the starts and of the sources."""
     seen: set[K] = set()
     stack = [(start, False) for start in starts][::-1]
     while stack:

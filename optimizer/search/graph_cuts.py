@@ -156,14 +156,10 @@ def region_of(cost: GraphCost, members: Iterable[NodeId], protected: Iterable[No
 
 
 def _weights_of(cost: GraphCost, inside: Iterable[NodeId]) -> set[NodeId]:
-    found: set[NodeId] = set()
-    waiting = list(inside)
-    while waiting:
-        for value in cost.graph.nodes[waiting.pop()].inputs:
-            if value.node in cost.free and value.node not in found:
-                found.add(value.node)
-                waiting.append(value.node)
-    return found
+    def sources(node: NodeId) -> list[NodeId]:
+        return [value.node for value in cost.graph.nodes[node].inputs if value.node in cost.free]
+
+    return set(postorder(itertools.chain.from_iterable(map(sources, inside)), sources))
 
 
 def _alike(operator: GraphOperator) -> GraphOperator | tuple[str, str]:

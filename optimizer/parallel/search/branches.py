@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from superopt.optimizer.parallel.search.choices import ALONE, Choice
 from superopt.optimizer.parallel.search.elimination import cuts
 from superopt.optimizer.parallel.search.subject import Subject
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +71,10 @@ def shares_of(
 
 
 def _components(nodes: range, neighbours: Sequence[set[int]]) -> list[tuple[int, ...]]:
-    inside = set(nodes)
+    left = set(nodes)
     found: list[tuple[int, ...]] = []
     for start in nodes:
-        if start not in inside:
-            continue
-        inside.remove(start)
-        stack, component = [start], [start]
-        while stack:
-            for other in neighbours[stack.pop()]:
-                if other in inside:
-                    inside.remove(other)
-                    stack.append(other)
-                    component.append(other)
-        found.append(tuple(sorted(component)))
+        if start in left:
+            found.append(tuple(sorted(postorder([start], lambda node: left & neighbours[node]))))
+            left.difference_update(found[-1])
     return found
