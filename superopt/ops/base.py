@@ -50,14 +50,14 @@ class Operator(ABC):
     """A tensor operator; subclasses are frozen dataclasses.
 
     ``implicit``: fields that equations omit because unification determines them: dimensions of constants, the
-    size of the first half of a split, the target of a broadcast. ``overflows``: results may exceed the range of
-    floating-point numbers for moderate arguments. ``positions``: the number of axes at either end of a tensor, or
-    of a tensor of fixed rank, that an operator distinguishes without naming them in an attribute; None where
-    every axis may matter. ``inputs``: the number of operands in an equation; the last ``side_inputs`` of them
-    are numbers or vectors combined with the others.
+    size of the first half of a split, the target of a broadcast. ``overflows``: results may exceed the range
+    of floating-point numbers for moderate arguments. ``positions``: the number of axes at either end of a
+    tensor, or of a tensor of fixed rank, that an operator distinguishes without naming them in an attribute;
+    None where every axis may matter. ``inputs``: the number of operands in an equation; the last
+    ``side_inputs`` of them are numbers or vectors combined with the others.
 
-    Class variables of type bool are *traits*. Axiom schemas hold for all operators with a trait, so declaring a
-    trait asserts its laws in every number domain:
+    Class variables of type bool are *traits*. Axiom schemas hold for all operators with a trait, so declaring
+    a trait asserts its laws in every number domain:
 
     - ``element_wise``: every element depends only on those at the same position, and on all side inputs;
     - ``commutative``: its two inputs may be exchanged;
@@ -77,20 +77,20 @@ class Operator(ABC):
 
     - ``comparing``: the result depends on which of two numbers is larger;
     - elements: it only ``moves`` them; it ``renames`` a tensor (the same elements in the same order), or
-      ``repeats`` axes of size 1; it ``joins`` tensors; the ``half`` of a tensor that it gives (0 or 1), for which
-      graphs use the operator ``in_graphs``;
+      ``repeats`` axes of size 1; it ``joins`` tensors; the ``half`` of a tensor that it gives (0 or 1), for
+      which graphs use the operator ``in_graphs``;
     - constants: a ``constant`` has no inputs; one that ``fills`` a tensor with a number is a
       ``superopt.ops.shape.Filled``; one that is ``neutral_for`` an operator is its neutral element;
     - numbers: the ``neutral`` last operand for which the result is the first one;
     - products: its kind of ``product``; inputs from ``parameters`` on are weights in every model, one of them
       (``kernel_input``) is a convolution kernel; ``windowed``: uses sliding windows over an image;
-    - types: all inputs have one type (``equal_inputs``); inputs except the first have ``side_rank``, numbers or
-      vectors along ``axis``, and the result has the type of the first; ``ranks`` of its input, weighted by
+    - types: all inputs have one type (``equal_inputs``); inputs except the first have ``side_rank``, numbers
+      or vectors along ``axis``, and the result has the type of the first; ``ranks`` of its input, weighted by
       repetition, empty for any;
     - fusions of the runtime: its ``role`` in groups, the operators that may surround it as the centre of a
       ``gate``, and the ``gate_step`` that it is around another;
-    - sharding: what it ``divides``, whether it ``gathers`` parts instead of creating them, and the operator that
-      it is ``undone_by``;
+    - sharding: what it ``divides``, whether it ``gathers`` parts instead of creating them, and the operator
+      that it is ``undone_by``;
     - ``typical``: attribute values for tests, where the usual ones for the attribute's name do not fit.
     """
 
