@@ -77,11 +77,11 @@ def mismatch(left: Sequence[Leaf], right: Sequence[Leaf]) -> str:
     """Reason why two runs cannot be compared (different arrays, types, shapes, NaN or infinities), else
     empty."""
     if [leaf.name for leaf in left] != [leaf.name for leaf in right]:
-        return f"{len(left)} outputs vs {len(right)}"
+        return f"{len(left)} outputs against {len(right)}"
     for a, b in zip(left, right, strict=True):
         if a.array.shape != b.array.shape or a.array.dtype != b.array.dtype:
             ours, theirs = (f"{leaf.array.dtype}{list(leaf.array.shape)}" for leaf in (a, b))
-            return f"output {a.name}: {ours} vs {theirs}"
+            return f"output {a.name}: {ours} against {theirs}"
         if not a.is_real:
             continue
         finite = np.isfinite(a.array)
@@ -98,7 +98,7 @@ def compare_outputs(
     """Compares all outputs of two runs, each within the tolerance of its element type. Outputs that are not
     floating point must be equal."""
     if len(left) != len(right):
-        return disagreement(f"{len(left)} outputs vs {len(right)}")
+        return disagreement(f"{len(left)} outputs against {len(right)}")
     ours, theirs = leaves(names, left), leaves(names, right)
     why = mismatch(ours, theirs)
     if why:

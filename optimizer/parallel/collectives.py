@@ -40,7 +40,7 @@ class _Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Algorithm:
     """Consecutive phases."""
 
     algorithm: str
@@ -65,7 +65,7 @@ class Collectives:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._speeds = tuple(channel.bandwidth / _MICRO for channel in cluster.channels)
-        self._ways: dict[tuple[CollectiveKind, tuple[int, ...]], tuple[_Way, ...]] = {}
+        self._ways: dict[tuple[CollectiveKind, tuple[int, ...]], tuple[_Algorithm, ...]] = {}
 
     def cost(self, step: CollectiveStep) -> CollectiveCost:
         """The cost of the cheapest algorithm."""
@@ -78,33 +78,33 @@ class Collectives:
         size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
         return tuple(way.cost(size) for way in self.ways(step.kind, step.group))
 
-    def ways(self, kind: CollectiveKind, group: tuple[int, ...]) -> tuple[_Way, ...]:
+    def ways(self, kind: CollectiveKind, group: tuple[int, ...]) -> tuple[_Algorithm, ...]:
         """The algorithms for a collective of that kind on those devices."""
         found = self._ways.get((kind, group))
         if found is None:
             found = self._ways[kind, group] = tuple(self._made(kind, group))
         return found
 
-    def _made(self, kind: CollectiveKind, group: tuple[int, ...]) -> Iterable[_Way]:
+    def _made(self, kind: CollectiveKind, group: tuple[int, ...]) -> Iterable[_Algorithm]:
         match kind:
             case CollectiveKind.SEND:
-                yield _Way("send", (self._phase([[group]], 1.0),))
+                yield _Algorithm("send", (self._phase([[group]], 1.0),))
             case CollectiveKind.BROADCAST:
                 yield from self._broadcasts(group[0], tuple(sorted(group[1:])))
             case CollectiveKind.ALL_TO_ALL:
                 pairs = list(itertools.permutations(group, 2))
                 direct = self._phase([pairs], 1.0 / len(pairs))
                 rounds = math.ceil(math.log2(len(group)))
-                yield _Way("direct", (_Phase(rounds * direct.latency, direct.loads),))
+                yield _Algorithm("direct", (_Phase(rounds * direct.latency, direct.loads),))
             case CollectiveKind.ALL_REDUCE:
                 yield from self._all_reduces(tuple(sorted(group)))
             case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
                 yield from self._gathers(tuple(sorted(group)))
 
-    def _all_reduces(self, group: tuple[int, ...]) -> Iterable[_Way]:
+    def _all_reduces(self, group: tuple[int, ...]) -> Iterable[_Algorithm]:
         ring = self._ring([group])
-        yield _Way("ring", (_twice(ring),))
-        yield _Way("tree", (self._up_and_down(group),))
+        yield _Algorithm("ring", (_twice(ring),))
+        yield _Algorithm("tree", (self._up_and_down(group),))
         nodes = self._by_node(group)
         if nodes is not None:
             within, count = self._ring(nodes), len(nodes[0])
@@ -113,34 +113,34 @@ class Collectives:
                 ("hierarchical", _twice(self._ring(across))),
                 ("hierarchical tree", _merged([self._up_and_down(ranks) for ranks in across])),
             ):
-                yield _Way(name, (_twice(within), _scaled(between, 1 / count)))
+                yield _Algorithm(name, (_twice(within), _scaled(between, 1 / count)))
 
-    def _gathers(self, group: tuple[int, ...]) -> Iterable[_Way]:
-        yield _Way("ring", (self._ring([group]),))
+    def _gathers(self, group: tuple[int, ...]) -> Iterable[_Algorithm]:
+        yield _Algorithm("ring", (self._ring([group]),))
         if len(group) & (len(group) - 1) == 0:
-            yield _Way("tree", (self._doubling(group),))
+            yield _Algorithm("tree", (self._doubling(group),))
         nodes = self._by_node(group)
         if nodes is not None:
             within, count = self._ring(nodes), len(nodes[0])
             across = list(zip(*nodes, strict=True))
-            yield _Way("hierarchical", (_scaled(self._ring(across), 1 / count), within))
+            yield _Algorithm("hierarchical", (_scaled(self._ring(across), 1 / count), within))
 
-    def _broadcasts(self, source: int, targets: tuple[int, ...]) -> Iterable[_Way]:
+    def _broadcasts(self, source: int, targets: tuple[int, ...]) -> Iterable[_Algorithm]:
         devices = self._cluster.devices
         home = devices[source].node
         near = [target for target in targets if devices[target].node == home]
         far = [target for target in targets if devices[target].node != home]
         order = (source, *near, *far)
         chain = list(itertools.pairwise(order))
-        yield _Way("ring", (self._phase([[hop] for hop in chain], 1.0),))
-        yield _Way("tree", (self._tree(order),))
+        yield _Algorithm("ring", (self._phase([[hop] for hop in chain], 1.0),))
+        yield _Algorithm("tree", (self._tree(order),))
         if far:
             groups: dict[int, list[int]] = {home: [source, *near]}
             for target in far:
                 groups.setdefault(devices[target].node, []).append(target)
             leaders = self._tree([members[0] for members in groups.values()])
             within = _merged([self._tree(members) for members in groups.values() if len(members) > 1])
-            yield _Way("hierarchical", (leaders, within))
+            yield _Algorithm("hierarchical", (leaders, within))
 
     def _ring(self, groups: Sequence[Sequence[int]]) -> _Phase:
         """n - 1 rounds in which every device of every group sends 1/n of the whole to the next one."""

@@ -17,7 +17,7 @@ the largest element. Smaller differences reject the model only: reordered sums a
 have errors that a tolerance may exclude."""
 
 _BEYOND_OWN = 10.0
-"""And where it is off by this multiple of what the original's own rounding allows."""
+"""In addition the error must exceed this multiple of what the original's own rounding allows."""
 
 _FINEST = 1e-5
 """No tolerance below the floor of single precision leads to a report."""

@@ -49,51 +49,49 @@ class Work:
 class Operator(ABC):
     """A tensor operator; subclasses are frozen dataclasses.
 
-    ``implicit`` names fields that equations leave out because unification determines them: dimensions of
-    constants, the size of the first half of a split, the target of a broadcast. ``overflows`` says that
-    results leave the range of floating point numbers where arguments are of moderate size. ``positions`` is
-    how many axes at either end of a tensor, or of a tensor of fixed rank, an operator tells from others
-    without naming them in an attribute; None where every axis may matter. ``inputs`` is how many tensors it
-    takes in an equation; the last ``side_inputs`` of them are numbers or vectors that the others are combined
-    with.
+    ``implicit``: fields that equations omit because unification determines them: dimensions of constants, the
+    size of the first half of a split, the target of a broadcast. ``overflows``: results may exceed the range
+    of floating-point numbers for moderate arguments. ``positions``: the number of axes at either end of a
+    tensor, or of a tensor of fixed rank, that an operator distinguishes without naming them in an attribute;
+    None where every axis may matter. ``inputs``: the number of operands in an equation; the last
+    ``side_inputs`` of them are numbers or vectors combined with the others.
 
-    Class variables of type bool are *traits*. Axiom schemas hold for all operators with a trait, so that to
-    declare one is to claim its laws, in every number domain:
+    Class variables of type bool are *traits*. Axiom schemas hold for all operators with a trait, so declaring
+    a trait asserts its laws in every number domain:
 
-    - ``element_wise``: every element comes of those at the same place, and of all side inputs;
+    - ``element_wise``: every element depends only on those at the same position, and on all side inputs;
     - ``commutative``: its two inputs may be exchanged;
-    - ``polynomial``: computed by sums and products alone, hence the same in every commutative ring;
-    - ``composite``: an axiom writes it in other operators, so that laws of theirs are laws of it;
+    - ``polynomial``: computed by sums and products only, hence equal in every commutative ring;
+    - ``composite``: an axiom defines it by other operators, from which its laws follow;
     - ``linear``: in all inputs together;
     - ``monotone``: defined everywhere, and no larger input gives a smaller element;
     - ``keeps_zero``: zeros give zeros, whatever the side inputs;
-    - ``along_axis``: every line along the attribute ``axis`` is computed by itself;
-    - ``cuts``: one of the two pieces of a tensor that is cut along ``axis``;
-    - ``reduction``: a line becomes one element, whatever the order of its elements; one element stays itself;
-    - ``spatial``: [n, c, h, w] to [n, c, h', w'], every channel of every sample by itself;
+    - ``along_axis``: every line along the attribute ``axis`` is computed independently;
+    - ``cuts``: one of the two pieces of a tensor split along ``axis``;
+    - ``reduction``: reduces a line to one element, in any order; a line of one element is unchanged;
+    - ``spatial``: [n, c, h, w] to [n, c, h', w'], every channel of every sample independently;
     - ``per_channel``: element-wise, with vectors of one number for each position along ``axis``;
-    - ``parallel``: changes how a tensor is divided, not what it holds.
+    - ``parallel``: changes how a tensor is divided, not its value.
 
-    Other traits are read by who prices, draws, places or writes operators instead of listing their names:
+    Other traits serve cost models, drawings, placement and lowering instead of lists of operator names:
 
-    - ``comparing``: what it computes depends on which of two numbers is larger;
+    - ``comparing``: the result depends on which of two numbers is larger;
     - elements: it only ``moves`` them; it ``renames`` a tensor (the same elements in the same order), or
-      ``repeats`` axes of 1 at any size; it ``joins`` tensors; which ``half`` of a tensor it is (0 or 1), for
-      which graphs have the operator ``in_graphs``;
-    - constants: a ``constant`` has no inputs and is known; one that ``fills`` a tensor with a number is a
-      ``superopt.ops.shape.Filled``; one that is ``neutral_for`` an operator makes it give back its other
-      input;
-    - numbers: the ``neutral`` one as last operand gives the first one back;
-    - products: the ``product`` that it is, its inputs from ``parameters`` on are weights in every model, one
-      of them (``kernel_input``) is a kernel of a convolution; ``windowed``: an image is seen through windows;
-    - types: all inputs have one type (``equal_inputs``); inputs but the first have ``side_rank``, numbers or
-      vectors along ``axis``, and the result has the type of the first; ``ranks`` that its input has, as often
-      as each is listed, none where it may have any;
-    - fusions of the runtime: its ``role`` in groups, the ``gate`` that it is the middle of, by what may stand
-      around it, and the ``gate_step`` that it is around another;
-    - divided tensors: what it ``divides``, whether it ``gathers`` parts instead of making them, and the
-      operator that it is ``undone_by``;
-    - ``typical``: values of attributes for tests, where those usual for the attribute's name do not fit.
+      ``repeats`` axes of size 1; it ``joins`` tensors; the ``half`` of a tensor that it gives (0 or 1), for
+      which graphs use the operator ``in_graphs``;
+    - constants: a ``constant`` has no inputs; one that ``fills`` a tensor with a number is a
+      ``superopt.ops.shape.Filled``; one that is ``neutral_for`` an operator is its neutral element;
+    - numbers: the ``neutral`` last operand for which the result is the first one;
+    - products: its kind of ``product``; inputs from ``parameters`` on are weights in every model, one of them
+      (``kernel_input``) is a convolution kernel; ``windowed``: uses sliding windows over an image;
+    - types: all inputs have one type (``equal_inputs``); inputs except the first have ``side_rank``, numbers
+      or vectors along ``axis``, and the result has the type of the first; ``ranks`` of its input, weighted by
+      repetition, empty for any;
+    - fusions of the runtime: its ``role`` in groups, the operators that may surround it as the centre of a
+      ``gate``, and the ``gate_step`` that it is around another;
+    - sharding: what it ``divides``, whether it ``gathers`` parts instead of creating them, and the operator
+      that it is ``undone_by``;
+    - ``typical``: attribute values for tests, where the usual ones for the attribute's name do not fit.
     """
 
     name: ClassVar[str]

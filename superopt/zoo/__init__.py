@@ -22,10 +22,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Description:
-    """One network of the zoo; ``batch`` is the only batch that it comes in, or None for any.
-
-    ``parameters`` is the published number, None for the networks of the onnx package.
-    """
+    """A network of the zoo; ``batch`` is its only available batch size, or None for any. ``parameters`` is
+    the published number, None for the networks of the onnx package."""
 
     name: str
     summary: str
@@ -35,12 +33,12 @@ class Description:
 
 
 def names() -> tuple[str, ...]:
-    """Every network that ``build`` knows."""
+    """Names of all networks that ``build`` supports."""
     return (*NETWORKS, *light_networks())
 
 
 def describe(name: str) -> Description:
-    """What ``name`` is. Raises InvalidOptionError for an unknown name."""
+    """The description of ``name``. Raises InvalidOptionError for an unknown name."""
     if name in light_networks():
         return Description(name, "a network of the onnx package, weights redrawn", "ONNX model zoo", 1, None)
     network = _find(name)
@@ -48,10 +46,8 @@ def describe(name: str) -> Description:
 
 
 def blueprint(name: str, *, batch: int = 1) -> Blueprint:
-    """The network ``name`` with weights that are described and not drawn; not for light networks.
-
-    Raises InvalidOptionError for an unknown name, a light network, or a batch below 1.
-    """
+    """The network ``name`` with weight descriptions instead of values; not for light networks. Raises
+    InvalidOptionError for an unknown name, a light network, or a batch below 1."""
     _check(name, batch, 0)
     if name in light_networks():
         raise InvalidOptionError(f"{name} is read from a file with its weights: it has no blueprint")
@@ -59,11 +55,9 @@ def blueprint(name: str, *, batch: int = 1) -> Blueprint:
 
 
 def build(name: str, *, batch: int = 1, seed: int = 0) -> onnx.ModelProto:
-    """The network ``name`` for inputs of ``batch`` samples; the same arguments give the same bytes.
-
-    Raises InvalidOptionError for an unknown name, a batch below 1, a negative seed, a batch other than 1 of
-    a light network, or a network of more than 2 GB, which ``save`` can write.
-    """
+    """The network ``name`` for inputs of ``batch`` samples; deterministic. Raises InvalidOptionError for an
+    unknown name, a batch below 1, a negative seed, a batch other than 1 of a light network, or a network of
+    more than 2 GB, which only ``save`` can write."""
     _check(name, batch, seed)
     if name in light_networks():
         return build_light(name, batch, seed)
@@ -71,10 +65,8 @@ def build(name: str, *, batch: int = 1, seed: int = 0) -> onnx.ModelProto:
 
 
 def save(name: str, path: Path, *, batch: int = 1, seed: int = 0) -> int:
-    """Writes the network ``name`` and returns the bytes written; of more than 1 GB weights go beside it.
-
-    Raises InvalidOptionError as ``build`` does, but for size, and where the files cannot be written.
-    """
+    """Writes the network ``name`` and returns the number of bytes; above 1 GB weights go to a second file.
+    Raises InvalidOptionError as ``build`` does, except for size, and where the files cannot be written."""
     _check(name, batch, seed)
     if name in light_networks():
         content = build_light(name, batch, seed).SerializeToString()

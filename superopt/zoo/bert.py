@@ -19,7 +19,7 @@ __all__ = ["bert_base", "bert_large"]
 
 
 class Export(Enum):
-    """How a model was traced: OLD has no LayerNormalization and computes shapes at run time."""
+    """Exporter version: OLD has no LayerNormalization and computes shapes at run time."""
 
     OLD = 13
     NEW = 17
@@ -27,7 +27,7 @@ class Export(Enum):
 
 @dataclass(frozen=True)
 class Encoder:
-    """The sizes of an encoder and of one call of it."""
+    """The sizes of an encoder and its input."""
 
     batch: int
     export: Export
@@ -132,7 +132,7 @@ def _attention(graph: GraphBuilder, encoder: Encoder, name: str, x: str, mask: s
 
 
 def _shape(graph: GraphBuilder, encoder: Encoder, name: str, like: str, rest: Sequence[int]) -> str:
-    """The shape (batch, sequence, *rest): a constant, or as an old trace computes it from ``like``."""
+    """The shape (batch, sequence, *rest): a constant, or computed from ``like`` as in old exports."""
     if encoder.export is Export.NEW:
         return graph.integers(name, (encoder.batch, encoder.sequence, *rest))
     parts: list[str] = []
@@ -153,7 +153,7 @@ def _feed_forward(graph: GraphBuilder, encoder: Encoder, name: str, x: str) -> s
 
 
 def _pooler(graph: GraphBuilder, encoder: Encoder, x: str) -> str:
-    """tanh of a linear map of the first token, [batch, hidden]."""
+    """tanh of a linear map of the first token: [batch, hidden]."""
     first = first_token(graph, "pooler", x)
     weight = weights.lecun((encoder.hidden, encoder.hidden), encoder.hidden)
     inputs = [

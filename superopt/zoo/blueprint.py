@@ -20,7 +20,7 @@ from superopt.zoo.weights import Draw, Stream
 __all__ = ["Blueprint"]
 
 INLINE_LIMIT = 1_000_000_000
-"""Weights of more bytes than that are written into a file beside the model."""
+"""Weights above this number of bytes are written to a separate file."""
 
 PROTO_LIMIT = 2_000_000_000
 ALIGNMENT = 4096
@@ -28,17 +28,15 @@ ALIGNMENT = 4096
 
 @dataclass(frozen=True, eq=False)
 class Blueprint:
-    """``skeleton`` is the model; initialisers that are in ``draws``, by name, have no content in it.
-
-    Neither may be changed. Constants that shapes depend on have their content, so that types are inferred.
-    """
+    """``skeleton`` is the model; initialisers in ``draws``, by name, have no content in it. Both are
+    immutable. Constants that affect shapes have content, so that types are inferred."""
 
     skeleton: onnx.ModelProto
     draws: Mapping[str, Draw]
 
     @property
     def parameters(self) -> int:
-        """How many numbers training would set: all that are drawn but the statistics of normalisations."""
+        """The number of trainable parameters: all random weights except the statistics of normalisations."""
         statistics = {
             name
             for node in self.skeleton.graph.node
@@ -49,14 +47,12 @@ class Blueprint:
 
     @property
     def weight_bytes(self) -> int:
-        """What the drawn weights take."""
+        """Bytes of the random weights."""
         return sum(draw.size for draw in self.draws.values()) * BYTES_PER_NUMBER
 
     def model(self, seed: int) -> onnx.ModelProto:
-        """The network with its weights inside.
-
-        Raises InvalidOptionError for one that is too large for one ONNX message: it can be saved.
-        """
+        """The network with embedded weights. Raises InvalidOptionError if it is too large for one ONNX
+        message; then it can only be saved."""
         if self.weight_bytes > PROTO_LIMIT:
             raise InvalidOptionError(
                 f"{self.skeleton.graph.name} has {self.weight_bytes / 1e9:.1f} GB of weights, and one ONNX "
@@ -71,12 +67,10 @@ class Blueprint:
         return model
 
     def save(self, path: Path, seed: int, inline_limit: int = INLINE_LIMIT) -> int:
-        """Writes the network and returns the bytes written; each file appears whole or not at all.
-
-        Weights of more than ``inline_limit`` bytes go into one file beside the model that is named after its
-        content; they are drawn piece by piece, at most one tensor at a time. Raises InvalidOptionError where
-        the files cannot be written, or a stream cannot hold the weights.
-        """
+        """Writes the network atomically and returns the number of bytes. Weights of more than
+        ``inline_limit`` bytes go to a separate file that is named after its content; they are generated in
+        pieces of at most one tensor. Raises InvalidOptionError where the files cannot be written, or a stream
+        cannot hold the weights."""
         if is_discarded(path):
             return 0
         try:

@@ -27,10 +27,8 @@ Attribute = int | float | str | Sequence[int]
 
 
 class GraphBuilder:
-    """Grows a model in place, in order; a tensor is known by its ONNX name.
-
-    Weights are drawn later, in the order in which they were added: see ``Blueprint``.
-    """
+    """Builds a model in place, node by node; tensors are identified by ONNX name. Weights are generated
+    later, in the order in which they were added: see ``Blueprint``."""
 
     def __init__(self, name: str, opset: int = OPSET) -> None:
         self._draws: dict[str, Draw] = {}
@@ -53,24 +51,24 @@ class GraphBuilder:
         self._model.graph.output.append(value)
 
     def weight(self, name: str, draw: Draw) -> str:
-        """An initialiser of random numbers."""
+        """A random initialiser."""
         self._model.graph.initializer.add(name=name, data_type=TensorProto.FLOAT, dims=draw.shape)
         self._draws[name] = draw
         return name
 
     def buffer(self, name: str, array: NDArray[np.float32] | NDArray[np.int64] | NDArray[np.bool_]) -> str:
-        """An initialiser with the given content, which is no parameter."""
+        """An initialiser with the given content, not counted as a parameter."""
         self._model.graph.initializer.add(
             name=name, data_type=type_of_dtype[array.dtype], dims=array.shape, raw_data=array.tobytes()
         )
         return name
 
     def integers(self, name: str, values: Sequence[int]) -> str:
-        """An initialiser of one axis: a shape, axes, sizes."""
+        """A one-dimensional int64 initialiser: a shape, axes, sizes."""
         return self.buffer(name, np.asarray(values, dtype=np.int64))
 
     def constant(self, name: str, value: float) -> str:
-        """A float scalar, as exporters write it: the tensor of a Constant node."""
+        """A float scalar in a Constant node, as exporters write it."""
         tensor = numpy_helper.from_array(np.asarray(value, dtype=np.float32), name)
         node = helper.make_node("Constant", [], [name], name=f"{name}/Constant", value=tensor)
         self._model.graph.node.append(node)

@@ -27,10 +27,8 @@ __all__ = ["NETWORKS", "Network"]
 
 @dataclass(frozen=True)
 class Network:
-    """How to build a network at any batch; ``parameters`` as its authors or its reference code count them.
-
-    Where nobody published a number, it is what the published sizes of the layers give.
-    """
+    """How to build a network for any batch; ``parameters`` is the number given by its authors or reference
+    code, else computed from the published layer sizes."""
 
     summary: str
     source: str

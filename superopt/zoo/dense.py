@@ -13,7 +13,7 @@ from superopt.zoo.builder import Attribute, GraphBuilder
 __all__ = ["candle_uno", "dlrm", "mlp", "xdl"]
 
 ROWS = 1_000_000
-"""Of an embedding table."""
+"""Rows of an embedding table."""
 
 COLUMNS = 64
 
@@ -29,10 +29,8 @@ def mlp(batch: int) -> Blueprint:
 
 
 def dlrm(batch: int) -> Blueprint:
-    """float [batch, 64] and eight int64 [batch, 1] -> a probability [batch, 1], as PyTorch exports it.
-
-    Sizes of FlexFlow's experiment: bottom layers 512, 512, 64, top layers 1024, 1024, 1024, 1.
-    """
+    """float [batch, 64] and eight int64 [batch, 1] -> a probability [batch, 1], as PyTorch exports it. Sizes
+    of FlexFlow's experiment: bottom layers 512, 512, 64, top layers 1024, 1024, 1024, 1."""
     graph = GraphBuilder("dlrm", 13)
     x = graph.input("dense", (batch, 64))
     into = 64
@@ -74,7 +72,7 @@ INPUTS = {
     "drug2.descriptors": "drug.descriptors",
     "drug2.fingerprints": "drug.fingerprints",
 }
-"""Each input and the tower that encodes it, if any; both drugs share theirs."""
+"""Each input and its encoder tower, if any; both drugs share one."""
 
 
 def candle_uno(batch: int) -> Blueprint:
@@ -103,7 +101,7 @@ def candle_uno(batch: int) -> Blueprint:
 
 
 def _tables(graph: GraphBuilder, batch: int, count: int) -> Sequence[str]:
-    """The sum of each bag of embeddings, a bag being one index: Gather then ReduceSum."""
+    """The sum of each bag of embeddings, here of one index: Gather then ReduceSum."""
     found: list[str] = []
     for index in range(count):
         name = f"emb_l.{index}"
@@ -127,7 +125,7 @@ def _gemm(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], activa
 
 
 def _kernel(graph: GraphBuilder, name: str, sizes: tuple[int, int]) -> tuple[str, str]:
-    """A kernel for what was rectified and its bias, to be used as often as need be."""
+    """A kernel for a rectified input, and its bias; may be used repeatedly."""
     kernel = graph.weight(f"{name}.kernel", weights.rectified(sizes, (0,)))
     return kernel, graph.weight(f"{name}.bias", weights.bias((sizes[1],)))
 
@@ -139,5 +137,5 @@ def _apply(graph: GraphBuilder, name: str, x: str, layer: tuple[str, str], activ
 
 
 def _dense(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], activation: str | None) -> str:
-    """x·W + b, then the activation: MatMul and Add as Keras leaves them."""
+    """x·W + b, then the activation: MatMul and Add as exported from Keras."""
     return _apply(graph, name, x, _kernel(graph, name, sizes), activation)

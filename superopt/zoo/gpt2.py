@@ -23,11 +23,11 @@ SEQUENCE = 128
 EPSILON = 1e-5
 FORBIDDEN = -10000.0
 RESIDUAL = 1 / math.sqrt(2 * LAYERS)
-"""Gain of what is added to the stream of hidden states (section 2.3 of the paper)."""
+"""Gain of residual branches (section 2.3 of the paper)."""
 
 
 def gpt2(batch: int) -> Blueprint:
-    """int64 tokens [batch, 128] -> logits [batch, 128, 50257]; the head shares the table of embeddings."""
+    """int64 tokens [batch, 128] -> logits [batch, 128, 50257]; the head shares the embedding table."""
     graph = GraphBuilder("gpt2", 13)
     tokens = graph.input("input_ids", (batch, SEQUENCE), np.int64)
     table = graph.weight("wte.weight", weights.normal((VOCABULARY, HIDDEN), 1.0 / math.sqrt(HIDDEN)))
@@ -93,7 +93,8 @@ def _attention(graph: GraphBuilder, name: str, x: str, mask: str, batch: int) ->
 
 
 def _causal(graph: GraphBuilder, name: str, mask: str) -> str:
-    """The corner [1, 1, 128, 128] of the mask for all 1024 positions, one Slice an axis, in every layer."""
+    """The slice [1, 1, 128, 128] of the mask for all 1024 positions, with one Slice per axis, in every
+    layer."""
     for axis in (2, 3):
         label = f"{name}.mask.{axis}"
         bounds = {"starts": 0, "ends": SEQUENCE, "axes": axis, "steps": 1}

@@ -13,10 +13,10 @@ from superopt.zoo.builder import Attribute, GraphBuilder
 __all__ = ["Images", "Pads", "Pair"]
 
 Pair = int | tuple[int, int]
-"""Of height and width; one number for both."""
+"""(height, width), or one number for both."""
 
 Pads = Pair | tuple[int, int, int, int]
-"""Of all sides, of (height, width), or of (top, left, bottom, right)."""
+"""One number for all sides, (height, width), or (top, left, bottom, right)."""
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
@@ -33,7 +33,7 @@ class Images:
         self, x: str, name: str, channels: tuple[int, int], kernel: Pair, *,
         stride: int = 1, padding: Pads = 0, groups: int = 1, biased: bool = False, gain: float = 1.0,
     ) -> str:  # fmt: skip
-        """A convolution from ``channels[0]`` to ``channels[1]`` of something that is rectified."""
+        """A convolution from ``channels[0]`` to ``channels[1]`` of a rectified input."""
         draw = weights.rectified(_filters(channels, kernel, groups), (1, 2, 3), gain)
         return self._convolved(x, name, draw, stride, padding, groups, biased=biased)
 
@@ -41,7 +41,7 @@ class Images:
         self, x: str, name: str, channels: tuple[int, int], kernel: Pair, *,
         stride: int = 1, padding: Pads = 0, groups: int = 1, biased: bool = False,
     ) -> str:  # fmt: skip
-        """A convolution of something that is of both signs."""
+        """A convolution of an input of both signs."""
         shape = _filters(channels, kernel, groups)
         draw = weights.lecun(shape, math.prod(shape[1:]))
         return self._convolved(x, name, draw, stride, padding, groups, biased=biased)
@@ -62,7 +62,7 @@ class Images:
         return self.graph.node("Conv", inputs, f"{name}.out", attributes)
 
     def batch_norm(self, x: str, name: str, channels: int, gain: float = 1.0) -> str:
-        """Normalisation by statistics; ``gain`` is the mean of the scales."""
+        """Batch normalisation with stored statistics; ``gain`` is the mean of the scales."""
         affine = weights.affine(channels, gain)
         inputs = [
             x,
@@ -75,7 +75,7 @@ class Images:
         return self.graph.node("BatchNormalization", inputs, f"{name}.out", attributes)
 
     def scale_and_shift(self, x: str, name: str, channels: int, gain: float = 1.0) -> str:
-        """A normalisation as a frozen TensorFlow graph leaves it: a product and a sum per channel."""
+        """A normalisation as in a frozen TensorFlow graph: a product and a sum per channel."""
         shape = (1, channels, 1, 1)
         scale = self.graph.weight(f"{name}.scale", weights.scale(shape, gain))
         shift = self.graph.weight(f"{name}.shift", weights.bias(shape))
@@ -90,7 +90,7 @@ class Images:
     def max_pool(
         self, x: str, name: str, *, kernel: int = 3, stride: int = 2, padding: Pads = 0, ceil: int = 0
     ) -> str:
-        """The largest of each window."""
+        """The maximum of each window."""
         attributes: dict[str, Attribute] = {
             "ceil_mode": ceil,
             "kernel_shape": [kernel, kernel],
@@ -113,7 +113,7 @@ class Images:
         return self.graph.node("AveragePool", [x], name, attributes)
 
     def concat(self, parts: Sequence[str], name: str) -> str:
-        """Channels side by side."""
+        """Concatenation along the channels."""
         return self.graph.node("Concat", parts, name, {"axis": 1})
 
     def pool_and_flatten(self, x: str) -> str:
@@ -122,21 +122,21 @@ class Images:
         return self.graph.node("Flatten", [pooled], "flat", {"axis": 1})
 
     def linear(self, x: str, name: str, sizes: tuple[int, int], output: str, gain: float = 1.0) -> str:
-        """x·Wᵀ + b over [n, sizes[0]] of something that is rectified."""
+        """x·Wᵀ + b of a rectified [n, sizes[0]]."""
         weight = self.graph.weight(f"{name}.weight", weights.rectified((sizes[1], sizes[0]), (1,), gain))
         bias = self.graph.weight(f"{name}.bias", weights.bias((sizes[1],)))
         attributes: dict[str, Attribute] = {"alpha": 1.0, "beta": 1.0, "transB": 1}
         return self.graph.node("Gemm", [x, weight, bias], output, attributes)
 
     def standardised(self, x: str) -> str:
-        """(x - mean) / deviation of ImageNet, as a model that takes raw images starts."""
+        """(x - mean) / deviation of ImageNet, the first step of a model that takes raw images."""
         mean = self.graph.buffer("preprocess.mean", np.asarray(MEAN, dtype=np.float32).reshape(1, 3, 1, 1))
         deviation = np.asarray(DEVIATION, dtype=np.float32).reshape(1, 3, 1, 1)
         x = self.graph.node("Sub", [x, mean], "preprocess.centred")
         return self.graph.node("Div", [x, self.graph.buffer("preprocess.std", deviation)], "preprocess.out")
 
     def dropout(self, x: str, name: str) -> str:
-        """Left by exporters that keep it; passes everything at inference."""
+        """Kept by some exporters; the identity at inference."""
         return self.graph.node("Dropout", [x], name)
 
 

@@ -14,7 +14,7 @@ SHIFTED = tuple(
     (deviation / 0.5, (mean - 0.5) / 0.5)
     for mean, deviation in zip((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), strict=True)
 )
-"""Per channel, from ImageNet's statistics to mean and deviation 0.5, in which the weights were trained."""
+"""Per channel, from ImageNet's statistics to mean and deviation 0.5, with which the weights were trained."""
 
 
 def inception_v3(batch: int) -> Blueprint:
@@ -52,7 +52,7 @@ class Inception:
         self._graph = graph
 
     def transformed(self, x: str) -> str:
-        """Every channel on its own scale: taken out, multiplied, shifted, put together again."""
+        """Per-channel scale and shift: channels are extracted, scaled, shifted and concatenated."""
         graph = self._graph
         channels: list[str] = []
         for index, (scale, shift) in enumerate(SHIFTED):
@@ -83,7 +83,7 @@ class Inception:
         return self.images.concat([one, five, double, self._pooled(x, name, channels, pooled)], f"{name}.out")
 
     def block_b(self, x: str, name: str, channels: int) -> str:
-        """To half the size and 480 channels more."""
+        """Halves the size and adds 480 channels."""
         three = self.unit(x, f"{name}.branch3x3", (channels, 384), 3, stride=2)
         double = self.unit(x, f"{name}.branch3x3dbl_1", (channels, 64), 1)
         double = self.unit(double, f"{name}.branch3x3dbl_2", (64, 96), 3, padding=1)
@@ -108,7 +108,7 @@ class Inception:
         return self.images.concat([one, seven, double, self._pooled(x, name, 768, 192)], f"{name}.out")
 
     def block_d(self, x: str, name: str) -> str:
-        """To half the size and 1280 channels."""
+        """Halves the size and gives 1280 channels."""
         three = self.unit(x, f"{name}.branch3x3_1", (768, 192), 1)
         three = self.unit(three, f"{name}.branch3x3_2", (192, 320), 3, stride=2)
         seven = self.unit(x, f"{name}.branch7x7x3_1", (768, 192), 1)
@@ -118,7 +118,7 @@ class Inception:
         return self.images.concat([three, seven, self.images.max_pool(x, f"{name}.pool")], f"{name}.out")
 
     def block_e(self, x: str, name: str, channels: int) -> str:
-        """1x3 and 3x1 beside each other (figure 7): 2048 channels."""
+        """Parallel 1x3 and 3x1 convolutions (figure 7): 2048 channels."""
 
         def fan(y: str, label: str, into: int) -> str:
             wide = self.unit(y, f"{name}.{label}a", (into, 384), (1, 3), padding=(0, 1))

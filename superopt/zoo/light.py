@@ -27,16 +27,13 @@ FILES = {
 
 
 def light_networks() -> tuple[str, ...]:
-    """Their names in the zoo."""
+    """Names of the light networks."""
     return tuple(PREFIX + name for name in FILES)
 
 
 def build_light(name: str, batch: int, seed: int) -> onnx.ModelProto:
-    """``name`` (one of ``light_networks``) with seeded weights.
-
-    Raises InvalidOptionError for a batch other than 1, MissingServiceError if the installed onnx package
-    comes without its test networks.
-    """
+    """The light network ``name`` with seeded weights. Raises InvalidOptionError for a batch other than 1,
+    MissingServiceError if the installed onnx package lacks its test networks."""
     if batch != 1:
         raise InvalidOptionError(
             f"{name}: its file fixes the batch at 1, got batch {batch}; "

@@ -17,7 +17,7 @@ __all__ = ["llama_block"]
 HIDDEN = 2048
 HEADS = 32
 GROUPS = 8
-"""Heads of keys and values; each serves four heads of queries."""
+"""Number of key and value heads; each serves four query heads."""
 
 HEAD = HIDDEN // HEADS
 INTERMEDIATE = 8192
@@ -114,7 +114,7 @@ class Block:
         return graph.node("Transpose", [y], f"{name}.heads", {"perm": (0, 2, 1, 3)})
 
     def _rotated(self, x: str, name: str, rotation: tuple[str, str]) -> str:
-        """x · cos + (its halves exchanged, the second negated) · sin."""
+        """x · cos + (x with halves exchanged, the second negated) · sin."""
         graph = self._graph
 
         def half(label: str, start: int, end: int) -> str:

@@ -26,7 +26,7 @@ IR_WITH_FREE_INITIALIZERS = 4
 
 
 class Role(Enum):
-    """What a parameter does in the node that finally reads it."""
+    """Role of a parameter in the node that finally reads it."""
 
     WEIGHT = auto()
     BIAS = auto()
@@ -55,7 +55,7 @@ ROLES: Mapping[tuple[str, int], Role] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """A float tensor that takes part in the computation as a weight of known shape."""
+    """A float weight of known shape that takes part in the computation."""
 
     name: str
     shape: tuple[int, ...]
@@ -71,7 +71,7 @@ class Use:
 
 
 class Uses:
-    """Who makes and who reads each tensor of a graph."""
+    """Producers and readers of each tensor of a graph."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.producer = {output: node for node in graph.node for output in node.output}
@@ -81,7 +81,7 @@ class Uses:
                 self.readers[name].append(Use(node, index))
 
     def final_reader(self, tensor: str) -> Use | None:
-        """The first reader of ``tensor`` that does more than to relabel its dimensions."""
+        """The first reader of ``tensor`` that does more than relabel its dimensions."""
         for use in self.readers[tensor]:
             if use.node.op_type not in RELABELLING or use.index != 0:
                 return use
@@ -89,7 +89,7 @@ class Uses:
         return None
 
     def source(self, tensor: str) -> str:
-        """The tensor that ``tensor`` relabels."""
+        """The tensor of which ``tensor`` is a relabelling."""
         node = self.producer.get(tensor)
         if node is None or node.op_type not in RELABELLING:
             return tensor
@@ -97,13 +97,11 @@ class Uses:
 
 
 def materialise(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
-    """A copy of ``model`` whose generated weights are random initialisers; the argument is left alone.
-
-    A weight is a ``ConstantOfShape`` of constant shape and of floats that a convolution, a matrix product, a
-    normalisation, or a Mul or Add beside a computed tensor reads, directly or through a reshape. If there is
-    one, the float initialisers with such a role are drawn anew too: trained statistics do not fit random
-    weights. A model without generated weights comes back equal.
-    """
+    """A copy of ``model`` with random initialisers in place of generated weights; the argument is not
+    changed. A generated weight is a ``ConstantOfShape`` of constant shape and float type that is read,
+    directly or through a reshape, by a convolution, a matrix product, a normalisation, or a Mul or Add with a
+    computed tensor. If there is one, float initialisers with such a role are replaced too, because trained
+    statistics do not fit random weights. A model without generated weights is returned equal."""
     out = onnx.ModelProto()
     out.CopyFrom(model)
     uses = Uses(out.graph)
@@ -179,7 +177,7 @@ def _summed_axes(node: onnx.NodeProto, rank: int) -> tuple[int, ...]:
 
 
 def _rectified(uses: Uses, tensor: str) -> bool:
-    """Whether half of the energy of ``tensor`` was cut off by a relu (max pooling brings it back)."""
+    """Whether half of the energy of ``tensor`` was removed by a relu (max pooling restores it)."""
     node = uses.producer.get(tensor)
     if node is None:
         return False
@@ -191,7 +189,8 @@ def _rectified(uses: Uses, tensor: str) -> bool:
 
 
 def _gain(uses: Uses, parameters: Mapping[str, Parameter], node: onnx.NodeProto) -> float:
-    """Normalisations that end in a residual sum are scaled down, so that the sum does not grow with depth."""
+    """Normalisations at the end of a residual branch are scaled down, so that the sum does not grow with
+    depth."""
     if node.op_type != "BatchNormalization":
         return 1.0
     gain = AFFINE_GAIN
@@ -207,7 +206,7 @@ def _gain(uses: Uses, parameters: Mapping[str, Parameter], node: onnx.NodeProto)
 
 
 def _replace(model: onnx.ModelProto, drawn: Mapping[str, NDArray[np.generic]]) -> None:
-    """Stores ``drawn`` as initialisers, and drops their generators and the shapes that only those read."""
+    """Stores ``drawn`` as initialisers, and removes their generators and the shapes that only those read."""
     graph = model.graph
     removed = [n for n in graph.node if n.op_type == "ConstantOfShape" and n.output[0] in drawn]
     shapes = {node.input[0] for node in removed}

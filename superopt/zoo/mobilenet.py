@@ -13,15 +13,15 @@ from superopt.zoo.weights import RESIDUAL_GAIN
 __all__ = ["mobilenet_v3"]
 
 SWISH_GAIN = 1.06
-"""Over that of relu: hard-swish of a standard normal has the variance 0.304, relu 0.341."""
+"""Relative to relu: hard-swish of a standard normal has variance 0.304, relu 0.341."""
 
 SQUEEZE_GAIN = 2.0
-"""The gate of squeeze-excitation is about a half."""
+"""The gate of squeeze-excitation is about one half."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of table 1 of the paper: what a bottleneck has."""
+    """A row of table 1 of the paper: parameters of a bottleneck."""
 
     kernel: int
     expanded: int
@@ -61,14 +61,14 @@ def mobilenet_v3(batch: int) -> Blueprint:
 
 
 class MobileNet:
-    """The bottleneck of figure 4 of the paper and its activations."""
+    """The bottleneck of figure 4 of the paper, and its activations."""
 
     def __init__(self, images: Images) -> None:
         self.images = images
         self._graph = images.graph
 
     def expanded(self, x: str, name: str, channels: tuple[int, int], kernel: int = 1, stride: int = 1) -> str:
-        """Convolution of what no activation precedes, and normalisation."""
+        """Convolution of an input without activation, then normalisation."""
         x = self.images.linear_conv(x, f"{name}.0", channels, kernel, stride=stride, padding=kernel // 2)
         return self.images.batch_norm(x, f"{name}.1", channels[1])
 
@@ -76,13 +76,13 @@ class MobileNet:
         self, x: str, name: str, channels: tuple[int, int], kernel: int,
         stride: int = 1, groups: int = 1, gain: float = 1.0,
     ) -> str:  # fmt: skip
-        """Convolution of what was activated, and normalisation."""
+        """Convolution of an activated input, then normalisation."""
         padding = kernel // 2
         x = self.images.conv(x, f"{name}.0", channels, kernel, stride=stride, padding=padding, groups=groups)
         return self.images.batch_norm(x, f"{name}.1", channels[1], gain)
 
     def bottleneck(self, x: str, name: str, channels: int, row: Row) -> str:
-        """Expand, filter each channel, squeeze-excite, project; added to what came in where sizes agree."""
+        """Expand, depthwise filter, squeeze-excite, project; with a residual sum where sizes agree."""
         activation = self.swish if row.activation == "HS" else self.images.relu
         gain = SWISH_GAIN if row.activation == "HS" else 1.0
         y = x
@@ -105,7 +105,7 @@ class MobileNet:
         return self._sixth(product, f"{x}.swish")
 
     def _excited(self, x: str, name: str, channels: int) -> str:
-        """x times a gate per channel that depends on the mean of each."""
+        """x times a gate per channel, computed from the channels' means."""
         squeezed = _divisible(channels / 4)
         mean = self._graph.node("GlobalAveragePool", [x], f"{name}.mean")
         gate = self.images.relu(self.images.conv(mean, f"{name}.fc1", (channels, squeezed), 1, biased=True))
@@ -123,6 +123,6 @@ class MobileNet:
 
 
 def _divisible(channels: float) -> int:
-    """The nearest multiple of 8 that is at most a tenth smaller."""
+    """The nearest multiple of 8 that is at most 10 % smaller."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest + 8 if nearest < 0.9 * channels else nearest

@@ -17,7 +17,7 @@ FILTERS = 168
 STEM = 96
 REPEATS = 6
 HALF = math.sqrt(0.5)
-"""Gain of a branch that is summed with another one."""
+"""Gain of one of two branches that are summed."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class Cells:
         self._graph = images.graph
 
     def first_stem(self, x: Map, name: str, filters: int) -> Map:
-        """The reduction cell on the first convolution, which stands in for both of its inputs."""
+        """The reduction cell on the first convolution, which serves as both of its inputs."""
         return self._reduced(self._squeezed(x, f"{name}.conv_1x1", filters), x, name, filters)
 
     def reduction(self, now: Map, before: Map, name: str, filters: int) -> Map:
-        """To half the size, 4 · ``filters`` channels."""
+        """Halves the size, 4 · ``filters`` channels."""
         left = self._adjusted(before, now.size, f"{name}.prev", filters)
         return self._reduced(self._squeezed(now, f"{name}.conv_1x1", filters), left, name, filters)
 
     def normal(self, now: Map, before: Map, name: str, filters: int) -> Map:
-        """At the same size, 6 · ``filters`` channels."""
+        """Keeps the size, 6 · ``filters`` channels."""
         left = self._adjusted(before, now.size, f"{name}.prev", filters)
         right = self._squeezed(now, f"{name}.conv_1x1", filters)
 
@@ -118,7 +118,7 @@ class Cells:
         return Map(self._images.scale_and_shift(y, f"{name}.bn", filters), filters, x.size)
 
     def _adjusted(self, x: Map, size: int, name: str, filters: int) -> Map:
-        """What the cell before the last one gives, at ``size``: two shifted subsamplings if it is larger."""
+        """The output of the second to last cell, at ``size``: by two shifted subsamplings if it is larger."""
         if x.size == size:
             return self._squeezed(x, name, filters)
         graph, images = self._graph, self._images
@@ -139,7 +139,7 @@ class Cells:
         return Map(images.scale_and_shift(joined, f"{name}.bn", filters), filters, size)
 
     def _separable(self, x: Map, name: str, filters: int, kernel: int, stride: int = 1) -> Map:
-        """Twice relu, depthwise and pointwise convolution, scale and shift."""
+        """Two times relu, depthwise and pointwise convolution, scale and shift."""
         y = x
         for index, step in ((1, stride), (2, 1)):
             label = f"{name}.{index}"
@@ -156,7 +156,7 @@ class Cells:
 
 
 def _same(size: int, kernel: int, stride: int) -> tuple[int, int, int, int]:
-    """The padding that gives ceil(size / stride), the odd one at the end."""
+    """The padding that gives ceil(size / stride), with an odd remainder at the end."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     before, after = total // 2, total - total // 2
     return before, before, after, after

@@ -25,10 +25,8 @@ STEPS = 35
 
 def lstm_lm(batch: int) -> Blueprint:
     """int64 tokens [batch, 35] -> logits [batch, 35, 10000]: the medium model of Zaremba et al. 2014.
-
     Unrolled with a matrix product for every gate of every step, as Keras computes an LSTM cell on a CPU; the
-    states start as inputs h0, c0, h1, c1, each [batch, 650].
-    """
+    initial states are inputs h0, c0, h1, c1, each [batch, 650]."""
     graph = GraphBuilder("lstm-lm", 13)
     columns = _embedded_columns(graph, "embedding", batch, STEPS, (VOCABULARY, WIDTH), "tokens")
     for layer in range(LAYERS):
@@ -104,7 +102,7 @@ def _gated_step(
 
 
 def _state(graph: GraphBuilder, name: str, gates: Sequence[str], c: str) -> tuple[str, str]:
-    """The next (h, c) from the linear parts of the gates i, f, c, o (Hochreiter and Schmidhuber 1997)."""
+    """The next (h, c) from the pre-activations of the gates i, f, c, o (Hochreiter and Schmidhuber 1997)."""
     i, f, o = (graph.node("Sigmoid", [gates[index]], f"{name}.{GATES[index]}.gate") for index in (0, 1, 3))
     candidate = graph.node("Tanh", [gates[2]], f"{name}.candidate")
     kept = graph.node("Mul", [f, c], f"{name}.kept")
@@ -132,7 +130,7 @@ def _embedded_columns(
 
 
 def _stacked(graph: GraphBuilder, columns: Sequence[str], name: str) -> str:
-    """Tensors [batch, width], one a step -> [batch, steps, width]."""
+    """Tensors [batch, width], one per step -> [batch, steps, width]."""
     axis = graph.integers(f"{name}.axis", [1])
     parts = [graph.node("Unsqueeze", [column, axis], f"{column}.column") for column in columns]
     return graph.node("Concat", parts, name, {"axis": 1})
@@ -207,7 +205,7 @@ class Translation:
         return outputs, (h, c)
 
     def attention_weights(self) -> tuple[str, str]:
-        """Of the score [1024, 1024] and of the combination [2048, 1024]."""
+        """Weights of the score [1024, 1024] and of the combination [2048, 1024]."""
         score = weights.normal((NMT_WIDTH, NMT_WIDTH), 4.0 / math.sqrt(NMT_WIDTH))
         combination = weights.normal((2 * NMT_WIDTH, NMT_WIDTH), 2.0 / math.sqrt(NMT_WIDTH))
         return self._graph.weight("attention.score", score), self._graph.weight("attention.out", combination)

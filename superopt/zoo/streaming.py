@@ -20,11 +20,9 @@ BYTES_PER_NUMBER = 4
 def serialized(
     model: onnx.ModelProto, draws: Mapping[str, Draw], stream: Stream
 ) -> Iterator[bytes | memoryview]:
-    """``model`` with the content of the initialisers in ``draws``, which have none, taken from ``stream``.
-
-    Fields come in the order of their numbers and a message is preceded by its length, which is known before
-    its content is drawn (the encoding of protocol buffers).
-    """
+    """``model`` with the contents of the initialisers in ``draws``, which are empty, taken from ``stream``.
+    Fields are written in the order of their numbers, each message with its length, which is known before its
+    content is generated (the encoding of protocol buffers)."""
     graph = model.graph
     graph_head, graph_tail = _around(graph, INITIALIZER)
     tensors = [(tensor.SerializeToString(), draws.get(tensor.name)) for tensor in graph.initializer]
@@ -40,7 +38,7 @@ def serialized(
 
 
 def _frame(prefix: bytes, draw: Draw | None) -> bytes:
-    """All of an initialiser in its graph but what ``draw`` gives."""
+    """All bytes of an initialiser in its graph except the content given by ``draw``."""
     if draw is not None:
         prefix += _prefix(RAW_DATA, _bytes(draw))
     return _prefix(INITIALIZER, len(prefix) + _bytes(draw)) + prefix
@@ -51,7 +49,7 @@ def _bytes(draw: Draw | None) -> int:
 
 
 def _around(message: Message, number: int) -> tuple[bytes, bytes]:
-    """The fields before and behind the field ``number``, serialized."""
+    """The fields before and after the field ``number``, serialized."""
     return _fields(message, lambda other: other < number), _fields(message, lambda other: other > number)
 
 
@@ -74,7 +72,7 @@ def _copy_field(part: Message, name: str, value: object) -> None:
 
 
 def _prefix(number: int, length: int) -> bytes:
-    """Tag and length of a message or of bytes."""
+    """Tag and length of a message or bytes field."""
     return _varint(number << 3 | 2) + _varint(length)
 
 

@@ -21,7 +21,8 @@ def product(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], gain
 
 
 def linear(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], gain: float = 1.0) -> str:
-    """MatMul then Add, with the bias first, as traced ``nn.Linear`` over three dimensions comes out."""
+    """MatMul then Add with the bias as first operand, as exported from a traced ``nn.Linear`` over three
+    dimensions."""
     draw = weights.normal(sizes, gain * math.sqrt(1.0 / sizes[0]))
     weight = graph.weight(f"{name}.weight", draw)
     bias = graph.weight(f"{name}.bias", weights.bias((sizes[1],)))
@@ -32,7 +33,7 @@ def linear(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], gain:
 def layer_norm(
     graph: GraphBuilder, name: str, x: str, hidden: int, epsilon: float, output: str | None = None
 ) -> str:
-    """The operator, which exists from opset 17 on."""
+    """The LayerNormalization operator; requires opset 17."""
     scale = graph.weight(f"{name}.weight", weights.scale((hidden,)))
     bias = graph.weight(f"{name}.bias", weights.bias((hidden,)))
     attributes: dict[str, Attribute] = {"axis": -1, "epsilon": epsilon}
@@ -59,7 +60,7 @@ def decomposed_layer_norm(
 
 
 def erf_gelu(graph: GraphBuilder, name: str, x: str) -> str:
-    """x · (erf(x / sqrt 2) + 1) · 0.5, decomposed as no opset before 20 has Gelu."""
+    """x · (erf(x / sqrt 2) + 1) · 0.5, decomposed, since Gelu requires opset 20."""
     y = graph.node("Div", [x, graph.constant(f"{name}.root", math.sqrt(2.0))], f"{name}.scaled")
     y = graph.node("Erf", [y], f"{name}.erf")
     y = graph.node("Add", [y, graph.constant(f"{name}.one", 1.0)], f"{name}.shifted")
@@ -68,7 +69,7 @@ def erf_gelu(graph: GraphBuilder, name: str, x: str) -> str:
 
 
 def tanh_gelu(graph: GraphBuilder, name: str, x: str) -> str:
-    """0.5 · x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 · x^3))), as GPT-2 computes gelu."""
+    """0.5 · x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 · x^3))), the gelu of GPT-2."""
     half = graph.node("Mul", [x, graph.constant(f"{name}.half", 0.5)], f"{name}.halved")
     cube = graph.node("Pow", [x, graph.constant(f"{name}.three", 3.0)], f"{name}.cube")
     cube = graph.node("Mul", [cube, graph.constant(f"{name}.factor", 0.044715)], f"{name}.scaled")

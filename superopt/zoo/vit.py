@@ -46,10 +46,8 @@ def vit_base(batch: int) -> Blueprint:
 
 
 def _embedded(graph: GraphBuilder, images: Images, image: str) -> str:
-    """A linear map of every patch, a class token in front of them, and positions: [batch, 197, 768].
-
-    The batch is read off the patches at run time and the class token expanded to it.
-    """
+    """A linear map of every patch, preceded by a class token, plus positions: [batch, 197, 768]. The batch
+    size is read from the patches at run time to expand the class token."""
     x = images.linear_conv(image, "patch", (3, HIDDEN), PATCH, stride=PATCH, biased=True)
     x = graph.node("Reshape", [x, graph.integers("patch.flat", (0, HIDDEN, PATCHES))], "patch.flattened")
     x = graph.node("Transpose", [x], "patch.rows", {"perm": (0, 2, 1)})
@@ -67,7 +65,7 @@ def _embedded(graph: GraphBuilder, images: Images, image: str) -> str:
 
 
 def _attention(graph: GraphBuilder, name: str, x: str, batch: int) -> str:
-    """One linear map to queries, keys and values, taken apart by Gather."""
+    """Attention with one linear map to queries, keys and values, separated by Gather."""
     joint = linear(graph, f"{name}.qkv", x, (HIDDEN, 3 * HIDDEN))
     shape = graph.integers(f"{name}.shape", (batch, TOKENS, 3, HEADS, HEAD))
     joint = graph.node("Reshape", [joint, shape], f"{name}.split")

@@ -16,25 +16,24 @@ __all__ = [
 ]  # fmt: skip
 
 RESIDUAL_GAIN = 0.3
-"""Scale of the last normalisation of a residual branch: the sum then grows by 9 % in variance per block."""
+"""Scale of the last normalisation of a residual branch: the variance of the sum then grows by 9 % per
+block."""
 
 AFFINE_GAIN = 0.944
-"""Undoes what the spread of scales and variances adds: E[scale^2 / variance] = 1.021 ln 3 = 1 / 0.944^2."""
+"""Compensates the spread of scales and variances: E[scale^2 / variance] = 1.021 ln 3 = 1 / 0.944^2."""
 
 RELU_VARIANCE = 0.5 - 0.5 / math.pi
-"""Of max(x, 0) for a standard normal x."""
+"""Variance of max(x, 0) for a standard normal x."""
 
 PIECE = 1 << 22
-"""Numbers drawn at a time when a tensor is written piece by piece."""
+"""Numbers generated at a time when a tensor is written in pieces."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A float32 tensor of independent random numbers that nobody has drawn yet.
-
-    ``first`` and ``second`` are mean and deviation of a normal, lower and upper bound of a uniform law; the
-    mean over ``centred`` axes is then taken away.
-    """
+    """A description of a float32 tensor of independent random numbers. ``first`` and ``second`` are mean and
+    deviation of a normal, or bounds of a uniform distribution; the mean over ``centred`` axes is then
+    subtracted."""
 
     shape: tuple[int, ...]
     law: Literal["normal", "uniform"]
@@ -44,12 +43,12 @@ class Draw:
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """The number of elements."""
         return math.prod(self.shape)
 
 
 class Stream:
-    """One stream of random numbers: the same seed and the same draws give the same bytes."""
+    """A deterministic stream of random numbers: the same seed and the same draws give the same bytes."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -59,10 +58,8 @@ class Stream:
         return np.concatenate([np.empty(0, np.float32), *self.pieces(draw)]).reshape(draw.shape)
 
     def pieces(self, draw: Draw) -> Iterator[NDArray[np.float32]]:
-        """The same numbers as ``array`` in row-major order, 2^22 at a time.
-
-        A piece holds whole rows where those are centred, and everything where another axis is.
-        """
+        """The same numbers as ``array`` in row-major order, 2^22 at a time. A piece holds whole rows if those
+        are centred, and the whole tensor if another axis is."""
         if not draw.centred:
             for start in range(0, draw.size, PIECE):
                 yield self._next(draw, min(PIECE, draw.size - start))
@@ -98,7 +95,7 @@ class Affine:
 
 
 def normal(shape: Sequence[int], deviation: float, mean: float = 0.0) -> Draw:
-    """Independent normals."""
+    """Independent normal numbers."""
     return Draw(tuple(shape), "normal", mean, deviation)
 
 
@@ -108,19 +105,17 @@ def uniform(shape: Sequence[int], low: float, high: float) -> Draw:
 
 
 def rectified(shape: Sequence[int], axes: Sequence[int], gain: float = 1.0) -> Draw:
-    """Keeps the variance behind a relu, as He et al. 2015 (section 2.2), and the differences between inputs.
-
-    ``axes`` are those that an output element sums over.
-    relu(x) of a standard normal has the mean 1 / sqrt(2 pi) for every input. Weights that sum to zero take it
-    away: else the outputs of a deep network for different inputs become the same (Poole et al. 2016).
-    """
+    """Preserves the variance behind a relu, as He et al. 2015 (section 2.2), and the differences between
+    inputs. ``axes`` are those that an output element sums over. relu(x) of a standard normal has mean 1 /
+    sqrt(2 pi) for every input. Weights that sum to zero remove it: otherwise the outputs of a deep network
+    for different inputs become equal (Poole et al. 2016)."""
     fan_in = math.prod(shape[axis] for axis in axes)
     deviation = gain / math.sqrt(max(fan_in - 1, 1) * RELU_VARIANCE)
     return Draw(tuple(shape), "normal", 0.0, deviation, tuple(axes))
 
 
 def lecun(shape: Sequence[int], fan_in: int) -> Draw:
-    """Keeps the variance through a linear map: variance 1 / fan_in."""
+    """Preserves the variance through a linear map: variance 1 / fan_in."""
     return normal(shape, math.sqrt(1.0 / max(fan_in, 1)))
 
 
@@ -140,6 +135,6 @@ def variance(shape: Sequence[int]) -> Draw:
 
 
 def affine(channels: int, gain: float = 1.0) -> Affine:
-    """Batch-normalisation parameters whose every part matters: none is 0 or 1."""
+    """Batch-normalisation parameters that all have an effect: none is 0 or 1."""
     shape = (channels,)
     return Affine(scale(shape, gain * AFFINE_GAIN), bias(shape), bias(shape), variance(shape))

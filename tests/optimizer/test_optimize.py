@@ -219,7 +219,7 @@ def test_excluded_rules_and_kept_nodes_are_respected(costs: MemoryCostStore) -> 
     assert run(model, costs, keep=(name,)).report.returned == "original"
     with pytest.raises(InvalidOptionError, match="the model has no node 'nobody'"):
         run(model, costs, keep=("nobody",))
-    with pytest.raises(InvalidOptionError, match="there is no verified rule 'nothing' to leave out"):
+    with pytest.raises(InvalidOptionError, match="no verified rule 'nothing' to exclude"):
         run(model, costs, exclude_rules=("nothing",))
 
 

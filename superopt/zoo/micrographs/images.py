@@ -114,7 +114,7 @@ def _affine_point(*, folded: bool) -> onnx.ModelProto:
 
 
 def _scalar_affine(*, folded: bool) -> onnx.ModelProto:
-    """A learned affine step by two numbers before and after a convolution, as mobile networks have it."""
+    """A learned affine step by two numbers before and after a convolution, as in mobile networks."""
     sketch = Sketch()
     x, weights, bias = sketch.input(1, 32, 56, 56), kernel("w", 64, 32, 1), drawn("b", 64)
     factors, terms = (1.25, 0.8), (0.125, -0.375)
@@ -132,7 +132,7 @@ def _scalar_affine(*, folded: bool) -> onnx.ModelProto:
 
 
 def _larger_point(*, enlarged_last: bool) -> onnx.ModelProto:
-    """A feature pyramid: an image made larger by lines between pixels, and a 1x1 convolution of it."""
+    """A feature pyramid: linear upsampling of an image, and a 1x1 convolution of it."""
     sketch = Sketch()
     x, weights = sketch.input(1, 64, 28, 28), kernel("w", 64, 64, 1)
     image = sketch.conv(x, weights) if enlarged_last else x
@@ -142,7 +142,8 @@ def _larger_point(*, enlarged_last: bool) -> onnx.ModelProto:
 
 
 def _decoded(*, enlarged_last: bool) -> onnx.ModelProto:
-    """The decoder of SegFormer: images of four sizes made equal, joined, and mixed by a 1x1 convolution."""
+    """The decoder of SegFormer: images of four sizes are upsampled, concatenated, and mixed by a 1x1
+    convolution."""
     sketch = Sketch()
     images = [sketch.input(1, 64, 64 // factor, 64 // factor) for factor in (1, 2, 4, 8)]
     weights = kernel("w", 64, 256, 1)
