@@ -77,7 +77,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256", "warnings"],
         "options": [
             "alpha", "budget", "cluster", "dims", "exclude_rules", "inputs", "keep", "max_candidates",
-            "memory_limit", "objective", "search", "seed", "threads", "tolerance",
+            "memory_limit", "objective", "runtime", "search", "seed", "target", "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
         "suspects": "list",
