@@ -56,7 +56,7 @@ BAD = {
     ),
     "an implicit attribute of none": (
         f'{GOOD}\n[[constants]]\noperator = "ones"\nrole = "tensor"\nimplicit = {{ size = 1 }}',
-        "ones: size is no implicit attribute; attributes: shape",
+        "ones: size is not an implicit attribute; attributes: shape",
     ),
 }
 
