@@ -128,9 +128,7 @@ class Evaluation:
         return drivers * len(piece.partners) * VECTORS > PROBES * units
 
     def _repays(self, piece: Piece, functional: Functional) -> bool:
-        """Whether the linear form is cached, or the piece has more terms than unit tensors needed to compute
-        it.
-        """
+        """Whether the linear form is cached, or has fewer unit tensors than the piece has terms."""
         units = sum(int(np.prod(self._table.types[t].shape, dtype=np.int64)) for t in piece.types)
         known = ("linear", piece.operator, piece.types, functional.name) in self._cache
         return known or piece.count * VECTORS > units

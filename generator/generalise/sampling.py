@@ -100,8 +100,8 @@ class Sampler:
     def holds(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
-        """Whether both sides agree at ``samples`` random shapes near the given ones; None if none is
-        well-typed.
+        """Whether both sides agree at ``samples`` random shapes near the given ones; None if all are
+        ill-typed.
         """
         if compares_groups(equation):
             return self._holds_in_groups(equation, shapes, attributes)

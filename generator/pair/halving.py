@@ -79,9 +79,7 @@ class Halving:
         return result
 
     def _joints(self, piece: Piece, classes: Indices, axis: int) -> npt.NDArray[np.intp]:
-        """Position at which results were concatenated along an axis, 0 if not: [count], or [drivers,
-        partners].
-        """
+        """Where results were concatenated along an axis, 0 if not: [count], or [drivers, partners]."""
         trees = self._table.columns.trees
         if piece.kept is None or len(piece.types) != 2:
             return self._joints_of(piece, trees[piece.arguments(classes)], axis)

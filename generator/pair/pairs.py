@@ -49,9 +49,7 @@ class PairSource:
         return self.uses(numbers, uses) >= 0
 
     def uses(self, numbers: Rows, uses: int) -> Uses:
-        """[n] the minimal ``uses`` of rules from which each pair follows, at most ``uses``; -1 if it does not
-        follow.
-        """
+        """[n] the ``uses`` of rules from which each pair follows, at most ``uses``; -1 without any."""
         left, right = self.pairing.left[numbers], self.pairing.right[numbers]
         closure = self.closure
         if self._is_merge:

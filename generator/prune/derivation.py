@@ -170,9 +170,7 @@ class Theory:
         return bool(self._neighbours(self._interned(term), self._smaller))
 
     def derives_merge(self, source: Outputs, target: Outputs) -> bool:
-        """Whether a known merge, preceded by a step on each output and followed by steps on the whole, gives
-        this one.
-        """
+        """Whether a known merge gives this one, after a step on each output and before steps on the whole."""
         asked = self._merge(source, target)
         if asked is None:
             return False

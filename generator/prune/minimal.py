@@ -35,9 +35,7 @@ _SETTINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Minimal:
-    """``kept`` candidates in order; ``asked`` counts queried candidates, with their forms that were ill-typed
-    or hit a limit.
-    """
+    """``kept`` candidates in order; ``asked`` counts queried ones, and forms ill-typed or over a limit."""
 
     kept: tuple[Candidate, ...]
     asked: int

@@ -202,9 +202,7 @@ class Selection:
     def _not_following(
         self, rest: Sequence[str], found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]
     ) -> tuple[list[str], Mapping[str, int]]:
-        """The pairs that do not follow from sufficiently general rules, with the fixed attributes of rules
-        that derive them.
-        """
+        """Pairs not derivable by sufficiently general rules, with the fixed attributes of others that do."""
         following: set[str] = set()
         closed: dict[str, int] = {}
         for source, numbers in by_source((text, places[text]) for text in rest):
