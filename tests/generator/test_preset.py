@@ -44,7 +44,7 @@ BAD = {
     "a stage of unknown inputs": (f'{GOOD}\n[[stages]]\ninputs = ["z"]', "unknown inputs z; known: x, y"),
     "a shape of an unknown input": (
         f"{GOOD}\n[[stages]]\nshapes = {{ z = [1, 2] }}",
-        "z is no input of the stage",
+        "z is not an input of the stage",
     ),
     "a shape of another rank": (
         f"{GOOD}\n[[stages]]\nshapes = {{ x = [2] }}",
