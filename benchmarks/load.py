@@ -253,7 +253,7 @@ def _service(
         **settings,
     }
     log = (directory / "log").open("w+")
-    program = f"from server.serve import serve; serve(port=0, workers={workers})"
+    program = f"from superopt.server.process.serve import serve; serve(port=0, workers={workers})"
     words = [sys.executable, "-c", program]
     process = subprocess.Popen(words, env=environment, stderr=log, text=True, start_new_session=True)
     try:

@@ -1,4 +1,4 @@
-"""Optimizing models: cheaper equal graphs, found by search under measured costs, and checked."""
+"""The optimizer: searches for cheaper equivalent graphs under measured costs, and checks the result."""
 
 from superopt.optimizer.explanation.page import html_of
 from superopt.optimizer.pipeline.measured import Measured

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 from superopt.generator.generalise.conditions import SAMPLES, differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.sampling import Sampler, Shapes
@@ -27,6 +27,8 @@ from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.terms import application
 from superopt.ops.traits import HALVES
 from superopt.rewriting import why_unusable
+
+Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 
 VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "stride": ((1, 1), (2, 2), (2, 1)),
@@ -72,21 +74,14 @@ class Group:
 
 def explicit(term: Term) -> Term:
     """The term with every attribute that has a default written out."""
-    if isinstance(term, Variable):
-        return term
-    given = dict(term.attributes)
-    defaults = attribute_defaults(term.operator)
-    attributes = tuple(
-        (
-            name,
-            given[name]
-            if name in given
-            else cast("AttributeTerm", normalise_attribute(name, defaults[name])),
-        )
-        for name in attribute_names(term.operator)
-        if name in given or name in defaults
-    )
-    return Application(term.operator, attributes, tuple(explicit(child) for child in term.inputs))
+    return with_attributes(term, _all_attributes)
+
+
+def _all_attributes(term: Application) -> Attributes:
+    defaults = attribute_defaults(term.operator).items()
+    values = {name: cast("AttributeTerm", normalise_attribute(name, value)) for name, value in defaults}
+    values.update(term.attributes)
+    return tuple((name, values[name]) for name in attribute_names(term.operator) if name in values)
 
 
 def brief(term: Term) -> Term:
@@ -96,11 +91,17 @@ def brief(term: Term) -> Term:
     return application(term.operator, dict(term.attributes), *(brief(child) for child in term.inputs))
 
 
-def on_terms(equation: Equation, left: Sequence[Term], right: Sequence[Term]) -> Equation:
-    """The equation between other terms."""
-    return Equation(
-        tuple(left), tuple(right), equation.direction, equation.conditions, equation.types, equation.name
-    )
+def with_attributes(term: Term, attributes: Callable[[Application], Attributes]) -> Term:
+    """The term with other attributes for each of its applications."""
+    if isinstance(term, Variable):
+        return term
+    inputs = tuple(with_attributes(child, attributes) for child in term.inputs)
+    return Application(term.operator, attributes(term), inputs)
+
+
+def map_terms(equation: Equation, change: Callable[[Term], Term]) -> Equation:
+    """The equation with each of its terms changed."""
+    return replace(equation, left=tuple(map(change, equation.left)), right=tuple(map(change, equation.right)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +148,7 @@ class Generaliser:
                 continue
             name = _fresh(variables(*equation.left, *equation.right))
             shape = self._sampler.shape_of(subterm, shapes)
-            candidate = on_terms(
-                equation,
-                [_replaced(term, subterm, Variable(name)) for term in equation.left],
-                [_replaced(term, subterm, Variable(name)) for term in equation.right],
-            )
+            candidate = map_terms(equation, partial(_replaced, old=subterm, new=Variable(name)))
             if shape is not None and _keeps_directions(equation, candidate):
                 names = variables(*candidate.left, *candidate.right)
                 yield candidate, {n: shape if n == name else shapes[n] for n in names}
@@ -168,14 +165,11 @@ class Generaliser:
             for chosen, others in itertools.product(_selections(here), _selections(there)):
                 if 0 in chosen:
                     continue
+                left = _renamed(equation.left, name, fresh, chosen)
                 right = _renamed(targets, name, fresh, others)
-                candidate = on_terms(
-                    equation,
-                    _renamed(equation.left, name, fresh, chosen),
-                    right
-                    if targets is equation.right
-                    else [_with_input(half, right[0]) for half in equation.right],
-                )
+                if targets is not equation.right:
+                    right = [_with_input(half, right[0]) for half in equation.right]
+                candidate = replace(equation, left=tuple(left), right=tuple(right))
                 if self._sampler.holds(candidate, wider, samples=1) is None:
                     continue
                 if _keeps_directions(equation, candidate) and self.true_form(candidate, wider) is not None:
@@ -184,7 +178,7 @@ class Generaliser:
 
     def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
         """Forms of the equation with attribute variables that still hold, most general first; itself last."""
-        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        full = map_terms(equation, explicit)
         groups = self._with_degrees_apart(full, self._open_groups(full, shapes), shapes)
         chosen: list[tuple[Group, ...]] = []
         if len(groups) > 1:
@@ -197,14 +191,11 @@ class Generaliser:
                 chosen += [tuple(g for g in largest if g is not closed) for closed in reversed(largest)]
         chosen += [(group,) for group in groups]
         forms = [_opened(full, selection) for selection in chosen]
-        return tuple(
-            on_terms(form, [brief(t) for t in form.left], [brief(t) for t in form.right])
-            for form in [*forms, full]
-        )
+        return tuple(map_terms(form, brief) for form in [*forms, full])
 
     def open_forms(self, equation: Equation, shapes: Shapes) -> OpenForms:
         """The equation with its groups of attributes open, all of them and one at a time."""
-        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        full = map_terms(equation, explicit)
         groups = _groups(full)
         return OpenForms(
             _opened(full, groups),
@@ -216,7 +207,7 @@ class Generaliser:
 
     def closed(self, equation: Equation) -> frozenset[str]:
         """The names of the GROUPS with fixed values in the equation."""
-        full = on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])
+        full = map_terms(equation, explicit)
         return frozenset(group.attribute for group in _groups(full))
 
     def _open_groups(self, full: Equation, shapes: Shapes) -> list[Group]:
@@ -328,13 +319,10 @@ def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
         own = (group.variable for group in groups if group.holds_value(term, name, value))
         return next(own, value)
 
-    def opened(term: Term) -> Term:
-        if isinstance(term, Variable):
-            return term
-        attributes = tuple((name, value_of(term, name, value)) for name, value in term.attributes)
-        return Application(term.operator, attributes, tuple(opened(child) for child in term.inputs))
+    def opened(term: Application) -> Attributes:
+        return tuple((name, value_of(term, name, value)) for name, value in term.attributes)
 
-    return on_terms(full, [opened(t) for t in full.left], [opened(t) for t in full.right])
+    return map_terms(full, partial(with_attributes, attributes=opened))
 
 
 def _keeps_directions(equation: Equation, candidate: Equation) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from superopt.generator.generalise.generalisation import VALUES, on_terms
+from superopt.generator.generalise.generalisation import VALUES, Attributes, map_terms, with_attributes
 from superopt.generator.prune.confirmation import Saturations
 from superopt.generator.prune.derivation import tree_size
 from superopt.generator.prune.pruning import Candidate
@@ -21,8 +22,6 @@ from superopt.ir.terms import (
     AttributeTerm,
     AttributeVariable,
     Equation,
-    Term,
-    Variable,
     applications,
 )
 from superopt.rewriting.egraph import SaturationLimits
@@ -101,21 +100,12 @@ def _settings(candidate: Candidate) -> Iterator[Equation]:
     }
     for step in range(_SETTINGS if names else 0):
         values = {variable: VALUES[name][step % len(VALUES[name])] for variable, name in names.items()}
-        yield replace(
-            on_terms(
-                general,
-                [_closed(term, values) for term in general.left],
-                [_closed(term, values) for term in general.right],
-            ),
-            direction=candidate.equation.direction,
-        )
+        closed = partial(with_attributes, attributes=partial(_closed, values=values))
+        yield replace(map_terms(general, closed), direction=candidate.equation.direction)
 
 
-def _closed(term: Term, values: Mapping[str, AttributeTerm]) -> Term:
-    if isinstance(term, Variable):
-        return term
-    attributes = tuple(
+def _closed(term: Application, values: Mapping[str, AttributeTerm]) -> Attributes:
+    return tuple(
         (name, values.get(value.name, value) if isinstance(value, AttributeVariable) else value)
         for name, value in term.attributes
     )
-    return Application(term.operator, attributes, tuple(_closed(child, values) for child in term.inputs))

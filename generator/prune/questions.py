@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from superopt.generator.generalise.generalisation import Generaliser, explicit, on_terms
+from superopt.generator.generalise.generalisation import Generaliser, explicit, map_terms
 from superopt.generator.generalise.sampling import Shapes
 from superopt.generator.prune.derivation import Theory, tree_size
 from superopt.ir.terms import Direction, Equation
@@ -35,7 +35,7 @@ class Known:
 
     def add(self, equation: Equation) -> None:
         """Adds an equation in its directions."""
-        full = _explicit(equation)
+        full = map_terms(equation, explicit)
         self._theory.add(full.left, full.right, backward=equation.direction is Direction.BOTH)
 
     def derivable(self, questions: Sequence[Question]) -> tuple[bool, ...]:
@@ -64,7 +64,7 @@ class Theorems:
 
     def add(self, equation: Equation) -> None:
         """Adds an equation in its directions."""
-        full = _explicit(equation)
+        full = map_terms(equation, explicit)
         self._theory.add(full.left, full.right, backward=equation.direction is Direction.BOTH)
 
     def derives(self, equation: Equation) -> bool:
@@ -76,7 +76,7 @@ class Theorems:
 
 
 def _derivable(theory: Theory, equation: Equation) -> bool:
-    full = _explicit(equation)
+    full = map_terms(equation, explicit)
     if len(full.left) > 1:
         return theory.derives_merge(full.left, full.right)
     left, right = next(iter(full.left)), next(iter(full.right))
@@ -85,7 +85,3 @@ def _derivable(theory: Theory, equation: Equation) -> bool:
     if small and not theory.simplifies(left) and not theory.simplifies(right):
         derives = theory.gives_at_once
     return derives(left, right) and (equation.direction is not Direction.BOTH or derives(right, left))
-
-
-def _explicit(equation: Equation) -> Equation:
-    return on_terms(equation, [explicit(t) for t in equation.left], [explicit(t) for t in equation.right])

@@ -1,4 +1,4 @@
-"""Canonicalisation: what only ever helps is done to a graph before it is searched."""
+"""Canonicalisation: simplifications that never hurt, applied to a graph before the search."""
 
 from superopt.optimizer.canonical.canonicalise import Canonical, CanonicalStep, canonicalise
 

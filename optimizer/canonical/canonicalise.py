@@ -1,8 +1,7 @@
-"""One pass over a lifted graph, inputs first: nodes that do nothing, or nothing new, go.
+"""Canonicalisation pass: removes no-op and redundant nodes in one topological traversal.
 
-Every step replaces a value by another of the same type that is equal to it element by element, also in
-floating point. The same lifted graph gives the same result with the same node ids, so that a trace can be
-replayed on it.
+Each step replaces a value by another of the same type that is equal element by element, in floating point
+too. The pass is deterministic, node ids included, so that a recorded trace can be replayed on its result.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from superopt.ops import Opaque, Operator
 from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
 from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalStep:
-    """What was done at a node: ``fold`` where something is calculated before the model runs."""
+    """A step at a node: ``fold`` where a value is computed ahead of the run."""
 
     kind: Literal["canonicalise", "fold"]
     what: str
@@ -30,17 +30,15 @@ class CanonicalStep:
 
 @dataclass(frozen=True)
 class Canonical:
-    """The canonical graph: the lifted one itself where no step was needed."""
+    """The canonical graph; the lifted one itself where no step was needed."""
 
     graph: Graph
     steps: tuple[CanonicalStep, ...]
 
 
 def canonicalise(lifted: LiftedModel, protected: Container[NodeId] = ()) -> Canonical:
-    """The graph without what does nothing. ``protected`` nodes stay as they are.
-
-    Graph inputs, outputs and opaque nodes stay. Sizes that lifting has calculated count as a step.
-    """
+    """The graph without redundant nodes. ``protected`` nodes are kept. Graph inputs, outputs and opaque nodes
+    stay. Sizes computed during lifting count as one step."""
     given = lifted.source.as_given
     folded = len(given.proto.graph.node) - len(lifted.source.proto.graph.node)
     what = "1 node that computes sizes" if folded == 1 else f"{folded} nodes that compute sizes"
@@ -112,7 +110,7 @@ class _Pass:
         return found.why
 
     def _merged(self, node: Node) -> str | None:
-        """Common subexpressions: a node that calculates what an earlier one has."""
+        """Common subexpression elimination: merges a node with an earlier equal one."""
         if not node.inputs:
             return None
         first = self._seen.setdefault((node.operator, node.inputs, node.types), node.id)
@@ -123,7 +121,7 @@ class _Pass:
         return "calculated once already"
 
     def _spelled_anew(self) -> Iterator[NodeId]:
-        """Steps after a convolution by one number with axes of size 1, which ONNX Runtime does not fuse."""
+        """Scalar steps after a convolution, given with axes of size 1, which ONNX Runtime does not fuse."""
         for node_id, node in self._graph.nodes.items():
             if node_id not in self._editor or node_id in self._protected or node.origin is None:
                 continue
@@ -142,16 +140,11 @@ class _Pass:
     def _dead(self) -> list[NodeId]:
         """Nodes that neither an output nor an opaque node needs."""
         graph = self._editor.build()
-        needed: set[NodeId] = set(graph.inputs)
-        stack = [value.node for value in graph.outputs]
-        stack += [node.id for node in graph if isinstance(node.operator, Opaque)]
-        stack += [node.id for node in graph if node.id in self._protected]
-        while stack:
-            node_id = stack.pop()
-            if node_id not in needed:
-                needed.add(node_id)
-                stack.extend(value.node for value in graph[node_id].inputs)
-                stack.extend(graph[node_id].after)
+        ends = [value.node for value in graph.outputs]
+        ends += [node.id for node in graph if isinstance(node.operator, Opaque)]
+        ends += [node.id for node in graph if node.id in self._protected]
+        reached = postorder(ends, lambda n: (*(value.node for value in graph[n].inputs), *graph[n].after))
+        needed = {*graph.inputs, *reached}
         return [node_id for node_id in graph.nodes if node_id not in needed]
 
     def _was_dead(self, node_id: NodeId) -> bool:

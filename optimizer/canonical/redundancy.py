@@ -1,4 +1,4 @@
-"""Which nodes give back what they are given, and which say in two steps what one says."""
+"""Local simplifications: no-op nodes, and pairs of nodes that one node can replace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Simpler:
-    """An operator that says the same of earlier values."""
+    """An operator on earlier values that gives the same result."""
 
     operator: Operator
     inputs: tuple[Value, ...]
@@ -28,7 +28,7 @@ class Simpler:
 
 
 def same_value(graph: GraphEditor, node: Node) -> Same | None:
-    """The operand that the node passes on unchanged, if it does."""
+    """The operand that a node passes on unchanged, if any."""
     if not isinstance(node.operator, Operator) or not node.inputs:
         return None
     why = node.operator.why_same(tuple(map(graph.type_of, node.inputs)), node.types[0])
@@ -57,7 +57,7 @@ def _neutral(graph: GraphEditor, node: Node, operator: Operator) -> Same | None:
 
 
 def simpler_operator(graph: GraphEditor, node: Node) -> Simpler | None:
-    """Reshape of reshape, transposition of transposition, broadcast of broadcast as one."""
+    """Composition of two reshapes, transpositions or broadcasts as one operator."""
     type_ = node.types[0] if node.types else None
     if len(node.inputs) != 1 or not isinstance(node.operator, Operator) or not isinstance(type_, TensorType):
         return None

@@ -1,4 +1,4 @@
-"""Whether two models are equal, and which one is faster, found out by running them."""
+"""Equivalence checks and latency comparison of two models, by running both."""
 
 from superopt.optimizer.check.compare import Agreement, compare_outputs
 from superopt.optimizer.check.equivalence import Equivalence, Reference, check_equivalence

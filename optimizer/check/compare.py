@@ -1,4 +1,4 @@
-"""Outputs of two runs side by side: which there are, their types, NaN and infinities, and how far apart."""
+"""Compare the outputs of two runs: names, types, NaN, infinities and numerical error."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from superopt.optimizer.cost.runtime import Array
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two sets of outputs are apart. ``max_rel_error`` is relative to the largest element of an
-    output; ``excess`` is the distance in units of what is allowed: they agree where it is at most 1.
-    ``tells``: rounding alone is not known to change an output by much of its size."""
+    """Distance between two sets of outputs. ``max_rel_error`` is relative to the largest element of an
+    output; ``excess`` is the distance in multiples of the tolerance: outputs agree where it is at most 1.
+    ``tells``: rounding alone is not known to change an output by a large share of its size."""
 
     agrees: bool
     max_abs_error: float
@@ -26,7 +26,7 @@ class Agreement:
     tells: bool = True
 
     def and_also(self, other: Agreement) -> Agreement:
-        """Both at once."""
+        """Combination of two agreements: the worse of each field."""
         return Agreement(
             self.agrees and other.agrees,
             max(self.max_abs_error, other.max_abs_error),
@@ -42,19 +42,19 @@ EQUAL = Agreement(agrees=True, max_abs_error=0.0, max_rel_error=0.0, excess=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An array among the outputs; those of a sequence or a map are counted in its name."""
+    """An array among the outputs; elements of a sequence or a map are numbered in its name."""
 
     name: str
     array: Array
 
     @property
     def is_real(self) -> bool:
-        """Whether it holds numbers that rounding changes."""
+        """Whether it holds real numbers, which rounding changes."""
         return self.array.dtype.kind in "fc"
 
 
 def leaves(names: Sequence[str], outputs: Sequence[object]) -> tuple[Leaf, ...]:
-    """All arrays of a run, sequences and maps taken apart."""
+    """All arrays of a run, with sequences and maps flattened."""
     return tuple(leaf for name, output in zip(names, outputs, strict=True) for leaf in _leaves(name, output))
 
 
@@ -74,13 +74,14 @@ def _leaves(name: str, output: object) -> Iterator[Leaf]:
 
 
 def mismatch(left: Sequence[Leaf], right: Sequence[Leaf]) -> str:
-    """What makes two runs incomparable: other arrays, types, shapes, NaN or infinities; else empty."""
+    """Reason why two runs cannot be compared (different arrays, types, shapes, NaN or infinities), else
+    empty."""
     if [leaf.name for leaf in left] != [leaf.name for leaf in right]:
-        return f"{len(left)} outputs against {len(right)}"
+        return f"{len(left)} outputs vs {len(right)}"
     for a, b in zip(left, right, strict=True):
         if a.array.shape != b.array.shape or a.array.dtype != b.array.dtype:
             ours, theirs = (f"{leaf.array.dtype}{list(leaf.array.shape)}" for leaf in (a, b))
-            return f"output {a.name}: {ours} against {theirs}"
+            return f"output {a.name}: {ours} vs {theirs}"
         if not a.is_real:
             continue
         finite = np.isfinite(a.array)
@@ -94,12 +95,10 @@ def mismatch(left: Sequence[Leaf], right: Sequence[Leaf]) -> str:
 def compare_outputs(
     names: Sequence[str], left: Sequence[object], right: Sequence[object], tolerance: float | None
 ) -> Agreement:
-    """Compares all outputs of two runs with each other, each within the floor of its element type.
-
-    What is no floating point number must be equal.
-    """
+    """Compares all outputs of two runs, each within the tolerance of its element type. Outputs that are not
+    floating point must be equal."""
     if len(left) != len(right):
-        return disagreement(f"{len(left)} outputs against {len(right)}")
+        return disagreement(f"{len(left)} outputs vs {len(right)}")
     ours, theirs = leaves(names, left), leaves(names, right)
     why = mismatch(ours, theirs)
     if why:
@@ -115,19 +114,17 @@ def _compare(left: Leaf, right: Leaf, tolerance: float | None) -> Agreement:
         return EQUAL if np.array_equal(left.array, right.array) else disagreement(difference(left, right))
     apart = distance(right.array, left.array)
     excess = apart.excess(NONE, floor_of(str(left.array.dtype), tolerance))
-    why = (
-        "" if excess <= 1 else f"output {left.name}: an element differs by {excess:.3g} times what is allowed"
-    )
+    why = "" if excess <= 1 else f"output {left.name}: an element differs by {excess:.3g} times the tolerance"
     return Agreement(excess <= 1, apart.absolute, apart.largest, excess, why)
 
 
 def difference(left: Leaf, right: Leaf) -> str:
-    """How many elements differ, in words."""
+    """Message with the number of differing elements."""
     return (
         f"output {left.name}: {int(np.sum(left.array != right.array))} of {left.array.size} elements differ"
     )
 
 
 def disagreement(why: str) -> Agreement:
-    """Not equal, for a reason that is no number."""
+    """Agreement that fails for a reason other than a numerical error."""
     return Agreement(agrees=False, max_abs_error=np.inf, max_rel_error=np.inf, excess=np.inf, why=why)

@@ -1,4 +1,4 @@
-"""How far numbers are from others, relative to the size of those, by three measures; and what is allowed."""
+"""Relative error between tensors by three measures, and the tolerated amounts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import numpy as np
 from superopt.optimizer.cost.runtime import Array
 
 FLOORS = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-5, "complex64": 1e-5}
-"""What a rewritten model may be off beyond the multiple of the original's own error, by element type."""
+"""Tolerated error of a rewritten model in addition to the multiple of the original's own, by element type."""
 
 COARSE_FLOOR = 1e-2
-"""The same for float16 and whatever is coarser."""
+"""Tolerance for float16 and coarser types."""
 
 
 TYPICAL_FLOORS = 10
-"""The floor of the median relative error of single elements, of which many are far below the largest."""
+"""Tolerance of the median relative error of single elements; many are far smaller than the largest
+element."""
 
 
 @dataclass(frozen=True, slots=True)
 class Multiple:
-    """How much larger than the original's own error that of a rewritten model may be, by each measure."""
+    """Allowed ratio of a rewritten model's error to the original's own error, by each measure."""
 
     largest: float = 8.0
     rms: float = 4.0
@@ -29,14 +30,14 @@ class Multiple:
 
 
 MULTIPLE = Multiple()
-"""Sums in another order, and products fused or spread out, have errors of one size; transforms for fast
-convolutions up to four times as large. The largest of many errors varies more than their mean does."""
+"""Reordered sums and fused or expanded products have errors of similar size; fast convolution transforms up
+to four times as large. The largest of many errors varies more than their mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Errors relative to the size of a reference by the same measure: the largest one to the largest element,
-    the root mean square, and the median of each element's own. ``absolute`` is the largest as it is."""
+    """Relative errors by three measures: largest error over largest element, root mean square over root mean
+    square, and the median of each element's relative error. ``absolute`` is the largest absolute error."""
 
     largest: float = 0.0
     rms: float = 0.0
@@ -44,7 +45,7 @@ class Distance:
     absolute: float = 0.0
 
     def worst(self, other: Distance) -> Distance:
-        """The larger of both, measure by measure."""
+        """The larger of two distances, measure by measure."""
         return Distance(
             max(self.largest, other.largest),
             max(self.rms, other.rms),
@@ -53,10 +54,9 @@ class Distance:
         )
 
     def excess(self, own: Distance, floor: float) -> float:
-        """The distance in units of what is allowed where the original's own is ``own``: at most 1 passes.
-
-        The floor is one of outputs as a whole; that of single elements is ``TYPICAL_FLOORS`` times as high.
-        """
+        """Distance in multiples of the tolerance, where ``own`` is the original's own error: at most 1
+        passes. The floor is for outputs as a whole; that of single elements is ``TYPICAL_FLOORS`` times as
+        high."""
         return max(
             _share(self.largest, MULTIPLE.largest * own.largest + floor),
             _share(self.rms, MULTIPLE.rms * own.rms + floor),
@@ -68,7 +68,7 @@ NONE = Distance()
 
 
 def distance(array: Array, reference: Array) -> Distance:
-    """How far the array is from the reference, which has its shape; where that is finite, and both are."""
+    """Distance of an array from a reference of the same shape, over the elements where both are finite."""
     wide = np.complex128 if reference.dtype.kind == "c" else np.float64
     finite = np.isfinite(reference) & np.isfinite(array)
     aim = reference[finite].astype(wide, copy=False)
@@ -90,7 +90,7 @@ def distance(array: Array, reference: Array) -> Distance:
 
 
 def floor_of(dtype: str, tolerance: float | None) -> float:
-    """The floor for an element type, or the tolerance that the user gave."""
+    """Tolerance for an element type, or the one given by the user."""
     return tolerance if tolerance is not None else FLOORS.get(dtype, COARSE_FLOOR)
 
 

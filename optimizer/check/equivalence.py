@@ -1,4 +1,4 @@
-"""Are two models equal? Both run in ONNX Runtime on the same random inputs, and errors are compared."""
+"""Equivalence check: runs two models in ONNX Runtime on the same random inputs and compares their errors."""
 
 from __future__ import annotations
 
@@ -27,19 +27,16 @@ from superopt.optimizer.check.yardstick import Yardstick
 from superopt.optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
 
 _REPEAT_SHARE = 0.1
-"""Two runs of one model may differ by this share of the floor."""
+"""Maximum difference between two runs of one model, as a share of the floor."""
 
 _LOOK_SHARE = 0.05
-"""Of the time left: what is spent on double precision that does not decide, for the report."""
+"""Share of the remaining time spent on double-precision runs that are only needed for the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """The verdict on two models. ``weak`` says that the outputs hardly depended on the inputs, or on little
-    but rounding.
-
-    ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` the floor.
-    """
+    """Verdict on two models. ``weak``: the outputs hardly depended on the inputs, or mostly on rounding.
+    ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is the floor."""
 
     passed: bool
     samples: int
@@ -52,11 +49,9 @@ class Equivalence:
 
 
 class Reference:
-    """The original with samples of what it computes, drawn once and used for every model compared with it.
-
-    Given inputs come first; sizes of open dimensions vary; the scale of inputs keeps outputs alive. With the
-    ``source`` of the model its own error is measured against double precision.
-    """
+    """The original with samples of its outputs, drawn once and used for every model compared with it. Given
+    inputs come first; sizes of open dimensions vary; input scales are chosen so that outputs vary. If the
+    ``source`` of the model is given, its own error is measured against double precision."""
 
     def __init__(
         self,
@@ -76,18 +71,18 @@ class Reference:
         self._repeated: Agreement | None = None
 
     def samples(self) -> Iterator[Sample]:
-        """All samples; those drawn before are not run again."""
+        """All samples; those drawn earlier are not run again."""
         yield from self._drawn
         for sample in self._source:
             self._drawn.append(sample)
             yield sample
 
     def first(self) -> Sample | None:
-        """One sample; None when the model runs on no inputs that were tried."""
+        """One sample; None when the model does not run on any inputs that were tried."""
         return next(self.samples(), None)
 
     def repeated(self) -> Agreement:
-        """How far apart two runs on the first sample are."""
+        """Distance between two runs on the first sample."""
         if self._repeated is None:
             sample = self.first()
             assert sample is not None, "a model that ran on some inputs"
@@ -97,7 +92,7 @@ class Reference:
         return self._repeated
 
     def release(self) -> None:
-        """Draws the samples that there is time for and lets the model go: its weights may fill the memory."""
+        """Draws the samples that time allows and releases the model, whose weights may fill the memory."""
         if self.first() is not None:
             self.repeated()
             for _ in self.samples():
@@ -108,11 +103,9 @@ class Reference:
 
 
 def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
-    """Runs the other model on the samples of the reference and judges all outputs, and what saturates to one.
-
-    A model whose own two runs differ cannot be certified, nor one of whose outputs none is ever finite. At
-    least one sample is compared whatever the time.
-    """
+    """Runs the other model on the samples of the reference and judges all outputs and saturating operands. A
+    model cannot be certified if two runs of it differ, or if no output is ever finite. At least one sample is
+    compared, whatever the time limit."""
     difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
@@ -121,7 +114,7 @@ def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
 
 
 class _Check:
-    """One model compared with the reference."""
+    """Comparison of one model with the reference."""
 
     def __init__(self, reference: Reference, other: LoadedModel) -> None:
         self._reference = reference
@@ -132,7 +125,7 @@ class _Check:
         self._alive = False
 
     def verdict(self) -> Equivalence:
-        """Sample by sample until they disagree or time is up."""
+        """Compares sample by sample until the outputs disagree or time runs out."""
         reference = self._reference
         total, tells, last = EQUAL, False, tuple[object, ...]()
         for sample in reference.samples():
@@ -178,10 +171,9 @@ class _Check:
         return judged
 
     def _inside(self) -> Agreement:
-        """Compares what both models put into the same saturating functions, where rounding hides it after.
-
-        That says nothing where one of them does not run so, or where the tensors are of other sizes.
-        """
+        """Compares the inputs of saturating functions in both models, where rounding hides differences in
+        their outputs. Inconclusive if one of the models does not run in this form, or if tensor sizes
+        differ."""
         pairs = self._saturating
         until = self._yardstick.until()
         total = EQUAL
@@ -218,7 +210,7 @@ class _Check:
 
     @property
     def _saturating(self) -> Mapping[Saturation, Saturation]:
-        """What saturates to the same output, in the original and in the other model."""
+        """Operands that saturate to the same output, in the original and in the other model."""
         own = self._yardstick.saturations
         if not own or not self._bytes:
             return {}
@@ -247,7 +239,7 @@ def _refusal(tolerance: float, why: str) -> Equivalence:
 
 
 def _signature_difference(original: Reference, other: LoadedModel) -> str:
-    """What is different about inputs and outputs, empty when nothing is."""
+    """Difference between the inputs and outputs of two models, empty if there is none."""
     for kind, ours, theirs in (
         ("inputs", original.inputs, other.inputs),
         ("outputs", original.outputs, other.outputs),

@@ -1,4 +1,4 @@
-"""Inputs and sizes that the user gives: reading them, and refusing what does not fit the model."""
+"""User-supplied inputs and dimension sizes: reading and validation against the model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from superopt.onnx_io.source import SourceModel
 from superopt.optimizer.cost.runtime import Array, Port
 
 _SHOWN = 12
-"""The names that a message lists; of dimensions, those of inputs come first."""
+"""Number of names listed in a message; dimensions of inputs come first."""
 
 
 def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
-    """The inputs in a numpy archive; raises InvalidFileError when they are not those of the model."""
+    """Loads the inputs in a numpy archive; raises InvalidFileError when they do not fit the model."""
     require_archive(path)
     try:
         arrays = dict(_arrays(path))
@@ -28,26 +28,26 @@ def load_inputs(path: Path, ports: Sequence[Port]) -> dict[str, Array]:
 
 
 def _arrays(path: Path) -> Iterator[tuple[str, Array]]:
-    """The arrays of an archive; raises ValueError for what is none."""
+    """The arrays of an archive; raises ValueError for an entry that is not an array."""
     with np.load(path, allow_pickle=False) as archive:
         for name in archive.files:
             array: object = archive[name]
             if not isinstance(array, np.ndarray):
-                raise ValueError(f"{name} in it is no array")
+                raise ValueError(f"{name}: not an array")
             yield name, cast("Array", array)
 
 
 def require_archive(path: Path) -> None:
-    """Raises InvalidFileError unless there is an archive at the path; its arrays are not read."""
+    """Raises InvalidFileError unless the path is an archive; its arrays are not read."""
     if not is_zipfile(path):
-        why = "it is no archive, or a truncated one"
+        why = "not an archive, or a truncated one"
         if not path.is_file():
-            why = "it is a directory" if path.is_dir() else "there is no such file"
+            why = "is a directory" if path.is_dir() else "no such file"
         raise InvalidFileError(f"{path}: expected a numpy archive (.npz) of inputs: {why}")
 
 
 def check_inputs(arrays: Mapping[str, Array], ports: Sequence[Port], where: str) -> dict[str, Array]:
-    """The arrays of the model's inputs; raises InvalidFileError for a name that is missing or none of them, a
+    """Validates the arrays of the model's inputs; raises InvalidFileError for a missing or unknown name, a
     wrong type or shape."""
     others = [repr(name) for name in arrays if name not in {port.name for port in ports}]
     missing = [repr(port.name) for port in ports if port.name not in arrays]
@@ -85,7 +85,7 @@ def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
 
 
 def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: str) -> None:
-    """Raises InvalidOptionError where a dimension is asked for at another size than the given inputs have."""
+    """Raises InvalidOptionError where a requested size differs from that of the given inputs."""
     for name, size in dims.items():
         own = sizes.get(name, size)
         if own != size:
@@ -95,10 +95,8 @@ def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: st
 
 
 def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | None) -> frozenset[str]:
-    """Names of dimensions that do not mean equality, though several axes of the inputs may have them.
-
-    The sizes of such axes are asked for one by one (``x.2``), or differ in the given inputs.
-    """
+    """Names of dimensions shared by several input axes that need not have equal sizes: their sizes are
+    requested one by one (``x.2``), or differ in the given inputs."""
     places: dict[str, list[tuple[str, int]]] = {}
     for value in source.proto.graph.input:
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
@@ -115,7 +113,7 @@ def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | Non
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays in an archive; none where it cannot be read."""
+    """The shapes of the arrays in an archive; empty if it cannot be read."""
     try:
         return {name: array.shape for name, array in _arrays(path)}
     except (OSError, ValueError, BadZipFile):

@@ -1,4 +1,4 @@
-"""Sizes for the open dimensions of a model's inputs: which dimensions there are, and what to try for each."""
+"""Default sizes for the open dimensions of model inputs: lists the dimensions and the values to try."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from superopt.optimizer.check.reading import image_axes
 from superopt.optimizer.cost.runtime import Port
 
 _VARIATIONS = 2
-"""Sets of sizes beside the first, at which guessed dimensions differ from it."""
+"""Number of additional sets of sizes, in which guessed dimensions differ from the first."""
 
 
 class Kind(enum.Enum):
-    """What a dimension counts."""
+    """The quantity that a dimension counts."""
 
     BATCH = enum.auto()
     HEIGHT = enum.auto()
@@ -30,10 +30,8 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpenDimension:
-    """A dimension whose size the model leaves open: its name, and the inputs and axes that have it.
-
-    ``demanded`` are sizes that weights or other axes ask for.
-    """
+    """A dimension of unspecified size: its name, and the inputs and axes that have it. ``demanded`` are sizes
+    required by weights or other axes."""
 
     name: str
     places: tuple[tuple[str, int], ...]
@@ -54,7 +52,7 @@ _CHOICES: Mapping[Kind, tuple[int, ...]] = {
     Kind.SAMPLES: (16_000, 32_000, 512, 48_000, 8_000, 1_536, 160_000, 480_000, 1_024, 400, 256, 160),
     Kind.VOLUME: (16, 32, 64, 96, 48, 8, 112, 128, 4, 24, 20, 12),
 }
-"""By kind the sizes to try, the usual one first: one after the other until the model runs."""
+"""Sizes to try for each kind, the usual one first, until the model runs."""
 
 _VARIED: Mapping[Kind, tuple[int, ...]] = {
     Kind.BATCH: (2, 3),
@@ -65,10 +63,10 @@ _VARIED: Mapping[Kind, tuple[int, ...]] = {
     Kind.SAMPLES: (8_000, 12_000),
     Kind.VOLUME: (32, 8),
 }
-"""Other sizes at which a model that runs at the first ones is checked, too."""
+"""Further sizes at which a model that runs at the first ones is checked."""
 
 _TEXT_LINE = 96
-"""An image of at most this height is a line of text, four times as wide."""
+"""An image of at most this height is taken for a line of text, four times as wide."""
 
 _WORD = r"(^|[\W_])(%s)($|[\W_\d])"
 _NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
@@ -84,7 +82,7 @@ _NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
     )
 )
 _FIRST = re.compile("n|b|bs", re.IGNORECASE)
-"""Short names of a batch, which elsewhere than on the first axis may be anything."""
+"""Short names that mean a batch, but only on the first axis."""
 
 _SOUND = re.compile(r"audio|wav|signal|pcm|speech|samples", re.IGNORECASE)
 _RATE = re.compile(_WORD % "sr|sample_?rate|sampling_?rate", re.IGNORECASE)
@@ -93,11 +91,8 @@ _RATE = re.compile(_WORD % "sr|sample_?rate|sampling_?rate", re.IGNORECASE)
 def open_dimensions(
     ports: Sequence[Port], demanded: Mapping[tuple[str, int], int], states: Container[str] = ()
 ) -> tuple[OpenDimension, ...]:
-    """The open dimensions of inputs, each once.
-
-    ``demanded`` are sizes that weights ask of an axis, ``states`` the inputs that are states of recurrent
-    layers.
-    """
+    """The open dimensions of inputs, each once. ``demanded`` are sizes that weights require of an axis,
+    ``states`` the inputs that are states of recurrent layers."""
     is_sound = any(_RATE.search(port.name) for port in ports)
     places: dict[str, list[tuple[Port, int]]] = {}
     for port in ports:
@@ -117,7 +112,7 @@ def open_dimensions(
 
 
 def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Sets of sizes for all dimensions, the usual ones first; ``given`` sizes are kept."""
+    """Sets of sizes for all dimensions, the usual ones first; ``given`` sizes are fixed."""
     seen: list[dict[str, int]] = []
     for attempt in range(len(_CHOICES[Kind.BATCH])):
         for demands in (True, False):
@@ -131,7 +126,7 @@ def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) 
 def varied(
     dimensions: Sequence[OpenDimension], settled: Mapping[str, int], given: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
-    """Other sets of sizes than those settled on, at which guessed dimensions differ."""
+    """Alternative sets of sizes in which guessed dimensions differ from those settled on."""
     for variation in range(_VARIATIONS):
         yield _related(
             {d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation] for d in dimensions},
@@ -150,7 +145,7 @@ def varied(
 
 
 def example(sizes: Mapping[str, int]) -> str:
-    """How to give sizes on the command line."""
+    """Command-line example for giving sizes."""
     return " ".join(
         f"--dim {name}={size}" if re.fullmatch(r"[\w.:/-]+", name) else f"--dim '{name}={size}'"
         for name, size in sizes.items()
@@ -184,7 +179,7 @@ def _guess(dimension: OpenDimension, attempt: int, *, demands: bool) -> int:
 
 
 def _other_side(port: Port, axis: int) -> int | None:
-    """A width that goes with a known height, or the reverse."""
+    """A usual width for a known height, or the reverse."""
     image = image_axes(port)
     if image is None or axis not in image:
         return None
@@ -195,8 +190,8 @@ def _other_side(port: Port, axis: int) -> int | None:
 
 
 def _related(sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
-    """Sizes whose name is calculated from others are what it says: ``past + 1``, ``frames / 2``, and
-    ``total_length`` beside ``past_length`` and ``length``."""
+    """Sizes whose name is an expression of others: ``past + 1``, ``frames / 2``, and ``total_length`` beside
+    ``past_length`` and ``length``."""
     for name in sizes:
         if name in given:
             continue

@@ -1,4 +1,4 @@
-"""How to draw inputs that a model accepts: what each is for, and the sizes of its open dimensions."""
+"""Generate valid model inputs: the role of each input, and sizes for its open dimensions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCALES = ("normal", "positive", "small", "large")
 """Distributions of floating point inputs, the most natural one first."""
 
 _DRAWN_BYTES = 16
-"""Bytes that drawing an element takes: a number of double precision, and what becomes of it."""
+"""Bytes of temporary memory per generated element: a float64 and its conversion."""
 
 
 def _nothing() -> Mapping[str, int]:
@@ -37,11 +37,8 @@ def _nothing() -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
-    """How to draw inputs: the ports of the model with names for open dimensions, and what each is for.
-
-    ``given`` are sizes that the user asked for; ``settled`` all sizes, where it is known at which the model
-    runs.
-    """
+    """Plan for generating inputs: the model's ports with names for open dimensions, and the role of each.
+    ``given`` are sizes requested by the user; ``settled`` are all sizes, where they are known to run."""
 
     ports: tuple[Port, ...]
     roles: Mapping[str, Role]
@@ -50,12 +47,12 @@ class InputPlan:
     settled: Mapping[str, int] = field(default_factory=_nothing)
 
     def draw(self, random: Generator, sizes: Mapping[str, int], scale: str) -> dict[str, Array]:
-        """One set of inputs; raises UnsupportedError for a kind of input that cannot be drawn, MemoryError
-        for more than the memory holds."""
+        """Draws one set of inputs; raises UnsupportedError for a type that cannot be generated, MemoryError
+        if they do not fit in memory."""
         return {port.name: self._array(port, random, sizes, scale) for port in self.ports}
 
     def size_choices(self) -> Iterator[dict[str, int]]:
-        """Sizes of open dimensions to check at: those settled on, or the usual ones, then others."""
+        """Sizes of open dimensions to check at: those settled on, or the usual ones, then variations."""
         usual = sizes_to_try(self.dimensions, self.given)
         first = dict(self.settled) or next(usual)
         yield first
@@ -64,15 +61,15 @@ class InputPlan:
             yield from usual
 
     def usual_sizes(self) -> Iterator[dict[str, int]]:
-        """Sizes of open dimensions at which the model may run, the most usual ones first."""
+        """Sizes of open dimensions at which the model may run, the most usual first."""
         return sizes_to_try(self.dimensions, self.given)
 
     def at(self, settled: Mapping[str, int]) -> InputPlan:
-        """The plan whose first choice is these sizes."""
+        """A plan with these sizes as the first choice."""
         return replace(self, settled=settled)
 
     def sizes_of(self, arrays: Mapping[str, Array]) -> dict[str, int]:
-        """The sizes of open dimensions that arrays of the inputs have; the first where they disagree."""
+        """The sizes of open dimensions in given input arrays; the first where they disagree."""
         found: dict[str, int] = {}
         for port in self.ports:
             shape = arrays[port.name].shape if port.name in arrays else ()
@@ -85,10 +82,10 @@ class InputPlan:
         shape = tuple(sizes[size] if isinstance(size, str) else size or 0 for size in port.shape)
         role = self.roles.get(port.name)
         if port.dtype is None or role is None:
-            raise UnsupportedError(f"input {port.name}: no random value can be drawn for its type")
+            raise UnsupportedError(f"input {port.name}: cannot generate random values of its type")
         elements = math.prod(shape)
         if elements * _DRAWN_BYTES > psutil.virtual_memory().available:
-            raise MemoryError(f"input {port.name}: no memory for {elements:,} elements")
+            raise MemoryError(f"input {port.name}: not enough memory for {elements:,} elements")
         drawn = role.draw(random, shape, scale, sizes)
         if np.dtype(port.dtype).kind == "c":
             drawn = np.asarray(drawn) + 1j * np.asarray(role.draw(random, shape, scale, sizes))
@@ -96,7 +93,7 @@ class InputPlan:
 
 
 def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, int]) -> InputPlan:
-    """Learns from the graph what each input is for; ``dims`` are sizes that the user asked for."""
+    """Infers the role of each input from the graph; ``dims`` are sizes requested by the user."""
     named = _named(lifted, ports)
     reading = Reading(lifted, named)
     roles = {port.name: role for port in named if (role := reading.role(port)) is not None}
@@ -106,7 +103,7 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
 
 
 def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
-    """The inputs that a caller gives, as the model declares them: known before the runtime has opened it."""
+    """The inputs that a caller provides, as declared by the model; available before the runtime loads it."""
     given = lifted.source.as_given.proto.graph
     stored = {tensor.name for tensor in given.initializer}
     ports: list[Port] = []
@@ -129,8 +126,8 @@ def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
 
 
 def _named(lifted: LiftedModel, ports: Sequence[Port]) -> tuple[Port, ...]:
-    """The ports with the names that the lifted model gives to open dimensions; one without a declared shape
-    gets as many as its first reader takes."""
+    """The ports with the dimension names of the lifted model; a port without a declared shape gets the rank
+    that its first reader takes."""
     types = {
         node.operator.label: node.types[0]
         for node in (lifted.graph.nodes[node_id] for node_id in lifted.graph.inputs)
@@ -152,7 +149,7 @@ def _named(lifted: LiftedModel, ports: Sequence[Port]) -> tuple[Port, ...]:
 
 
 def _rank_read(lifted: LiftedModel, name: str) -> int:
-    """The axes that the first layer to read an input takes; 2 where none does."""
+    """The rank that the first layer reading an input takes; 2 if there is none."""
     for reader in readers_by_tensor(lifted.source).get(name, ()):
         if reader.slot == 0 and reader.op_type in ("Conv", "MaxPool", "AveragePool"):
             return len(_weight_shape(lifted, reader)) or 4
@@ -160,7 +157,7 @@ def _rank_read(lifted: LiftedModel, name: str) -> int:
 
 
 def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, int], int]:
-    """The sizes that a layer's weights ask of the axes of an input that it reads."""
+    """The sizes that a layer's weights require of the axes of an input."""
     found: dict[tuple[str, int], int] = {}
     readers = readers_by_tensor(lifted.source)
     for port in ports:
@@ -180,6 +177,6 @@ def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, 
 
 
 def _weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
-    """The shape of a constant in the second slot; none where there is no such."""
+    """The shape of a constant in the second slot; empty if there is none."""
     weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
     return () if weight is None else tuple(map(int, weight.shape.numpy()))

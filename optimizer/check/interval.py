@@ -1,13 +1,14 @@
-"""What interleaved timings of two models say: their ratio, and an interval that holds it for certain enough.
+"""Confidence interval for the latency ratio of two models, from interleaved timings.
 
-Where a session lies in memory is worth up to a few per cent and stays with it for life, so that runs of one
-pair of sessions are not independent of each other. A *round* is a fresh pair of sessions, opened and run in
-random order; rounds are independent. Of one pair of runs the logarithm of the ratio is taken, as what else
-the machine does at that moment meets both, and of a round the median over its pairs.
+Memory placement of a session changes its latency by up to a few per cent for its lifetime, so runs of one
+pair of sessions are not independent. A *round* is a fresh pair of sessions, opened and run in random order;
+rounds are independent. Each pair of runs contributes the logarithm of its latency ratio, since background
+load affects both runs alike; each round contributes the median over its pairs.
 
-With enough rounds for the certainty that is asked for, the interval is that of Wilcoxon's signed-rank test,
-which supposes nothing of the noise but that it meets both models alike. With fewer it is Student's, the
-variance moderated, as in Smyth (2004), by what sessions and the pairs within the rounds lead to expect.
+With enough rounds for the requested confidence level, the interval is that of Wilcoxon's signed-rank test,
+which assumes only that noise affects both models alike. With fewer rounds it is Student's t interval with a
+moderated variance, as in Smyth (2004), with a prior from the expected variation between sessions and between
+pairs.
 """
 
 from __future__ import annotations
@@ -22,40 +23,39 @@ import numpy as np
 from superopt.optimizer.cost.runtime import Array
 
 QUANTILE = 0.3
-"""Of the times of a round that quantile counts as the time of a run: what else there is only adds to it."""
+"""Quantile of the times of a round that is used as the time of a run: disturbances only add to it."""
 
 DOUBT = 0.01
-"""The probability that the interval lies wholly above, or wholly below, the true ratio."""
+"""Probability that the interval lies wholly above, or wholly below, the true ratio."""
 
 _SESSION_DEVIATION = 0.03
-"""Standard deviation of the ratio between fresh sessions of one model, without the noise of single runs; seen
-are 0.003 to 0.02. Where rounds are too few to prove anything, it is supposed to be large."""
+"""Standard deviation of the ratio between fresh sessions of one model, excluding noise of single runs; 0.003
+to 0.02 is observed. With too few rounds for a test, a large value is assumed."""
 
 _LONE_DEVIATION = 0.06
 _FEW_ROUNDS = 3
-"""The same for fewer rounds than these, on a loaded machine: no other session shows what one suffers."""
+"""The same for fewer rounds than these, on a loaded machine, where other sessions are not representative."""
 
 _PAIR_DEVIATION = 0.1
-"""Standard deviation of the ratio of two runs, where few pairs say little of it."""
+"""Standard deviation of the ratio of two runs, assumed where there are few pairs."""
 
 _PRIOR_ROUNDS = 6
 _PRIOR_PAIRS = 2
-"""As many rounds, and as many pairs, what is expected counts."""
+"""Weight of the prior variances, as a number of rounds and of pairs."""
 
 _OF_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard deviation of a median over that of a mean; and standard deviation over mean deviation."""
+"""Ratio of the standard deviation of a median to that of a mean, and of standard deviation to mean
+deviation."""
 
 _WIDE = 0.08
-"""An interval of logarithms that is wider says too little of whether there is a gain."""
+"""Width of an interval of logarithms above which it is inconclusive about a gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Microseconds of one run before and after, their ratio (above 1 is faster) and its interval, which holds
-    the true ratio with probability ``confidence``.
-
-    ``share`` is the part of the time of a run in which the machine ran it, 1 on a quiet one.
-    """
+    """Microseconds of one run before and after, their ratio (above 1 is faster) and its interval, which
+    contains the true ratio with probability ``confidence``. ``share`` is the share of wall time in which the
+    machine executed the run, 1 on an idle machine."""
 
     before: float
     after: float
@@ -69,18 +69,19 @@ class Comparison:
 
     @property
     def is_faster(self) -> bool:
-        """Whether a slowdown, and no change, are excluded."""
+        """Whether the interval excludes a slowdown and no change."""
         return self.low > 1.0
 
     @property
     def is_clear(self) -> bool:
-        """Whether more rounds would hardly change the answer: it is precise, or far from no change."""
+        """Whether more rounds would hardly change the answer: the interval is narrow, or far from no
+        change."""
         width = self._width
         return width < 0.004 or abs(math.log(self.ratio)) > 2 * width
 
     @property
     def is_undecided(self) -> bool:
-        """Whether neither a gain nor a loss is excluded that would matter."""
+        """Whether the interval excludes neither a relevant gain nor a relevant loss."""
         return self.low <= 1.0 <= self.high and self._width > _WIDE
 
     @property
@@ -124,7 +125,7 @@ def pair_deviation(pairs: Array) -> float:
 
 
 def _expected_error(pairs: Array, ratios: Array) -> float:
-    """Standard error of the mean of few rounds."""
+    """Standard error of the mean of few rounds, with prior variances."""
     of_median = _OF_MEDIAN**2 if pairs.shape[1] > 2 else 1.0
     noise = (_PRIOR_PAIRS * _PAIR_DEVIATION**2 + pairs.size * pair_deviation(pairs) ** 2) / (
         _PRIOR_PAIRS + pairs.size
@@ -137,17 +138,15 @@ def _expected_error(pairs: Array, ratios: Array) -> float:
 
 
 def _walsh_averages(ratios: Array) -> Array:
-    """The means of all two of them, and each itself, sorted."""
+    """The pairwise means of all values, each with itself included, sorted."""
     first, second = np.triu_indices(len(ratios))
     return np.sort((ratios[first] + ratios[second]) / 2)
 
 
 @cache
 def signed_rank_quantile(count: int, doubt: float) -> int | None:
-    """How many of the sorted Walsh averages may be left out at either end; None where ``count`` is too small.
-
-    The distribution of the sum of positive ranks, by adding one rank after another.
-    """
+    """Number of sorted Walsh averages to leave out at either end; None where ``count`` is too small. Computes
+    the distribution of the sum of positive ranks by adding one rank at a time."""
     if 2.0**-count > doubt:
         return None
     ways = np.ones(1)

@@ -1,9 +1,10 @@
-"""Whether outputs of a rewritten model are as good as the original's: judged by the original's own error.
+"""Acceptance criterion for outputs of a rewritten model, relative to the original's own numerical error.
 
-An output passes where it is within the floor of the original's; else where its error against double precision
-is at most a multiple of the original's own plus the floor. The original's own error is that against double
-precision, or what moving its inputs and weights by one unit in the last place makes of it, if that is more.
-Without double precision the latter alone decides, and errors are distances from the original.
+An output passes if it is within the floor of the original's output; otherwise if its error against double
+precision is at most a multiple of the original's own error plus the floor. The original's own error is its
+error against double precision or its change when inputs and weights move by one unit in the last place,
+whichever is larger. Without a double-precision run only the latter is used, and errors are distances from the
+original.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from superopt.optimizer.check.yardstick import Precise, Yardstick
 from superopt.optimizer.cost.runtime import Array
 
 ORIGINAL, DOUBLE, SPREAD = "original", "double precision", "spread of the original"
-"""What outputs were compared with."""
+"""Reference for a comparison of outputs."""
 
 _COARSE = 10
-"""Own errors up to so many times the floor are believed, too: those of half precision."""
+"""Own errors up to this multiple of the floor are accepted: those of half precision."""
 
 Settle = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The comparison that came nearest to a refusal: of which ``output``, by which ``reference``, and the
-    errors of both models against it; None where outputs were compared with the original alone. ``excess`` is
-    in units of what is allowed. ``single``: how many of the ``nodes`` ran in single precision for the
-    reference. ``why``: why there is no double precision."""
+    """The comparison closest to failing: its ``output``, its ``reference``, and the errors of both models
+    against it; None where outputs were compared with the original alone. ``excess`` is in multiples of the
+    tolerance. ``single``: how many of the ``nodes`` ran in single precision for the reference. ``why``: why
+    there is no double-precision reference."""
 
     reference: str = ORIGINAL
     output: str = ""
@@ -46,7 +47,7 @@ class Evidence:
 
 
 class Judge:
-    """Judges samples of one rewritten model; ``evidence`` is about all so far."""
+    """Judges samples of one rewritten model; ``evidence`` covers all samples so far."""
 
     def __init__(self, yardstick: Yardstick, tolerance: float | None) -> None:
         self._yardstick = yardstick
@@ -60,8 +61,8 @@ class Judge:
         theirs: Sequence[Leaf],
         settled: Mapping[str, Settle] | None = None,
     ) -> Agreement:
-        """Compares two runs on a sample. Tensors that are ``settled`` before saturate to an output, whose
-        relative error is their absolute one: the floor is absolute, too."""
+        """Compares two runs on a sample. ``settled`` tensors saturate to an output, so that their absolute
+        error matters: the floor is absolute, too."""
         why = mismatch(ours, theirs)
         if why:
             return disagreement(why)
@@ -73,7 +74,7 @@ class Judge:
         return total
 
     def look(self, sample: Sample, ours: Sequence[Leaf], theirs: Sequence[Leaf], share: float) -> None:
-        """Notes the errors of both against double precision, if that takes little time."""
+        """Records the errors of both models against double precision, if that takes little time."""
         precise = self._yardstick.precise_soon(sample, share)
         for a, b in zip(ours, theirs, strict=True):
             if precise is not None and a.is_real:
@@ -110,7 +111,8 @@ class Judge:
         return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, tells)
 
     def _exact(self, sample: Sample, ours: Leaf, theirs: Leaf) -> Agreement:
-        """What is no floating point number is equal, or what rounding makes of the original, too."""
+        """Outputs that are not floating point must equal those of the original or of one of its perturbed
+        runs, element by element."""
         a, b = ours.array, theirs.array
         if np.array_equal(a, b):
             return EQUAL
@@ -148,7 +150,7 @@ def _as_it_is(array: Array) -> Array:
 
 
 def _aim(precise: Precise, leaf: Leaf, settle: Settle) -> Array | None:
-    """The tensor in double precision, if it is of one shape and finite in the same places."""
+    """The double-precision tensor, if its shape matches and it is finite in the same places."""
     exact = precise.tensors.get(leaf.name)
     if exact is None or exact.shape != leaf.array.shape:
         return None
@@ -160,7 +162,7 @@ def _aim(precise: Precise, leaf: Leaf, settle: Settle) -> Array | None:
 def _explained(leaf: Leaf, excess: float, error: Distance, own: Distance, kind: str) -> str:
     against = "double precision" if kind == DOUBLE else "the original"
     return (
-        f"output {leaf.name}: an element differs by {excess:.3g} times what is allowed: the rewritten "
+        f"output {leaf.name}: an element differs by {excess:.3g} times the tolerance: the rewritten "
         f"model is {error.rms:.1e} of the size of the output off {against}, {error.largest:.1e} at most, and "
         f"rounding makes the original {own.rms:.1e} and {own.largest:.1e} off"
     )

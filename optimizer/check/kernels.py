@@ -1,4 +1,4 @@
-"""What ONNX Runtime executes of a model, after its own optimisation."""
+"""The kernels that ONNX Runtime executes for a model, after its own graph optimisation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider
 def load_and_list(
     model: ModelFile, threads: int, provider: Provider, directory: Path
 ) -> tuple[LoadedModel, Executed | None]:
-    """The model opened, and what the runtime executes of it; None where the runtime does not write that down.
-
-    Needs room in ``directory`` for the model while it opens. Raises RuntimeRefusedError when it does not.
-    """
+    """Loads a model and lists the kernels that the runtime executes; None where the runtime does not report
+    them. Needs room in ``directory`` for the model while it loads. Raises RuntimeRefusedError when it does
+    not load."""
     path = directory / "executed.onnx"
     try:
         loaded = LoadedModel(model, threads, provider=provider, optimized=path)

@@ -1,4 +1,4 @@
-"""Which of two models is faster: interleaved runs of both in rounds of fresh sessions."""
+"""Compare the latency of two models: interleaved runs in rounds of fresh sessions."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from superopt.optimizer.check.interval import DOUBT, Comparison, compared, pair_
 from superopt.optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
 
 _LOOKS = (3, 6, 12, 24)
-"""After so many rounds timing ends where the answer is clear."""
+"""Numbers of rounds after which timing may stop if the answer is clear."""
 
 _MOST_LOOKS = len(_LOOKS) + 2
-"""Also when the time is over, and when the time for what is undecided is."""
+"""Interim analyses in all, including those when the time and the extended time are over."""
 
 _MIN_ROUNDS = _LOOKS[0]
 _USUAL_ROUNDS = _LOOKS[-1]
 _MAX_ROUNDS = 2 * _USUAL_ROUNDS
 _WANTED_ROUNDS = 8
 _GRACE = 1.0
-"""Seconds by which the time may be exceeded for the sake of the least number of rounds."""
+"""Seconds by which the time limit may be exceeded to reach the minimum number of rounds."""
 
 _PILOT_PAIRS = 4
 _MIN_PAIRS = 3
 _MAX_PAIRS = 24
 _SESSION_NOISE = 0.01
-"""Usual standard deviation of the ratio between fresh sessions: more pairs do not make a round any better."""
+"""Usual standard deviation of the ratio between fresh sessions: more pairs do not make a round more
+precise."""
 
 _SHORTEST_SAMPLE = 500.0
-"""Microseconds; of shorter runs as many as fit make one sample, which is the fastest of them."""
+"""Microseconds; as many shorter runs as fit make one sample, whose value is the fastest of them."""
 
 _WARM_UP = 50_000.0
-"""Microseconds; a model that runs longer is warm after one run."""
+"""Microseconds; a model with longer runs is warm after one run."""
 
 Pair: TypeAlias = "tuple[RunTime, RunTime]"
 Pairs: TypeAlias = "list[Pair]"
@@ -45,7 +46,7 @@ Pairs: TypeAlias = "list[Pair]"
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Both models, how to run them, and chance."""
+    """Two models, how to run them, and the random generator."""
 
     before: ModelFile
     after: ModelFile
@@ -61,8 +62,8 @@ class Contest:
 
 
 Round: TypeAlias = "Callable[[Contest, Sequence[int], int | None, float], Pairs]"
-"""Times in one round, of models opened in an order: so many pairs, or as many as suit; the seconds that it
-should take."""
+"""One round: times of both models, loaded in random order; the number of pairs (None: as many as suit) and
+the target duration in seconds."""
 
 
 def _side_by_side(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
@@ -113,29 +114,24 @@ def compare_latency(
     provider: Provider = Provider.CPU,
     round_of: Round = _side_by_side,
 ) -> Comparison:
-    """Times both models at the runtime's full optimisation, in turn and in random order within each pair.
-
-    Stops when more rounds would hardly change the answer, or after ``seconds``; where it is undecided then,
-    after ``longest``. ``doubt`` is the probability of either tail beyond the interval. Times are those of the
-    processor; with several threads, the interval also holds the ratio by wall time.
-
-    Raises RuntimeRefusedError when a model does not run.
-    """
+    """Times both models at the runtime's full optimisation, alternating and in random order within each pair.
+    Stops when more rounds would hardly change the answer, or after ``seconds``; if undecided then, after
+    ``longest``. ``doubt`` is the probability of either tail outside the interval. Times are processor times;
+    with several threads, the interval also contains the ratio by wall time. Raises RuntimeRefusedError when a
+    model does not run."""
     contest = Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
     return _compare(contest, round_of, seconds, max(seconds, longest), doubt)
 
 
 compare_latency_apart = partial(compare_latency, round_of=_one_by_one)
-"""Like ``compare_latency``, but never with both models in memory: for those that fill it."""
+"""Like ``compare_latency``, but never holds both models in memory: for models that fill it."""
 
 
 def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
-    """Rounds until the answer is clear or the time is over.
-
-    What stops the rounds early is how clear the answer is, not which, and the answer is looked at a few times
-    only: a test that goes on until it likes the answer would find one. Each look takes of the doubt what no
-    other may take, the last one all that is left.
-    """
+    """Runs rounds until the answer is clear or time is over. The stopping rule depends on how clear the
+    answer is, not on which it is, and the number of interim analyses is limited: testing until the result is
+    significant would be biased. Each analysis spends its own part of ``doubt``; the last one spends the
+    rest."""
     start = time.monotonic()
     rounds: list[Pairs] = []
     is_prolonged, left = False, doubt
@@ -160,7 +156,7 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
 
 
 def _orders(random: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Which model is opened first, round by round: at random, and either as often."""
+    """Which model is loaded first in each round: random, each equally often."""
     while True:
         first = int(random.integers(2))
         yield first, 1 - first
@@ -168,9 +164,8 @@ def _orders(random: np.random.Generator) -> Iterator[tuple[int, int]]:
 
 
 def _found(rounds: Sequence[Pairs], doubt: float, threads: int) -> Comparison:
-    """The comparison by processor time. With several threads the interval also holds the ratio by wall time:
-    a model that waits longer for its threads does not compute less.
-    """
+    """The comparison by processor time. With several threads the interval also contains the ratio by wall
+    time: a model that waits longer for its threads does not compute less."""
     times = np.asarray([[[(t.processor, t.wall) for t in pair] for pair in pairs] for pairs in rounds])
     times = np.maximum(times, 1e-3)
     found = compared(times[..., 0], doubt)
@@ -182,22 +177,21 @@ def _found(rounds: Sequence[Pairs], doubt: float, threads: int) -> Comparison:
 
 
 def _affordable(opening: float, pair: float, seconds: float) -> int:
-    """How many pairs a round of so many seconds can have, or of half as long again as opening takes."""
+    """Number of pairs that fit in a round of this many seconds, or in one and a half times the loading
+    time."""
     return min(_MAX_PAIRS, max(_MIN_PAIRS, int(max(seconds - opening, opening / 2) / max(pair, 1e-6))))
 
 
 def _worthwhile(opening: float, pair: float, timed: Pairs) -> int:
-    """How many pairs a round should have: the noisier they are, and the longer opening takes, the more.
-
-    So the variance of the mean over rounds is least for the time that they take.
-    """
+    """Number of pairs per round that minimises the variance of the mean over rounds per unit of time: larger
+    for noisier pairs and for slower loading."""
     ratios = np.log([[max(b.processor, 1e-3) / max(a.processor, 1e-3) for b, a in timed]])
     noise = pair_deviation(ratios) / _SESSION_NOISE
     return max(_MIN_PAIRS, min(_MAX_PAIRS, math.ceil(noise * math.sqrt(opening / max(pair, 1e-6)))))
 
 
 def warmed_up(run: BoundRun) -> float:
-    """Runs until the slow first runs are over; the microseconds of the fastest one."""
+    """Runs until warm; returns the microseconds of the fastest run."""
     shortest = run.microseconds()
     if shortest < _WARM_UP:
         shortest = min(run.microseconds() for _ in range(3))
@@ -205,7 +199,7 @@ def warmed_up(run: BoundRun) -> float:
 
 
 def repeats(shortest: float) -> int:
-    """How many runs of so many microseconds make a sample long enough for the clock."""
+    """Number of runs of this many microseconds that make a sample long enough for the clock."""
     return max(1, int(_SHORTEST_SAMPLE / max(shortest, 1.0)))
 
 
@@ -215,6 +209,6 @@ def sample(run: BoundRun, often: int) -> float:
 
 
 def fastest(run: BoundRun, often: int) -> RunTime:
-    """The least of several runs by either clock."""
+    """The fastest of several runs, by each clock separately."""
     runs = [run.timed() for _ in range(often)]
     return RunTime(min(run.wall for run in runs), min(run.processor for run in runs))

@@ -1,4 +1,4 @@
-"""Inputs that say sizes, axes or factors to an operator: the values that declared shapes permit."""
+"""Inputs that hold sizes, axes or scale factors of an operator: values that the declared shapes permit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Numbers = tuple[int | float, ...]
 
 
 def operand_values(reader: Reader, shape_of: ShapeOf) -> Numbers | None:
-    """What an input may hold for the operator that reads it; None where it is no such operand, or where the
-    declared shapes do not say."""
+    """Valid values of an input for the operator that reads it; None for other operands, or where the declared
+    shapes do not determine them."""
     rule = _RULES.get((reader.op_type, reader.slot))
     return None if rule is None else rule(reader, shape_of)
 
@@ -40,7 +40,7 @@ def _parts(reader: Reader, shape_of: ShapeOf) -> Numbers | None:
 
 
 def _factors(reader: Reader, shape_of: ShapeOf) -> Numbers | None:
-    """How many times as large the output is along each axis."""
+    """The scale factor of the output along each axis."""
     before, after = _known(shape_of(reader.inputs[0])), _known(shape_of(reader.outputs[0]))
     if before is None or after is None or len(before) != len(after) or 0 in before:
         return None

@@ -1,8 +1,8 @@
-"""What a model computes in double precision, node by node: the reference that other runs are measured by.
+"""Double-precision reference: evaluates a model node by node in float64.
 
-A node is run by the runtime's own kernel of double precision where there is one; else its meaning in the
-algebra is evaluated, if a run of the runtime's kernel of single precision on the same numbers agrees; else
-that kernel's result is taken, whose rounding is that of one node.
+Each node runs in the runtime's float64 kernel if one exists. Otherwise its definition in the algebra is
+evaluated, provided that the float32 kernel agrees with it on the same numbers; otherwise the float32 result
+is used, which adds the rounding error of that one node.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedEr
 from superopt.rewriting.evaluation import evaluate_graph
 
 _AGREEMENT = 1e-3
-"""How far the algebra may be from the runtime's kernel on one node, by root mean square: rounding of single
-precision stays far below, and a node that was misunderstood does not."""
+"""Maximum distance of the algebra from the runtime's kernel on one node, by root mean square:
+single-precision rounding is far below, a misinterpreted node is not."""
 
 _OPERAND_BYTES = 1 << 28
-"""Operands of a node up to which the algebra evaluates it: the windows of a convolution take more."""
+"""Maximum operand bytes of a node evaluated in the algebra: the windows of a convolution take more."""
 
 
 _WEIGHT_BYTES = 1 << 27
-"""The size of a weight, as stored, up to which a model is run in double precision."""
+"""Maximum size of a stored weight for which a model is run in double precision."""
 
 _SECONDS_PER_NODE = 4e-4
-"""At least: the runtime opens a session for every node. A run that takes longer is not begun."""
+"""Lower bound per node, because the runtime opens a session for each; a run that would take longer is not
+started."""
 
 _NO_TIME = "there was no time to run it in double precision"
 
@@ -59,11 +60,9 @@ class PreciseModel:
         self._not_understood: set[tuple[str, str]] = set()
 
     def run(self, feeds: Mapping[str, Array], deadline: float, also: Sequence[str] = ()) -> PreciseRun:
-        """The outputs, and other tensors, for the inputs.
-
-        Raises UnsupportedError for what has no arrays (sequences, texts) and when the deadline (monotonic
-        clock) passes, RuntimeRefusedError where a node does not run.
-        """
+        """The outputs, and other requested tensors, for the inputs. Raises UnsupportedError for values that
+        are not arrays (sequences, texts) and when the deadline (monotonic clock) passes, RuntimeRefusedError
+        where a node does not run."""
         model = self._model
         if time.monotonic() + _SECONDS_PER_NODE * len(model.steps) > deadline:
             raise UnsupportedError(_NO_TIME)
@@ -98,11 +97,11 @@ class PreciseModel:
             if array is not None and array.nbytes > _WEIGHT_BYTES:
                 raise UnsupportedError(f"the weight {name} is too large to be run in double precision")
         if array is None:
-            raise UnsupportedError(f"nothing is known of {name}")
+            raise UnsupportedError(f"no value for {name}")
         return as_real(array, np.float64)
 
     def _run(self, step: NodeUse, operands: Mapping[str, Array]) -> tuple[tuple[Array, ...], bool]:
-        """The results, and whether they are of double precision."""
+        """The results of one node, and whether they are in double precision."""
         kind = (step.domain, step.op_type)
         if kind not in self._without_kernel:
             try:
@@ -151,7 +150,7 @@ def _arrays(results: Iterable[object]) -> tuple[Array, ...]:
     arrays = tuple(results)
     for array in arrays:
         if not isinstance(array, np.ndarray):
-            raise UnsupportedError(f"a value that is no array: {type(array).__name__}")
+            raise UnsupportedError(f"expected an array, got {type(array).__name__}")
     return arrays  # pyright: ignore[reportReturnType]
 
 

@@ -1,4 +1,4 @@
-"""What the nodes that read an input say of what it is for."""
+"""Infer the role of a model input from the nodes that read it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from superopt.optimizer.cost.runtime import Array, Port
 _CARRIERS = frozenset(
     ("Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile")
 ) | {"Transpose", "Unsqueeze"}
-"""ONNX operators that pass on the numbers that they are given."""
+"""ONNX operators that pass numbers on unchanged."""
 
 _INDEXED_AXIS = {"Gather": 0, "GatherElements": 0, "ScatterElements": 0, "Scatter": 0, "OneHot": -1}
 _COMPARISONS = frozenset(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"))
@@ -45,7 +45,7 @@ _COUNTS: Mapping[tuple[str, int], Integers] = {
     ("NonMaxSuppression", 2): Integers(5, 100),
     ("TopK", 1): Integers(1, 2),
 }
-"""Operands that say how many."""
+"""Operands that are counts."""
 
 _FEATURE_READERS = frozenset(("MatMul", "Gemm", "Conv"))
 _ROOTS = frozenset(("Log", "Sqrt", "Reciprocal"))
@@ -54,10 +54,10 @@ _BOUNDED: Mapping[str, Uniform] = {
     "Acosh": Uniform(1.05, 3.0),
 }
 _KEYS = ("keys_strings", "cats_strings", "pool_strings", "keys_int64s", "cats_int64s", "pool_int64s")
-"""Attributes of ``ai.onnx.ml`` operators that list the values they know."""
+"""Attributes of ``ai.onnx.ml`` operators that list known values."""
 
 _FEW = 4096
-"""Elements up to which a constant that an input is compared with is looked at."""
+"""Maximum elements of a constant compared with an input for its values to be used."""
 
 _CHANNELS = (1, 3, 4)
 _LEAST_SIDE = 8
@@ -73,7 +73,7 @@ _POSITIVE = Uniform(0.05, 1.0)
 
 @dataclass
 class _Evidence:
-    """What the readers of one input say."""
+    """What the readers of one input imply about it."""
 
     indices: list[Integers] = field(default_factory=list["Integers"])
     floats: list[Uniform] = field(default_factory=list["Uniform"])
@@ -85,7 +85,7 @@ class _Evidence:
 
 
 class Reading:
-    """The nodes of a model, those of its subgraphs included, by what they read."""
+    """The nodes of a model, including those of its subgraphs, by the tensors that they read."""
 
     def __init__(self, lifted: LiftedModel, ports: Sequence[Port]) -> None:
         self._lifted = lifted
@@ -93,7 +93,7 @@ class Reading:
         self._readers = readers_by_tensor(lifted.source)
 
     def role(self, port: Port) -> Role | None:
-        """What an input is for; None for a kind of input that is not drawn."""
+        """The role of an input; None for a type that is not generated."""
         if port.dtype is None:
             return None
         for reader in self._readers.get(port.name, ()):
@@ -149,8 +149,8 @@ class Reading:
         return Image() if image_axes(port) else role_of_type(port.dtype, rank)
 
     def _longest(self, port: Port) -> int | str | None:
-        """The size along which another input may be padded: its first open axis behind the batch, or
-        axis 1."""
+        """The size up to which another input may be padded: its first open axis after the batch, or axis
+        1."""
         for other in self._ports:
             if other.name == port.name or len(other.shape) < 2:
                 continue
@@ -159,7 +159,7 @@ class Reading:
         return None
 
     def _reached(self, name: str) -> Iterator[Reader]:
-        """Readers of an input, followed through nodes that only pass it on."""
+        """Readers of an input, including those behind nodes that only pass it on."""
         waiting, seen = [name], {name}
         while waiting:
             for reader in self._readers.get(waiting.pop(), ()):
@@ -218,7 +218,7 @@ class Reading:
         return _below(self._size(reader.inputs[0], axis))
 
     def _casts_a_mask(self, reader: Reader) -> bool:
-        """Whether integers become truth values or numbers, and not features of a layer."""
+        """Whether integers are cast to booleans or numbers as a mask, and not as features of a layer."""
         to = reader.casts_to
         if to is ElementType.BOOL:
             return True
@@ -258,7 +258,7 @@ class Reading:
 
 
 def image_axes(port: Port) -> tuple[int, int] | None:
-    """The axes of height and width, where the input looks like images."""
+    """The height and width axes, if the input looks like images."""
     shape, rank = port.shape, len(port.shape)
     if port.dtype is None or np.dtype(port.dtype).kind not in "fu" or rank not in (3, 4):
         return None

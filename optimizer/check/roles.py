@@ -1,4 +1,4 @@
-"""What an input is for, and how random content for it is drawn: images, tokens, masks, lengths, states."""
+"""Roles of model inputs (images, tokens, masks, lengths, states), and random content for each."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _SCALE = {"small": 0.05, "large": 20.0}
 
 
 class Role(Protocol):
-    """What an input is for."""
+    """The role of an input."""
 
     def draw(
         self, random: Generator, shape: tuple[int, ...], scale: str, sizes: Mapping[str, int], /
     ) -> object:
-        """Content of that shape; ``sizes`` are those of the model's open dimensions."""
+        """Random content of that shape; ``sizes`` are those of the model's open dimensions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Floating point numbers of which nothing is known: of any sign and scale."""
+    """Floating point numbers without further knowledge: any sign and scale."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], scale: str, _: Mapping[str, int]) -> object:
-        """Normal numbers of a scale, or uniform ones between 0 and 1."""
+        """Normally distributed numbers of a given scale, or uniform ones between 0 and 1."""
         if scale == "positive":
             return random.uniform(0.05, 1.0, shape)
         return random.standard_normal(shape) * _SCALE.get(scale, 1.0)
@@ -36,13 +36,14 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Floating point numbers between two others, where anything else gives no number: roots, logarithms."""
+    """Uniform floating point numbers in an interval, for functions undefined outside it: roots,
+    logarithms."""
 
     low: float
     high: float
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """The same at every scale."""
+        """Same distribution at every scale."""
         return random.uniform(self.low, self.high, shape)
 
 
@@ -68,33 +69,33 @@ class State:
     """The state of a recurrent network: small numbers."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """The same at every scale."""
+        """Same distribution at every scale."""
         return random.standard_normal(shape) * 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """Integers from ``low`` up to but without ``high``: tokens, indices, pixels."""
+    """Integers from ``low`` to ``high`` (exclusive): tokens, indices, pixels."""
 
     low: int
     high: int
 
     def narrowed(self, other: Integers) -> Integers:
-        """What both allow; the other one's where they exclude each other."""
+        """The intersection of both ranges; the other one if they are disjoint."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Integers(low, high) if low < high else other
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """Each as likely as any other."""
+        """Uniformly distributed."""
         return random.integers(self.low, self.high, shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Ones for what counts and zeros for padding behind it, along the last axis; also of truth values."""
+    """Ones followed by zeros for padding, along the last axis; integers or booleans."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """In each row the first position counts, and about half of them at least."""
+        """In each row at least the first position and about half of them are ones."""
         if not shape:
             return np.ones(())
         length = shape[-1]
@@ -109,19 +110,19 @@ class Positions:
     high: int
 
     def draw(self, _: Generator, shape: tuple[int, ...], _scale: str, _sizes: Mapping[str, int]) -> object:
-        """Always the same."""
+        """Deterministic."""
         row = np.arange(shape[-1]) % self.high if shape else np.zeros(())
         return np.broadcast_to(row, shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How much of each sequence counts: at least 1, at most the ``longest``, a size or its dimension."""
+    """Sequence lengths: at least 1, at most ``longest``, which is a size or a dimension."""
 
     longest: int | str
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, sizes: Mapping[str, int]) -> object:
-        """The first sequence is as long as can be, the others at least half as long."""
+        """The first sequence has maximum length, the others at least half of it."""
         longest = self.longest if isinstance(self.longest, int) else sizes.get(self.longest, 1)
         drawn = np.asarray(random.integers((longest + 1) // 2, longest + 1, shape))
         drawn.reshape(-1)[:1] = longest
@@ -130,28 +131,28 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few values that the model compares its input with: a sampling rate, a category."""
+    """One of the few values that the model compares its input with: a sampling rate, a category."""
 
     values: tuple[int | float | str, ...]
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """Each as likely as any other."""
+        """Uniformly distributed."""
         return np.asarray(self.values, object)[random.integers(0, len(self.values), shape)]
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Numbers that an operator takes as sizes, axes or factors; the first where fewer are read."""
+    """Numbers that an operator uses as sizes, axes or factors; truncated where fewer are read."""
 
     numbers: tuple[int | float, ...]
 
     def draw(self, _: Generator, shape: tuple[int, ...], _scale: str, _sizes: Mapping[str, int]) -> object:
-        """Always the same."""
+        """Deterministic."""
         return np.resize(np.asarray(self.numbers), shape)
 
 
 def role_of_type(dtype: str, rank: int) -> Role:
-    """What an input of which only the type is known is taken for."""
+    """The default role of an input of which only the type is known."""
     kind = np.dtype(dtype).kind
     if kind == "b":
         return Mask() if rank > 1 else Integers(0, 2)

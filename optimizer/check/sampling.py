@@ -1,4 +1,4 @@
-"""Samples of what a model computes: inputs that it accepts and under which its outputs vary."""
+"""Input samples: valid inputs of a model for which its outputs vary."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedEr
 _SIZES = 3
 
 _TRYING_SHARE = 0.1
-"""Of the time left: when scales of inputs are no longer tried once one was found to be good."""
+"""Share of the remaining time after which no further scales are tried once one has worked."""
 
 TELLING = 1e-2
-"""Where rounding alone changes an output by this share of its size, a comparison of it tells little."""
+"""Where rounding alone changes an output by this share of its size, comparing it proves little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample: how often, the seed, the user's tolerance and inputs, when to stop (monotonic clock)."""
+    """Sampling options: number of samples, seed, the user's tolerance and inputs, deadline (monotonic
+    clock)."""
 
     samples: int = 4
     seed: int = 0
@@ -37,14 +38,14 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Inputs and what the original made of them."""
+    """Inputs and the original's outputs for them."""
 
     feeds: Mapping[str, Array]
     outputs: tuple[object, ...]
 
 
 def draw_samples(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Generator[Sample]:
-    """Given inputs first; then random ones, their sizes and the scale of their numbers changing."""
+    """Yields given inputs first, then random ones of varying sizes and scales."""
     for feeds in sampling.given:
         yield Sample(feeds, model.run(feeds))
     random = np.random.default_rng(sampling.seed)
@@ -68,7 +69,7 @@ def with_nudged_inputs(feeds: Mapping[str, Array], random: np.random.Generator) 
 
 
 class _Tried:
-    """Finds out by running what a model accepts."""
+    """Determines by running which inputs a model accepts."""
 
     def __init__(self, model: LoadedModel, plan: InputPlan, random: np.random.Generator) -> None:
         self._model = model
@@ -93,8 +94,8 @@ class _Tried:
         return found
 
     def live_scales(self, sizes: Mapping[str, int], deadline: float) -> Sequence[str]:
-        """The distributions of inputs under which outputs vary, by more than rounding makes of them; all
-        where there is none."""
+        """The input distributions under which outputs vary by more than rounding changes them; all if there
+        are none."""
         live: list[str] = []
         now = time.monotonic()
         until = now + _TRYING_SHARE * max(deadline - now, 0.0)
@@ -120,7 +121,7 @@ class _Tried:
 
 
 def is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
-    """Whether every floating point output has finite numbers that vary within it or from sample to sample."""
+    """Whether every floating point output has finite numbers that vary, within it or between samples."""
     arrays = list(_float_arrays(outputs))
     if not arrays:
         return True
@@ -146,7 +147,7 @@ def is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
 
 
 def has_finite(outputs: Sequence[object]) -> bool:
-    """Whether there is an output that is no floating point array, or one with a finite number in it."""
+    """Whether some output is not a floating point array or contains a finite number."""
     arrays = list(_float_arrays(outputs))
     return len(arrays) < len(outputs) or any(bool(np.isfinite(array).any()) for array in arrays)
 

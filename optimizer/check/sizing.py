@@ -1,4 +1,4 @@
-"""The sizes at which a model is priced, checked and timed: asked for, those of given inputs, or guessed."""
+"""Sizes of open dimensions for pricing, checking and timing: requested, from given inputs, or guessed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ def _nothing() -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """Sizes of the open dimensions of a model.
-
-    ``sizes`` are those of the inputs, ``guessed`` the names of which nobody gave one, ``inside`` those of
-    intermediate tensors, which follow. ``runs`` is None where that was not tried.
-    """
+    """Sizes of a model's open dimensions. ``sizes`` are those of the inputs, ``guessed`` the names without a
+    given size, ``inside`` the sizes that follow for intermediate tensors. ``runs``: whether the model runs at
+    them; None where that was not tried."""
 
     plan: InputPlan
     sizes: Mapping[str, int]
@@ -43,14 +41,14 @@ class Sizing:
 
 
 def guess_sizes(lifted: LiftedModel, dims: Mapping[str, int]) -> Sizing:
-    """The usual sizes, not tried."""
+    """The usual sizes, without running the model."""
     plan = plan_inputs(lifted, declared_ports(lifted), dims)
     return _sizing(lifted, plan, next(plan.usual_sizes()))
 
 
 def given_inputs(lifted: LiftedModel, plan: InputPlan, path: Path) -> dict[str, Array]:
-    """The inputs in a numpy archive; raises InvalidFileError where they are not those of the model,
-    InvalidOptionError where a size that was asked for contradicts them."""
+    """Loads the inputs in a numpy archive; raises InvalidFileError where they do not fit the model,
+    InvalidOptionError where they contradict a requested size."""
     arrays = load_inputs(path, declared_ports(lifted))
     check_agreement(plan.given, plan.sizes_of(arrays), str(path))
     return arrays
@@ -63,11 +61,9 @@ def settle_sizes(
     open_model: Callable[[], LoadedModel],
     deadline: float,
 ) -> Sizing:
-    """The sizes of the first given inputs, else the first usual ones that the model runs at.
-
-    Those are tried until the deadline (monotonic clock). A model without open dimensions is not opened.
-    Raises RuntimeRefusedError where it cannot be.
-    """
+    """The sizes of the first given inputs, else the first usual ones at which the model runs, tried until the
+    deadline (monotonic clock). A model without open dimensions is not loaded. Raises RuntimeRefusedError
+    where it cannot be."""
     if given:
         sizes = plan.sizes_of(given[0])
         shapes = {name: array.shape for name, array in given[0].items()}

@@ -1,4 +1,4 @@
-"""The original's own error: its outputs in double precision, and how far rounding alone moves them."""
+"""Numerical error of the original model: its float64 outputs, and its sensitivity to rounding."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from superopt.optimizer.check.sampling import Sample, with_nudged_inputs
 from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
 
 PROBED_BYTES = 1 << 26
-"""The size of a model file up to which variants of it are made in memory."""
+"""Maximum size of a model file for which variants are made in memory."""
 
 _SHARE = 0.3
-"""Of the time that is left until the deadline: what is spent on one yardstick at most."""
+"""Maximum share of the time until the deadline that is spent on one measurement."""
 
 _PATIENCE = 60.0
-"""Seconds that are spent at most, where there is no deadline."""
+"""Maximum seconds to spend, where there is no deadline."""
 
 _PERTURBED_MODELS = 2
 _PERTURBED_INPUTS = 2
@@ -30,7 +30,7 @@ _PERTURBED_INPUTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Precise:
-    """Tensors in double precision, by name; how many nodes of all ran in single precision."""
+    """Tensors in double precision, by name; how many of the nodes ran in single precision."""
 
     tensors: Mapping[str, Array]
     nodes: int
@@ -38,15 +38,14 @@ class Precise:
 
 
 class Yardstick:
-    """Measures the original on samples, when asked for. Tensors are its outputs and what saturates to one.
-
-    ``model`` is that in memory, None once it was let go. ``why`` says why there is no double precision.
-    """
+    """Measures the original's own error on samples, on demand. Tensors are its outputs and the operands that
+    saturate to one. ``model`` is the model in memory, None once released. ``why`` says why there is no double
+    precision."""
 
     def __init__(self, model: LoadedModel, source: SourceModel | None, deadline: float) -> None:
         self.model: LoadedModel | None = model
         self.deadline = deadline
-        self.why = "" if source is not None else "its nodes are not known"
+        self.why = "" if source is not None else "its nodes are unknown"
         self._threads = model.threads
         self._file = _in_memory(model.file)
         self._names = tuple(port.name for port in model.outputs)
@@ -66,8 +65,8 @@ class Yardstick:
         return self._precise[id(sample)]
 
     def precise_soon(self, sample: Sample, share: float) -> Precise | None:
-        """The same, if it takes at most a share of the time that is left; tried once, and without
-        consequences for what is asked for later."""
+        """The same, if it takes at most a share of the remaining time; tried once, without effect on later
+        calls."""
         if id(sample) in self._precise or self._was_too_slow:
             return self._precise.get(id(sample))
         before = self.why
@@ -86,7 +85,7 @@ class Yardstick:
         return self._perturbed[id(sample)]
 
     def inside(self) -> LoadedModel | None:
-        """The original with what saturates as further outputs; None where there is nothing such."""
+        """The original with saturating operands as additional outputs; None if there are none."""
         if self._inside is None and self._file is not None and self.saturations:
             self._inside = LoadedModel(with_outputs(self._file, self.operands), self._threads)
         return self._inside
@@ -97,7 +96,7 @@ class Yardstick:
         return tuple(dict.fromkeys(saturation.operand for saturation in self.saturations.values()))
 
     def until(self, share: float = _SHARE) -> float:
-        """Until when a yardstick may be measured."""
+        """Deadline for one measurement."""
         now = time.monotonic()
         return now + min(share * max(self.deadline - now, 0.0), _PATIENCE)
 
@@ -151,7 +150,7 @@ def _is_array(output: object) -> bool:
 
 
 def _in_memory(file: ModelFile) -> bytes | None:
-    """The content of a model file that is not large and whole, None for another."""
+    """The content of a small model file without external data; None for others."""
     if isinstance(file, bytes) and len(file) <= PROBED_BYTES:
         return file
     return None

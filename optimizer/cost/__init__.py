@@ -1,4 +1,4 @@
-"""What graphs cost: kernels measured in ONNX Runtime, an analytic price where measuring is impossible."""
+"""Cost models: kernels measured in ONNX Runtime, and an analytic estimate where measuring is impossible."""
 
 from superopt.optimizer.cost.graph_cost import GraphCost, PricedGroup
 from superopt.optimizer.cost.kernel import Kernel

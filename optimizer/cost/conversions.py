@@ -1,7 +1,7 @@
-"""Conversions that several kernels need and the runtime does once: images leaving its own layout.
+"""Layout conversions shared by several kernels: image tensors that leave the runtime's blocked layout.
 
-The price of a kernel contains what converts the blocked tensors that it reads. Where several kernels need the
-same tensor converted, all but one of these shares are counted too often.
+The price of a kernel includes converting the blocked tensors that it reads. Where several kernels need the
+same tensor converted, the runtime converts it once, so all but one of these shares are subtracted.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Priced(Protocol):
 def counted_twice(
     graph: Graph, sources: Iterable[NodeId], priced: Callable[[NodeId], Priced | None], sizes: Sizes
 ) -> float:
-    """The cost of conversions that prices contain and that are not done, over all readers of the sources;
-    ``priced`` gives the kernel that a node is in."""
+    """The cost of layout conversions included in several prices but executed once, over all readers of the
+    sources; ``priced`` gives the kernel that contains a node."""
     total = 0.0
     for source in sources:
         readers = {id(reader): reader for reader in _restoring_readers(graph, source, priced)}
@@ -47,7 +47,7 @@ def counted_twice(
 
 
 def sources_of(graph: Graph, members: Iterable[NodeId]) -> Iterator[NodeId]:
-    """The nodes that nodes read, looked for behind steps that vanish when lowered."""
+    """The producers of the nodes' operands, skipping nodes that vanish when lowered."""
     for member in members:
         for value in graph.nodes[member].inputs:
             source = graph.nodes[value.node]
@@ -69,7 +69,7 @@ def _restoring_readers(
 
 
 def _share(graph: Graph, source: NodeId, reader: Priced, sizes: Sizes) -> float:
-    """What of a price converts one of the tensors that are read: they share it by their bytes."""
+    """The part of a price that converts one of the tensors read, proportional to its bytes."""
     type_ = graph.nodes[source].types[0]
     if not isinstance(type_, TensorType):
         return 0.0

@@ -1,16 +1,17 @@
-"""To follow a rewrite through a cost: a set with changes on top, and groups in an order of execution."""
+"""Data structures for incremental cost: a set with an overlay of changes, and ordered groups."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import cast
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import FusionGroup
+from superopt.traversal import postorder
 
 
 class Overlay:
-    """A set of nodes with changes on top; the set itself stays as it is."""
+    """A set of nodes with an overlay of changes; the underlying set is not modified."""
 
     __slots__ = ("base", "changed")
 
@@ -23,7 +24,7 @@ class Overlay:
         return node_id in self.base if changed is None else changed
 
     def without(self, removed: Collection[NodeId]) -> set[NodeId]:
-        """The set with the changes made and some nodes left out; the same one where nothing changes."""
+        """The set with the changes applied and some nodes removed; the same object where nothing changes."""
         if not self.changed and self.base.isdisjoint(removed):
             return self.base
         result = self.base.difference(removed)
@@ -33,26 +34,16 @@ class Overlay:
 
 
 def in_order(groups: Mapping[NodeId, FusionGroup], order: Iterable[NodeId]) -> list[FusionGroup]:
-    """Distinct groups, each where its last member stands in the order."""
+    """Distinct groups, ordered by the position of their last member."""
     position = {node_id: index for index, node_id in enumerate(order)}
     distinct = {id(group): group for group in groups.values()}.values()
     return sorted(distinct, key=lambda group: max(position[member] for member in group.members))
 
 
-def local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> list[NodeId]:
+def local_order(graph: Graph, groups: Mapping[NodeId, FusionGroup]) -> Iterator[NodeId]:
     """The nodes of the groups, operands first; ties by id."""
-    ordered: list[NodeId] = []
-    done: set[NodeId] = set()
-    for start in sorted(groups):
-        stack = [(start, False)]
-        while stack:
-            node_id, ready = stack.pop()
-            if ready:
-                ordered.append(node_id)
-                continue
-            if node_id in done or node_id not in groups:
-                continue
-            done.add(node_id)
-            stack.append((node_id, True))
-            stack.extend((value.node, False) for value in graph.nodes[node_id].inputs)
-    return ordered
+
+    def sources(node_id: NodeId) -> Iterator[NodeId]:
+        return (value.node for value in reversed(graph.nodes[node_id].inputs) if value.node in groups)
+
+    return postorder(sorted(groups), sources)

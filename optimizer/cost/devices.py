@@ -1,4 +1,4 @@
-"""What device costs are measured on: its name, its driver, its clock."""
+"""Device on which costs are measured: name, driver and clock."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # CuPy may be absent, and ships no types that hold.
@@ -18,7 +18,7 @@ _NVIDIA = Path("/proc/driver/nvidia")
 
 @cache
 def processor_name() -> str:
-    """The processor: its name and a hash of what it can do."""
+    """The processor: its name and a hash of its features."""
     name, facts = platform.processor() or platform.machine(), platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -31,7 +31,7 @@ def processor_name() -> str:
 
 
 def accelerator_name() -> str:
-    """The first NVIDIA device, by what its driver says; empty where there is none."""
+    """The first NVIDIA device as named by its driver; empty if there is none."""
     for path in sorted(_NVIDIA.glob("gpus/*/information")):
         for line in path.read_text().splitlines():
             if line.startswith("Model:"):
@@ -46,7 +46,7 @@ def accelerator_driver() -> str | None:
 
 
 class DeviceEvents:
-    """CUDA events on a stream of their own."""
+    """CUDA events on a separate stream."""
 
     def __init__(self, cupy: Any) -> None:
         self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -59,7 +59,7 @@ class DeviceEvents:
         return int(self._stream.ptr)
 
     def microseconds(self, run: Callable[[], object]) -> float:
-        """How long the device takes for what is put on the stream."""
+        """Device time of the work submitted to the stream."""
         self._start.record(self._stream)
         run()
         self._stop.record(self._stream)
@@ -69,7 +69,7 @@ class DeviceEvents:
 
 @cache
 def device_events() -> DeviceEvents | None:
-    """The device's own clock; None without CuPy or without a device."""
+    """Timing by the device's clock; None without CuPy or without a device."""
     if find_spec("cupy") is None:
         return None
     import cupy  # pyright: ignore[reportMissingImports]

@@ -1,4 +1,4 @@
-"""The cost of a graph, kept up to date rewrite by rewrite: only what a rewrite touched is priced again."""
+"""Incremental graph cost: after a rewrite only the affected kernels are priced again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedGroup:
-    """A group, the kernel that it is, and what that costs."""
+    """A fusion group with its kernel and price."""
 
     group: FusionGroup
     kernel: Kernel
@@ -33,13 +33,10 @@ class PricedGroup:
 
 @dataclass(frozen=True, eq=False)
 class GraphCost:
-    """What a graph costs under an objective. Nothing in it may be changed.
-
-    ``total`` is the sum of all prices, less what several of them count of one conversion, what the objective
-    asks of the graph as a ``whole``, and the ``penalty`` for exceeding a ``limit`` of memory. ``free`` are
-    the nodes that depend on weights alone, ``blocked`` those whose output lies in the runtime's own layout,
-    ``owner`` the priced group of every other node.
-    """
+    """Immutable cost of a graph under an objective. ``total`` is the sum of all prices, minus conversions
+    counted more than once, plus the objective's cost of the graph as a ``whole`` and the ``penalty`` for
+    exceeding a memory ``limit``. ``free`` are the nodes that depend on weights alone, ``blocked`` those whose
+    output is in the runtime's blocked layout, ``owner`` the priced group of every other node."""
 
     graph: Graph
     objective: Objective
@@ -61,9 +58,8 @@ class GraphCost:
         blocked_inputs: Iterable[NodeId] = (),
         limit: MemoryLimit | None = None,
     ) -> GraphCost:
-        """The cost of a whole graph, subject to a limit of memory; of some inputs it may be said that they
-        come in the runtime's layout.
-        """
+        """The cost of a whole graph under a memory limit; ``blocked`` inputs arrive in the runtime's
+        layout."""
         free = set(graph.weight_only)
         groups = partition(graph, free)
         blocked = set(blocked_inputs)
@@ -97,17 +93,17 @@ class GraphCost:
         )
 
     def after(self, rewrite: Rewrite, limit: float = math.inf) -> Update | None:
-        """What the rewrite does to the cost; None when the result is certainly not below ``limit``."""
+        """The cost update of a rewrite; None when the new cost is certainly not below ``limit``."""
         update = Update(self, rewrite)
         return update if update.price(limit) else None
 
     def refreshed(self) -> GraphCost:
-        """The same graph at the prices known now."""
+        """The same graph at current prices."""
         return GraphCost.of(self.graph, self.objective, self.sizes, limit=self.limit)
 
     @property
     def memory(self) -> Memory:
-        """What the graph needs of memory."""
+        """Peak memory of the graph."""
         owner = self.owner
         return memory_of(
             self.graph, self.free, lambda node: owner[node].group if node in owner else None, self.sizes
@@ -120,7 +116,7 @@ class GraphCost:
 
 
 class KernelMemo:
-    """Kernels of groups by the nodes that they are cut out of: a rewrite leaves most of them as they were."""
+    """Cache of kernels by the nodes of their group: a rewrite leaves most of them unchanged."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[Kernel, tuple[Node, ...]]] = {}
@@ -133,7 +129,7 @@ class KernelMemo:
         blocked: Container[NodeId],
         sizes: Sizes,
     ) -> Kernel:
-        """The kernel of a group, as ``kernel_of`` gives it."""
+        """The kernel of a group; see ``kernel_of``."""
         nodes: list[Node] = []
         context: list[object] = []
         for member in group.members:
@@ -159,7 +155,7 @@ class KernelMemo:
         nodes: list[Node],
         context: list[object],
     ) -> None:
-        """Notes the node, and of what it reads all that has a say in the kernel."""
+        """Records the node and everything about its operands that affects the kernel."""
         nodes.append(node)
         for value in node.inputs:
             source = graph.nodes[value.node]
@@ -170,7 +166,8 @@ class KernelMemo:
 
 
 class Update:
-    """What one rewrite does to a cost: the new ``total`` at once, the new ``GraphCost`` on demand."""
+    """Cost update for one rewrite: computes the new ``total`` immediately, the new ``GraphCost`` on
+    demand."""
 
     def __init__(self, before: GraphCost, rewrite: Rewrite) -> None:
         self.total = math.inf
@@ -226,7 +223,7 @@ class Update:
         )
 
     def _update_free(self) -> None:
-        """Which nodes depend on weights alone, followed downwards from what changed."""
+        """Updates the nodes that depend on weights alone, downstream of the change."""
         graph, free = self._graph, self._free
         added = set(self._rewrite.added)
         flipped: dict[NodeId, None] = {}
@@ -254,7 +251,7 @@ class Update:
             yield from (user for user in self._graph.users(value.node))
 
     def _touch(self) -> None:
-        """Every group that lost or gained a member, an operand or a reader."""
+        """Marks every group that lost or gained a member, an operand or a reader."""
         graph, rewrite = self._graph, self._rewrite
         old = self._before.graph
         for node_id in rewrite.removed:
@@ -277,7 +274,7 @@ class Update:
             self._seeds.extend(priced.group.members)
 
     def _take_source(self, node_id: NodeId) -> None:
-        """The group that makes a value, looked for behind steps that vanish when lowered."""
+        """Marks the group that produces a value, skipping nodes that vanish when lowered."""
         node = self._before.graph.nodes.get(node_id)
         while node is not None and node.operator.name in TRANSPARENT and node.id not in self._before.free:
             node = self._before.graph.nodes.get(node.inputs[0].node)
@@ -291,7 +288,7 @@ class Update:
                 self._touch_readers(user)
 
     def _regroup(self) -> None:
-        """Groups of everything touched; what a new group takes from an untouched one touches that one."""
+        """Regroups all marked nodes; a group that loses a node to a new group is marked too."""
         graph = self._graph
         while self._seeds:
             node_id = self._seeds.pop()
@@ -304,7 +301,7 @@ class Update:
                 self._take(member)
 
     def _bound(self, order: Iterable[FusionGroup]) -> float:
-        """What the new groups cost at least, nothing measured."""
+        """Lower bound on the cost of the new groups, without measuring."""
         before = self._before
         blocked = Overlay(before.blocked)
         unsure: set[NodeId] = set()
@@ -338,7 +335,8 @@ class Update:
                 waiting.extend(self._readers_elsewhere(last, group))
 
     def _share_conversions(self) -> None:
-        """Corrects what several prices count of one conversion, of all that old and new groups read."""
+        """Updates the correction for conversions counted more than once, for operands of old and new
+        groups."""
         before, graph = self._before, self._graph
         sources = {
             source
@@ -352,7 +350,7 @@ class Update:
         self.total -= counted_twice(graph, new, self._owner_of, before.sizes)
 
     def _weigh(self) -> None:
-        """Adds what depends on the memory that the whole graph needs."""
+        """Adds the cost that depends on the memory of the whole graph."""
         before = self._before
 
         def group(node_id: NodeId) -> FusionGroup | None:
@@ -366,7 +364,7 @@ class Update:
         self.total += self._whole + self._penalty
 
     def _owner_of(self, node_id: NodeId) -> PricedGroup | None:
-        """The priced group of a node, unless it was taken and not priced again yet."""
+        """The priced group of a node, unless it was removed and not priced again yet."""
         found = self._owner.get(node_id)
         if found is not None:
             return found
@@ -374,7 +372,7 @@ class Update:
         return None if found is None or id(found) in self._taken else found
 
     def _readers_elsewhere(self, node_id: NodeId, group: FusionGroup) -> Iterable[FusionGroup]:
-        """Groups already priced that read the node and now find it in another layout."""
+        """Priced groups that read the node, whose layout has changed."""
         found: dict[int, FusionGroup] = {}
         for user in self._graph.users(node_id):
             if self._graph.nodes[user].operator.name in TRANSPARENT:

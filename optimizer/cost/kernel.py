@@ -1,7 +1,7 @@
-"""Kernels: fusion groups cut out of their graph, in a canonical form that equal groups share.
+"""Kernels: fusion groups extracted from their graph, in a canonical form shared by equal groups.
 
-A kernel is what is priced. Its sources are tensors computed at run time or weights, with concrete shapes; a
-source may arrive in the blocked layout that the runtime prefers for images.
+A kernel is the unit of pricing. Its sources are run-time tensors or weights, with concrete shapes; a source
+may arrive in the blocked layout that the runtime prefers for images.
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ from superopt.optimizer.fusion import TRANSPARENT
 _BLOCKABLE_RANK = 4
 
 SMALL_WEIGHTS = 4 * 2**10
-"""Bytes of weights up to which it does not matter where they lie when a kernel starts."""
+"""Bytes of weights up to which their memory location does not affect the cost."""
 
 LARGE_WEIGHTS = 128 * 2**10
-"""Bytes of weights from which on it matters whether they come from memory."""
+"""Bytes of weights from which on it matters whether they are read from memory."""
 
 _FETCHING = 64
-"""A kernel with fewer operations per byte of its weights waits for memory."""
+"""A kernel with fewer operations per byte of its weights is memory-bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a kernel reads. ``blocked``: it lies in the runtime's own layout for images; ``content``: the
-    bytes of a constant that decides what the runtime does.
-    """
+    """An operand from outside the kernel. ``blocked``: it is in the runtime's layout for images; ``content``:
+    the bytes of a constant that affects what the runtime executes."""
 
     type: TensorType
     is_weight: bool = False
@@ -61,13 +60,11 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Operators that run together; two kernels are equal when the runtime cannot tell them apart.
-
-    ``opaque``: some step is beyond the algebra; it can be measured where there is an ``origin`` to copy it
-    from. ``residence``: the caches, or the memory, that its weights come from; a kernel of few weights has
-    them in its core's own cache. ``body_bytes`` are those of the numbers in the bodies of opaque steps, None
-    without such a body.
-    """
+    """Operators that are executed together; kernels are equal when the runtime cannot distinguish them.
+    ``opaque``: some step has no operator in the algebra; it can be measured where there is an ``origin`` to
+    copy it from. ``residence``: the caches, or the memory, that its weights are read from; few weights are in
+    the core's own cache. ``body_bytes``: bytes of constants in the bodies of opaque steps, None without a
+    body."""
 
     sources: tuple[Source, ...]
     steps: tuple[KernelStep, ...]
@@ -86,14 +83,14 @@ class Kernel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits, the same in every process."""
+        """32 hex digits, stable across processes."""
         steps = self.steps if not self.opaque else tuple(map(_without_index, self.steps))
         text = repr((self.sources, steps, self.outputs, self.residence.value))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def output_types(self) -> tuple[TensorType, ...]:
-        """Types of what leaves the kernel."""
+        """Types of the kernel's outputs."""
         return tuple(self.steps[step].types[port] for step, port in self.outputs)
 
     @property
@@ -107,7 +104,7 @@ class Kernel:
 
     @property
     def only_renames(self) -> bool:
-        """Whether it only gives a tensor another shape."""
+        """Whether it only reshapes a tensor."""
         return all(step.operator.renames for step in self.steps)
 
     @property
@@ -134,7 +131,7 @@ class Kernel:
         )
 
     def to_graph(self) -> Graph:
-        """The kernel as a graph: sources that are computed become inputs, the others weights."""
+        """The kernel as a graph: computed sources become inputs, the others weights."""
         editor = Graph.empty().edit()
         sources = [
             editor.add(
@@ -161,7 +158,7 @@ def _without_index(step: KernelStep) -> KernelStep:
 
 
 def main_operator(names: Sequence[str]) -> str:
-    """Of the operators of a kernel the one that does the work: the first that does not only move elements."""
+    """The kernel's main operator: the first that does not only move elements."""
     products = (name for name in names if traits(name).product)
     working = (name for name in names if not traits(name).moves)
     visible = (name for name in names if name not in TRANSPARENT)
@@ -169,7 +166,7 @@ def main_operator(names: Sequence[str]) -> str:
 
 
 def can_be_blocked(type_: object) -> bool:
-    """Whether the runtime may keep such a tensor in its own layout for images."""
+    """Whether the runtime may keep such a tensor in its blocked layout for images."""
     return (
         isinstance(type_, TensorType)
         and type_.element is ElementType.FLOAT
@@ -180,17 +177,18 @@ def can_be_blocked(type_: object) -> bool:
 def kernel_of(
     graph: Graph, group: FusionGroup, free: Container[NodeId], blocked: Container[NodeId], sizes: Sizes
 ) -> Kernel:
-    """The kernel of a group; ``blocked`` are the nodes whose output lies in the runtime's layout."""
+    """The kernel of a group; ``blocked`` are the nodes whose output is in the runtime's layout."""
     return _Extraction(graph, group, free, blocked, sizes).kernel()
 
 
 def is_read_outside(graph: Graph, group: FusionGroup, member: NodeId) -> bool:
-    """Whether a node that is not in the group reads what a member makes."""
+    """Whether a node outside the group reads an output of a member."""
     return any(_is_outside(graph, group, user) for user in graph.users(member))
 
 
 def _is_outside(graph: Graph, group: FusionGroup, user: NodeId) -> bool:
-    """Whether a value leaves the group by this reader, or by one behind it if it vanishes when lowered."""
+    """Whether a value leaves the group through this reader, or through one behind it if it vanishes when
+    lowered."""
     if user in group.members:
         return False
     if graph.nodes[user].operator.name not in TRANSPARENT or user in graph.output_nodes:
@@ -260,7 +258,7 @@ class _Extraction:
         return origin.residence
 
     def _waits_for_memory(self, kernel: Kernel, origin: Origin) -> bool:
-        """Whether the time of the kernel is that of fetching its weights from memory."""
+        """Whether the kernel's time is that of reading its weights from memory."""
         if kernel.opaque:
             return False
         weights = sum(
@@ -286,7 +284,8 @@ class _Extraction:
             self._places[value] = (index, port)
 
     def _type(self, value: Value) -> TensorType:
-        """The type with numbers for symbols; for what is no tensor of known rank one that is not measured."""
+        """The type with numbers for symbols; for values that are not tensors of known rank, one that is not
+        measured."""
         type_ = self._graph.type_of(value)
         if isinstance(type_, TensorType):
             return self._sizes.type(type_)
@@ -343,5 +342,5 @@ class _Extraction:
 
 
 def _looks_at_numbers(operator: GraphOperator) -> bool:
-    """Whether the runtime looks at the numbers that it is given around such an operator."""
+    """Whether the runtime inspects constants when fusing such an operator."""
     return isinstance(operator, Opaque) or bool(traits(operator.name).gate)

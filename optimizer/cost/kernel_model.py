@@ -1,4 +1,4 @@
-"""Kernels as models that can be run: weights and inputs made up, constants and opaque nodes as they were."""
+"""Build a runnable ONNX model of a kernel: random weights and inputs, original constants and opaque nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BYTES = 96 * 2**20
 
 
 def can_be_built(kernel: Kernel) -> bool:
-    """Whether the kernel can be built as a model of reasonable size with numbers in it."""
+    """Whether the kernel can be built as a model of reasonable size with concrete shapes."""
     if kernel.opaque and kernel.origin is None:
         return False
     types = [*(source.type for source in kernel.sources), *kernel.output_types]
@@ -27,8 +27,8 @@ def can_be_built(kernel: Kernel) -> bool:
 
 
 def kernel_model(kernel: Kernel) -> bytes:
-    """The kernel as a model, of the oldest usual operator set that has all of its operators. Inputs are
-    called ``x`` and weights ``w`` with the place of the source."""
+    """The kernel as a model, in the oldest common opset that has all of its operators. Inputs are called
+    ``x`` and weights ``w`` with the index of the source."""
     graph = kernel.to_graph()
     weights = {
         f"w{index}": array_of(source.type)
@@ -44,8 +44,8 @@ def kernel_model(kernel: Kernel) -> bytes:
 
 
 def input_of(kernel: Kernel, index: int) -> Array:
-    """Content for a source that is computed. Of the numbers that opaque nodes take for a shape or for indices
-    the run depends: those are the shape of what comes out, and 0."""
+    """Content for a computed source. Numbers that opaque nodes use as a shape or as indices affect the run:
+    shapes match the output, indices are 0."""
     type_ = kernel.sources[index].type
     if not kernel.opaque or type_.element is not ElementType.INT64:
         return array_of(type_)

@@ -1,4 +1,4 @@
-"""Latency as what is minimised: measured on this machine, or recorded on another one."""
+"""The latency objective: measured on this machine, or read from the cost profile of another."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from superopt.optimizer.cost.runtime import Provider, device_name, runtime_versi
 from superopt.optimizer.cost.store import CostStore
 
 METHOD = "6"
-"""Raised when measuring changes, so that costs of an older method are not used."""
+"""Version of the measuring method; incremented when it changes, so that older costs are not used."""
 
 _SECOND_LOOK = 0.9
-"""The share of the cost of a graph whose kernels are measured twice."""
+"""Share of the cost of a graph whose kernels are measured twice."""
 
 
 _LEAST_RUNS = 5
-"""A kernel is run so often to be measured; one that takes longer than there is time for is not."""
+"""Minimum runs per measurement; a kernel for which time does not allow them is not measured."""
 
 
 def key_prefix(device: str, runtime: str, threads: int) -> str:
-    """What the keys of all costs of a device begin with."""
+    """Prefix of all cost keys of a device."""
     return f"{device}/{runtime}/threads={threads}/{METHOD}/"
 
 
 def stored_costs(key: str, measurement: Measurement) -> dict[str, float]:
-    """What a cost store keeps of a measurement."""
+    """Cost store entries for a measurement."""
     costs = {key: measurement.microseconds}
     if measurement.blocked:
         costs[f"{key}/blocked"] = 1.0
@@ -40,7 +40,7 @@ def stored_costs(key: str, measurement: Measurement) -> dict[str, float]:
 
 
 def stored_price(store: CostStore, key: str) -> Price | None:
-    """The price that a cost store keeps, None when there is none."""
+    """The price in a cost store, None if absent."""
     found = store.get_many((key, f"{key}/blocked", f"{key}/restoring"))
     if key not in found:
         return None
@@ -49,11 +49,8 @@ def stored_price(store: CostStore, key: str) -> Price | None:
 
 
 class Latency:
-    """Microseconds on this machine: measured where possible, and remembered for ever.
-
-    ``recorded`` are the kernels that were measured in this process. Nothing is measured after ``deadline`` (a
-    time of the monotonic clock): prices are analytic then.
-    """
+    """Microseconds on this machine: measured where possible, and stored permanently. ``recorded`` are the
+    kernels measured in this process. After ``deadline`` (monotonic clock) prices are analytic."""
 
     unit = "us"
     source = "measured"
@@ -78,17 +75,17 @@ class Latency:
 
     @property
     def measured(self) -> int:
-        """How many kernels were measured in this process."""
+        """Number of kernels measured in this process."""
         return len(self.recorded)
 
     @property
     def peaks(self) -> dict[str, float]:
-        """Microseconds of the kernels that tell the peaks of the device, by name."""
+        """Microseconds of the kernels that determine the device's peaks, by name."""
         keys = {f"{self._prefix}roofline/{name}": name for name in PROBES}
         return {keys[key]: us for key, us in self._store.get_many(keys).items()}
 
     def known(self, kernel: Kernel) -> Price | None:
-        """The price that is remembered in this process or in the store."""
+        """The price cached in this process or in the store."""
         price = self._prices.get(kernel)
         if price is None:
             price = self._remembered(kernel)
@@ -97,7 +94,7 @@ class Latency:
         return price
 
     def bound(self, kernel: Kernel) -> float:
-        """The roofline with the peaks of data in cache."""
+        """The roofline with in-cache peaks."""
         bound = self._bounds.get(kernel)
         if bound is None:
             bound = 0.0 if is_free(kernel) else self.roofline.lower_bound(kernel)
@@ -105,7 +102,7 @@ class Latency:
         return bound
 
     def price(self, kernel: Kernel) -> Price:
-        """The remembered price, else the measured one; the roofline's where measuring is impossible."""
+        """The cached price, else a measurement, else the roofline where measuring is impossible."""
         price = self.known(kernel)
         if price is None:
             takes = _LEAST_RUNS * self.bound(kernel) / 1e6
@@ -118,9 +115,8 @@ class Latency:
         return price
 
     def measure_again(self) -> None:
-        """A second look, later in time, at the kernels just measured that make up most of what was priced;
-        the minimum counts. Others may have used the caches and the memory when they were measured first.
-        """
+        """Repeats measurements of the new kernels that account for most of the cost, and keeps the minimum:
+        other processes may have used the caches and memory during the first measurement."""
         shares = {kernel: times * self._prices[kernel].cost for kernel, times in self._fresh.items()}
         left = _SECOND_LOOK * sum(shares.values())
         for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
@@ -152,11 +148,9 @@ class Latency:
 
 
 class Recorded:
-    """Microseconds on a device that is not here, from its cost profile.
-
-    A kernel that was not recorded costs what the peaks of the device say, corrected by how far recorded
-    kernels around the same operator are from theirs. Raises InvalidFileError where the peaks are not known.
-    """
+    """Microseconds on a remote device, from its cost profile. An unrecorded kernel costs what the device's
+    peaks imply, corrected by the ratio found for recorded kernels with the same main operator. Raises
+    InvalidFileError where the peaks are missing."""
 
     unit = "us"
     source = "profile"
@@ -207,7 +201,7 @@ class Recorded:
 
 
 def _own(measurement: Measurement) -> float:
-    """Microseconds without conversions: how long these take is not measured anew."""
+    """Microseconds without conversions, whose duration is not measured separately."""
     return measurement.microseconds - measurement.restoring
 
 

@@ -1,4 +1,4 @@
-"""Bytes: how many a tensor has, and how many the caches of this machine hold."""
+"""Sizes in bytes: of tensors, and of this machine's caches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from superopt.ir.types import TensorType
 
 _CORE_CACHE = 2**20
 _SHARED_CACHE = 32 * 2**20
-"""What a core gets of the last cache: that of a server is larger, but other cores fill it."""
+"""A core's share of the last-level cache: that of a server is larger, but shared."""
 
 _PAGED = 8 * 2**20
-"""More than a core keeps the addresses of, in pages of the usual size."""
+"""Larger than the memory covered by a core's TLB with standard pages."""
 
 _CORE_LEVEL = 2
 _UNITS = {"K": 2**10, "M": 2**20}
@@ -22,7 +22,7 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 class Residence(enum.StrEnum):
-    """Where data lies when a kernel starts: in its core's own cache, in that of all cores, or in memory."""
+    """Location of data when a kernel starts: the core's own cache, the shared cache, or memory."""
 
     CORE = "core"
     SHARED = "shared"
@@ -30,14 +30,14 @@ class Residence(enum.StrEnum):
 
 
 def residence_of(size: int) -> Residence:
-    """Where so many bytes lie that are read again and again in the same order."""
+    """Location of data of this size that is read repeatedly in the same order."""
     if size <= core_cache_bytes() // 2:
         return Residence.CORE
     return Residence.SHARED if size <= _SHARED_CACHE else Residence.MEMORY
 
 
 def evicting_bytes(residence: Residence) -> int:
-    """How many bytes must be read so that data no longer lies nearer than there."""
+    """Bytes to read so that data is evicted from all closer caches."""
     return {
         Residence.CORE: 0,
         Residence.SHARED: max(core_cache_bytes() * 3 // 2, _PAGED),
@@ -51,7 +51,7 @@ def bytes_of(type_: TensorType) -> int:
 
 
 def number_of(dimension: Dimension) -> int:
-    """A dimension that is a number; raises TypeError for a symbolic one."""
+    """A concrete dimension; raises TypeError for a symbolic one."""
     if not isinstance(dimension, int):
         raise TypeError(f"expected a number, got the dimension {dimension}")
     return dimension
@@ -59,7 +59,7 @@ def number_of(dimension: Dimension) -> int:
 
 @cache
 def core_cache_bytes() -> int:
-    """The cache that the first core has for itself; a usual size where the system does not say."""
+    """Size of the first core's own cache; a usual size where the system does not report it."""
     for path in _CACHES.glob("index*/level"):
         text = path.with_name("size").read_text().strip()
         if int(path.read_text()) == _CORE_LEVEL and text[:-1].isdecimal() and text[-1] in _UNITS:

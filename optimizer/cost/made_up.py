@@ -1,4 +1,4 @@
-"""Made-up content of tensors, to run a kernel on."""
+"""Random tensor contents for measuring kernels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DTYPES = {
     ElementType.UINT8: np.uint8,
     ElementType.BOOL: np.bool_,
 }
-"""The elements that content can be made up of."""
+"""Element types for which content can be generated."""
 
 _DISTINCT = 10_007
 
 
 def array_of(type_: TensorType) -> Array:
-    """Positive numbers of order one: neither denormal nor infinite after any operator."""
+    """Positive numbers of order one: no operator makes them denormal or infinite."""
     shape = shape_of(type_)
     dtype = DTYPES[type_.element]
     if not type_.element.is_float:
@@ -40,7 +40,7 @@ def _some() -> Array:
 
 
 def shape_of(type_: TensorType) -> tuple[int, ...]:
-    """The shape in numbers, 1 for what is none."""
+    """The concrete shape, with 1 for symbolic dimensions."""
     return tuple(size if isinstance(size, int) else 1 for size in type_.shape)
 
 

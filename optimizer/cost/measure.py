@@ -1,9 +1,8 @@
-"""Measuring kernels: each runs as a model of its own at the runtime's full optimisation.
+"""Measure kernels: each is run as its own model at the runtime's full optimisation level.
 
-A short kernel runs in many copies side by side, so that its price has in it what the runtime spends on a
-kernel, and not what it spends on a run. Where images are concerned, the runtime's own profile tells what it
-runs, because it keeps images in a blocked layout: what converts a tensor for this kernel belongs to its
-price, and what would convert its result for nobody does not.
+A short kernel is replicated many times in one model, so that its price includes the runtime's overhead per
+kernel but not its overhead per run. The runtime keeps images in a blocked layout; for kernels on images its
+profile is used: converting an input for this kernel counts towards its price, converting its result does not.
 """
 
 from __future__ import annotations
@@ -32,29 +31,29 @@ from superopt.optimizer.cost.runtime import (
 from superopt.optimizer.cost.timing import Caches, fastest, look, timed
 
 LAUNCH_MICROSECONDS = 0.5
-"""What the runtime spends around a kernel."""
+"""The runtime's overhead per kernel."""
 
 LEAST_MICROSECONDS = 1 / 64
-"""The price of what the runtime leaves out."""
+"""Price of kernels that the runtime eliminates."""
 
 _LONG = 400.0
-"""Microseconds from which on the cost of a run, and what a profile adds to a kernel, do not matter."""
+"""Microseconds above which the cost of a run, and profiling overhead, are negligible."""
 
 _BUDGET_OF_LONG = 12_000.0
 _BUDGET_OF_COPIES = 4_000.0
 _FULL_RUN = 150.0
-"""Microseconds that a run of copies should take."""
+"""Target microseconds of a run of replicated kernels."""
 
 _MOST_COPIES = 24
 _MOST_COPIED_BYTES = 16 * 2**20
 _OWN_WEIGHT = 2**10
-"""Bytes from which on a weight is not shared by the copies of a kernel that must fetch it."""
+"""Bytes above which a weight is not shared by the copies of a memory-bound kernel."""
 
 _WITHOUT = ("CommonSubexpressionElimination",)
-"""What would make one of several copies."""
+"""Runtime optimisers that would merge the copies."""
 
 _QUIET = 0.97
-"""A run that got this share of the wall time was not interrupted, so that its profile is right."""
+"""A run with this share of the wall time was not interrupted, so its profile is valid."""
 
 _MIN_QUIET = 3
 _REORDER_OUTPUT = "ReorderOutput"
@@ -62,9 +61,8 @@ _REORDER_OUTPUT = "ReorderOutput"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Microseconds of a kernel; whether its result comes out in the runtime's layout for images; and how many
-    of the microseconds convert what it reads out of that layout.
-    """
+    """Microseconds of a kernel; whether its result is in the runtime's layout for images; and how many of the
+    microseconds convert its inputs out of that layout."""
 
     microseconds: float
     blocked: bool = False
@@ -73,8 +71,8 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """What is known from a kernel's run by itself. ``restored``: how many tensors leave the runtime's layout
-    in it, its result aside."""
+    """Results of running a single copy of a kernel. ``restored``: the number of tensors converted out of the
+    runtime's layout, except its result."""
 
     microseconds: float
     blocked: bool = False
@@ -82,7 +80,7 @@ class _Alone:
 
 
 class Measurer:
-    """Measures kernels on a device of this machine, the processor with a number of threads."""
+    """Measures kernels on a device of this machine: the CPU with a number of threads, or an accelerator."""
 
     def __init__(self, threads: int, provider: Provider = Provider.CPU) -> None:
         self._threads = threads
@@ -91,11 +89,11 @@ class Measurer:
         self._restoring: dict[TensorType, float] = {}
 
     def is_measurable(self, kernel: Kernel) -> bool:
-        """Whether the kernel can be built as a model of reasonable size with numbers in it."""
+        """Whether the kernel can be built as a model of reasonable size with concrete shapes."""
         return can_be_built(kernel)
 
     def measure(self, kernel: Kernel) -> Measurement | None:
-        """The price of a measurable kernel; None when the runtime does not run it."""
+        """The price of a measurable kernel; None when the runtime rejects it."""
         try:
             model = kernel_model(kernel)
             is_image = self._provider is Provider.CPU and _concerns_images(kernel)
@@ -110,7 +108,7 @@ class Measurer:
         return LoadedModel(model, self._threads, provider=self._provider)
 
     def _clocked(self, kernel: Kernel, model: bytes) -> _Alone:
-        """The kernel by the clock; roughly, unless it takes long."""
+        """Wall-clock time of the kernel; approximate unless it is long."""
         feeds = _feeds(kernel, ())
         run, caches = self._loaded(model).bind(feeds), Caches(kernel, feeds)
         empty = self._base(kernel, model, ())
@@ -120,7 +118,7 @@ class Measurer:
         return _Alone(fastest(times) - empty)
 
     def _profiled(self, kernel: Kernel, model: bytes) -> _Alone:
-        """The kernel by the runtime's profile; roughly, unless it takes long."""
+        """Profiled time of the kernel; approximate unless it is long."""
         blocked = _blocked_inputs(kernel)
         feeds = _feeds(kernel, blocked)
         empty = self._base(kernel, model, ())
@@ -146,7 +144,7 @@ class Measurer:
         )
 
     def _in_copies(self, kernel: Kernel, model: bytes, alone: _Alone) -> Measurement:
-        """The price of one of many copies. What they all read leaves the runtime's layout once for all."""
+        """The price of one of many copies. Their shared inputs are converted only once."""
         blocked = _blocked_inputs(kernel)
         own = _own_weights(kernel)
         size = sum(bytes_of(kernel.sources[index].type) for index in own)
@@ -170,7 +168,7 @@ class Measurer:
         return fastest(timed(loaded.bind(feeds), Caches(kernel, feeds), _BUDGET_OF_COPIES))
 
     def _restored(self, copies: bytes, feeds: Mapping[str, Array], alone: _Alone, count: int) -> int:
-        """How many of the blocked inputs of a kernel leave the layout: where copies share them, once."""
+        """The number of blocked inputs of a kernel that are converted; once where copies share them."""
         if count == 1:
             return alone.restored
         with profiled_model(copies, self._threads, without=_WITHOUT) as loaded:
@@ -180,7 +178,7 @@ class Measurer:
         return round((count * alone.restored - seen) / (count - 1))
 
     def _base(self, kernel: Kernel, model: bytes, blocked: Sequence[str]) -> float:
-        """Microseconds of a run without a copy in it, from the same state of the caches."""
+        """Microseconds of a run without any copy, from the same cache state."""
         types = _types(kernel, blocked)
         base = self._base_of(kernel, model, blocked, types)
         if types and kernel.residence is not Residence.CORE:
@@ -200,7 +198,7 @@ class Measurer:
         return self._bases[residence, types]
 
     def _conversion(self, type_: TensorType) -> float:
-        """Microseconds that it takes to bring an image out of the runtime's layout."""
+        """Microseconds to convert an image out of the runtime's layout."""
         if type_ not in self._restoring:
             flat = type_.with_shape((type_.elements,))
             step = KernelStep(Reshape(flat.shape), ((-1, 0),), (flat,))
@@ -218,7 +216,7 @@ def _total(run: Sequence[KernelTime]) -> float:
 
 
 def _without_makers(run: Sequence[KernelTime]) -> tuple[KernelTime, ...]:
-    """The kernels of a run without those that make blocked inputs."""
+    """The profiled kernels without those that produce blocked inputs."""
     return tuple(kernel for kernel in run if not kernel.name.startswith(BLOCKED))
 
 
@@ -238,7 +236,7 @@ def _types(kernel: Kernel, inputs: Sequence[str]) -> tuple[TensorType, ...]:
 
 
 def _own_weights(kernel: Kernel) -> frozenset[int]:
-    """The weights that each copy has for itself, as it must fetch them."""
+    """The weights that are duplicated for each copy because it must read them from memory."""
     if kernel.residence is Residence.CORE:
         return frozenset()
     return frozenset(

@@ -1,9 +1,9 @@
-"""Memory that a graph needs at most: its weights, and the tensors that are alive at the worst moment.
+"""Peak memory of a graph: its weights and the largest set of simultaneously live tensors.
 
-Each output is computed in turn, the first operand of a node first. A tensor lives from the group that makes
-it to the last one that reads it; reshaped or broadcast it is still the same tensor, and an elementwise
-kernel may write over an operand of the same size that nobody reads later, as the runtime does. Inputs
-belong to the caller and live throughout.
+Nodes are scheduled depth-first from the outputs, first operand first. A tensor is live from the group that
+computes it to the last group that reads it; a reshaped or broadcast tensor shares its memory. An elementwise
+kernel may overwrite an operand of equal size that is not read later, as in the runtime. Inputs belong to the
+caller and stay live throughout.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.machine import bytes_of
+from superopt.traversal import postorder
 
 _PENALTY = 1e12
 
 
 class HasSizes(Protocol):
-    """Numbers for symbolic dimensions."""
+    """Substitutes numbers for symbolic dimensions."""
 
     def type(self, type_: TensorType) -> TensorType:
         """The type with numbers for symbols."""
@@ -34,25 +35,25 @@ class HasSizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes: of the weights, and of the tensors that are alive at the worst moment."""
+    """Bytes of weights, and peak bytes of live tensors."""
 
     weights: int
     tensors: int
 
     @property
     def peak(self) -> int:
-        """Bytes of both."""
+        """Sum of both, in bytes."""
         return self.weights + self.tensors
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """A constraint: bytes that a graph may need at most (TASO, section 2.6 of the dissertation)."""
+    """Constraint: maximum bytes that a graph may need (TASO, section 2.6 of the dissertation)."""
 
     bytes: int
 
     def penalty(self, memory: Memory) -> float:
-        """0 within the limit; above it so much that less excess counts more than any cost."""
+        """0 within the limit; above it so large that a smaller excess outweighs any cost."""
         return float(round(_PENALTY * max(0, memory.peak - self.bytes) / self.bytes))
 
 
@@ -62,7 +63,7 @@ def memory_of(
     owner: Callable[[NodeId], FusionGroup | None],
     sizes: HasSizes,
 ) -> Memory:
-    """What the graph needs; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
+    """Memory of the graph; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
     return _Liveness(graph, free, owner, sizes).memory()
 
 
@@ -81,7 +82,7 @@ class _Liveness:
         self._groups: list[FusionGroup] = []
         last = {
             id(group): group
-            for node_id in _depth_first(graph)[::-1]
+            for node_id in reversed([*_depth_first(graph)])
             if node_id not in free and (group := owner(node_id)) is not None
         }
         for group in reversed(last.values()):
@@ -89,7 +90,7 @@ class _Liveness:
             self._groups.append(group)
 
     def memory(self) -> Memory:
-        """Sweeps over the groups in their order."""
+        """Simulates the groups in execution order."""
         last_read = self._last_reads()
         made: dict[int, int] = defaultdict(int)
         ends: dict[int, int] = defaultdict(int)
@@ -141,7 +142,7 @@ class _Liveness:
         return sum(self._bytes(self._graph.type_of(value)) for value in read)
 
     def _constants(self, values: tuple[Value, ...]) -> Iterator[Value]:
-        """The constants behind operands that take room: what holds one number everywhere does not."""
+        """Constant operands that occupy memory; those that repeat one number do not."""
         for operand in values:
             value, node = operand, self._graph.nodes[operand.node]
             while node.operator.name in ALIASES:
@@ -158,20 +159,11 @@ class _Liveness:
         return all(isinstance(operator, Operator) and operator.element_wise for operator in operators)
 
 
-def _depth_first(graph: Graph) -> list[NodeId]:
+def _depth_first(graph: Graph) -> Iterator[NodeId]:
     """Every node after its operands, the first one first: an order that does not depend on ids."""
-    ordered: list[NodeId] = []
-    done: set[NodeId] = set()
-    stack = [(node_id, False) for node_id in sorted(graph.nodes, reverse=True)]
-    stack.extend((value.node, False) for value in reversed(graph.outputs))
-    while stack:
-        node_id, ready = stack.pop()
-        if ready:
-            ordered.append(node_id)
-        elif node_id not in done:
-            done.add(node_id)
-            node = graph.nodes[node_id]
-            stack.append((node_id, True))
-            stack.extend((before, False) for before in node.after)
-            stack.extend((value.node, False) for value in reversed(node.inputs))
-    return ordered
+
+    def sources(node_id: NodeId) -> Iterator[NodeId]:
+        yield from (value.node for value in graph.nodes[node_id].inputs)
+        yield from reversed(graph.nodes[node_id].after)
+
+    return postorder((*(value.node for value in graph.outputs), *sorted(graph.nodes)), sources)

@@ -1,4 +1,4 @@
-"""Latency on an imagined machine: prices of a fixed roofline, the same everywhere, nothing measured."""
+"""Nominal latency: deterministic roofline estimate for a fixed hypothetical machine, without measurement."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _RENAMING_MICROSECONDS = 0.5
 
 
 class Nominal:
-    """Microseconds of a machine of 60 GFLOP/s and 8 GB/s: one for the launch, and to compute or to move the
-    tensors, whichever takes longer. What strategies and rule sets are compared by."""
+    """Microseconds on a machine with 60 GFLOP/s and 8 GB/s: one per launch, plus the larger of compute time
+    and data movement time. Used to compare strategies and rule sets."""
 
     unit = "us"
     source = "analytic"

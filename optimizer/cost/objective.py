@@ -1,4 +1,4 @@
-"""What is minimised: latency as measured, arithmetic operations, memory, bytes moved, or kernels launched."""
+"""Objectives to minimise: latency, arithmetic operations, memory, bytes moved, or kernel launches."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.memory import Memory
 
 _GRAIN = 1024
-"""Prices are multiples of 1/1024, so that their sums are exact and do not depend on the order of rewrites."""
+"""Prices are multiples of 1/1024, so that sums are exact and independent of the order of rewrites."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a kernel costs, whether its result lies in the runtime's layout for images, and how much of the
-    cost brings what it reads out of that layout."""
+    """Cost of a kernel, whether its result is in the runtime's layout for images, and how much of the cost
+    converts its inputs out of that layout."""
 
     cost: float
     blocked: bool = False
@@ -23,7 +23,7 @@ class Price:
 
 
 class Objective(Protocol):
-    """Prices kernels; how prices make up the cost of a graph is the business of ``GraphCost``."""
+    """Prices kernels; ``GraphCost`` combines prices into the cost of a graph."""
 
     @property
     def unit(self) -> str:
@@ -36,24 +36,24 @@ class Objective(Protocol):
         ...
 
     def known(self, kernel: Kernel) -> Price | None:
-        """The price, when it costs nothing to tell."""
+        """The price, if available at no cost."""
         ...
 
     def bound(self, kernel: Kernel) -> float:
-        """What the price is at least, told at once."""
+        """Cheap lower bound on the price."""
         ...
 
     def price(self, kernel: Kernel) -> Price:
-        """The price, measured now if need be."""
+        """The price, measured if necessary."""
         ...
 
 
 @runtime_checkable
 class WeighsMemory(Protocol):
-    """An objective to which the memory that the whole graph needs matters, too."""
+    """An objective that also depends on the memory of the whole graph."""
 
     def whole(self, memory: Memory) -> float:
-        """What is added to the sum of the prices."""
+        """The term added to the sum of prices."""
         ...
 
 
@@ -96,7 +96,7 @@ class Traffic:
 
 
 class Launches:
-    """Kernels that the runtime launches: one for each group, none for what only renames a tensor."""
+    """Kernel launches: one for each group, none for those that only reshape a tensor."""
 
     unit = "kernels"
     source = "analytic"
@@ -115,9 +115,7 @@ class Launches:
 
 
 class PeakMemory:
-    """Bytes that the graph needs at most, weights included; of graphs that need the same, the one that moves
-    less is preferred.
-    """
+    """Peak bytes of the graph, weights included; ties are broken by bytes moved."""
 
     unit = "bytes"
     source = "analytic"
@@ -131,7 +129,7 @@ class PeakMemory:
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """A small part of the bytes that it moves."""
+        """A small fraction of the bytes that it moves."""
         return self.known(kernel)
 
     def whole(self, memory: Memory) -> float:
@@ -144,12 +142,12 @@ _TRAFFIC = Traffic()
 
 
 def is_free(kernel: Kernel) -> bool:
-    """Whether the runtime only gives a tensor another shape."""
+    """Whether the runtime only reshapes a tensor."""
     if kernel.opaque or any(source.blocked for source in kernel.sources):
         return False
     return kernel.only_renames
 
 
 def rounded(microseconds: float) -> float:
-    """The price on the grid of prices."""
+    """The price rounded to the grid."""
     return round(microseconds * _GRAIN) / _GRAIN

@@ -1,4 +1,4 @@
-"""Types that only a run tells: of what opaque nodes make whose shapes nobody infers."""
+"""Output types of opaque nodes observed in a run, where shape inference gives none."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.made_up import DTYPES, array_of
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.traversal import postorder
 
 Port: TypeAlias = "tuple[int, int]"
-"""The index of an opaque node in its model, and one of its outputs."""
+"""Index of an opaque node in its model, and index of one of its outputs."""
 
 _FEW = 64
 _MAX_BYTES = 96 * 2**20
@@ -27,10 +28,9 @@ _MAX_BYTES = 96 * 2**20
 def observed_types(
     lifted: LiftedModel, sized: Callable[[TensorType], TensorType]
 ) -> Mapping[Port, TensorType]:
-    """The types of outputs of unknown rank, from one run of the nodes that make them and of those that
-    compute shapes for them, on made-up inputs; none where the runtime refuses, or where
-    such numbers would decide how often a loop runs. ``sized`` gives types numbers.
-    """
+    """Output types of unknown rank, from one run of the nodes that produce them and of those that compute
+    their shapes, on random inputs; empty where the runtime refuses, or where such inputs would determine a
+    loop's iteration count. ``sized`` gives types concrete sizes."""
     graph = lifted.graph
     unknown = [value for node in graph for value in node.values if _is_unknown(graph, value)]
     try:
@@ -59,7 +59,7 @@ def _type_of(array: Array) -> TensorType:
 
 
 def _content(lifted: LiftedModel, label: str, type_: TensorType) -> Array:
-    """The content of a weight: its own where it may be a shape, else made up."""
+    """The content of a weight: the original where it may be a shape, else random."""
     few = isinstance(type_.elements, int) and type_.elements <= _FEW
     return np.asarray(lifted.weight(label)) if few else array_of(type_)
 
@@ -69,7 +69,7 @@ def _is_unknown(graph: Graph, value: Value) -> bool:
 
 
 class _Part:
-    """The nodes that make values of unknown rank, cut out of their graph, and what they are given."""
+    """The subgraph that produces values of unknown rank, and its inputs."""
 
     def __init__(
         self, graph: Graph, sized: Callable[[TensorType], TensorType], unknown: Sequence[Value]
@@ -94,19 +94,13 @@ class _Part:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all that is given."""
+        """Total bytes of the inputs."""
         return sum(map(bytes_of, (*self.inputs.values(), *self.weights.values())))
 
     def _made(self, unknown: Sequence[Value]) -> set[NodeId]:
         """The nodes of unknown values, and those of the shapes that they need."""
-        made = {value.node for value in unknown}
-        waiting = list(made)
-        while waiting:
-            for value in self._graph[waiting.pop()].inputs:
-                if value.node not in made and self._is_shape(value):
-                    made.add(value.node)
-                    waiting.append(value.node)
-        return made
+        ends = (value.node for value in unknown)
+        return set(postorder(ends, lambda n: (v.node for v in self._graph[n].inputs if self._is_shape(v))))
 
     def _is_shape(self, value: Value) -> bool:
         node, type_ = self._graph[value.node], self._graph.type_of(value)
@@ -119,7 +113,7 @@ class _Part:
         if value not in self._places:
             node, type_ = self._graph[value.node], self._graph.type_of(value)
             if not isinstance(type_, TensorType) or type_.element not in DTYPES:
-                raise UnsupportedError(f"no content of type {type_} can be made up")
+                raise UnsupportedError(f"cannot generate a value of type {type_}")
             sized = self._sized(type_)
             operator = node.operator
             if isinstance(operator, Weight):

@@ -1,8 +1,8 @@
-"""Where a graph came from: the small constants that decide what the runtime fuses, and its opaque nodes.
+"""Context from the source model: constants that decide the runtime's fusions, and its opaque nodes.
 
-A kernel is measured apart from its model, with other weights. Two things must be as they were: numbers that
-the runtime looks at when it fuses (the root of two in a gelu) or that an opaque node takes for a shape, and
-the nodes that only ONNX describes.
+A kernel is measured outside its model, with random weights. Two things must be preserved: constants that the
+runtime inspects when fusing (the square root of two in a gelu) or that an opaque node uses as a shape, and
+nodes that only ONNX describes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from superopt.optimizer.cost.observed import Port, observed_types
 from superopt.optimizer.cost.runtime import Array
 
 _FEW = 64
-"""The elements of a constant that is kept, and of all that it is computed from."""
+"""Maximum elements of a constant that is kept, and of the constants it is computed from."""
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 
 
 class Origin:
-    """The model that a graph was lifted from; rewriting leaves its weights and opaque nodes what they are."""
+    """The model that a graph was lifted from; rewriting preserves its weights and opaque nodes."""
 
     def __init__(self, lifted: LiftedModel) -> None:
         self.lifted: Final = lifted
@@ -43,14 +43,13 @@ class Origin:
 
     @cached_property
     def residence(self) -> Residence:
-        """Where the weights of the model lie from one run to the next."""
+        """Location of the model's weights between two runs."""
         weights = (node.operator.type for node in self.lifted.graph if isinstance(node.operator, Weight))
         return residence_of(sum(map(bytes_of, weights)))
 
     def comes_from_memory(self, operator: GraphOperator) -> bool:
-        """Whether so much else passes through the caches between two readings of a weight that it no longer
-        lies in them. What is computed from weights counts as read once in a run.
-        """
+        """Whether enough other data is read between two uses of a weight to evict it from the caches. Values
+        computed from weights count as read once per run."""
         if self.residence is not Residence.MEMORY:
             return False
         return not isinstance(operator, Weight) or operator.label not in self._returning
@@ -58,13 +57,13 @@ class Origin:
     def observed(
         self, operator: Opaque, port: int, sized: Callable[[TensorType], TensorType]
     ) -> TensorType | None:
-        """The type of an output of unknown rank, found by running; None where that is not possible."""
+        """The type of an output of unknown rank, determined by running; None where that is not possible."""
         if self._observed is None:
             self._observed = observed_types(self.lifted, sized)
         return self._observed.get((operator.index, port))
 
     def content(self, graph: Graph, value: Value, free: Container[NodeId]) -> bytes | None:
-        """The bytes of a constant of few elements; None for a larger one, and for what is no constant."""
+        """The bytes of a small constant; None for larger ones and for non-constants."""
         node = graph.nodes[value.node]
         if isinstance(node.operator, Weight):
             return self._weight(node.operator)
@@ -73,20 +72,16 @@ class Origin:
         return Folder(graph, self.lifted.weight).value(value).tobytes()
 
     def spelled(self, operator: Opaque) -> Opaque | None:
-        """The operator that stands for all nodes equal to this one, with their hash as its reason; None when
-        the node cannot run apart from its model, or made-up numbers would decide how long it runs. A loop
-        that is counted runs once where the count is not known.
-        """
+        """Representative operator of all nodes equal to this one, with their hash as its reason; None when
+        the node cannot run outside its model, or random numbers would determine how long it runs. A counted
+        loop runs once where its count is unknown."""
         if operator.index not in self._spelled:
             self._spelled[operator.index] = self._spell(operator)
         return self._spelled[operator.index]
 
     def model(self, graph: Graph, weights: Callable[[str], Array]) -> bytes:
-        """The graph as a model, its opaque nodes copied; raises as ``build_model`` does.
-
-        Where a node has subgraphs, sizes are left open: those of the run may be wrong for a branch that is
-        not taken.
-        """
+        """The graph as a model with its opaque nodes copied; raises as ``build_model`` does. Where a node has
+        subgraphs, sizes are left open: observed ones may be wrong for a branch not taken."""
         model = build_model(graph, weights, source=self.lifted.source)
         operators = (node.operator for node in graph)
         if any(
@@ -96,13 +91,13 @@ class Origin:
         return model
 
     def body_bytes(self, operator: Opaque) -> int | None:
-        """Bytes of the numbers in the subgraphs of the node, of branches in the largest; None without any."""
+        """Bytes of the constants in the node's subgraphs (for branches, of the largest); None without any."""
         node = self.lifted.source.proto.graph.node[operator.index]
         return max((bytes_of_graph(graph) for graph in subgraphs(node)), default=None)
 
     @cached_property
     def _returning(self) -> frozenset[str]:
-        """The weights that are mostly read again while they still lie in a cache."""
+        """The weights that are mostly still cached when read again."""
         graph = self.lifted.graph
         passed, places = 0, defaultdict[str, list[int]](list)
         for node in map(graph.nodes.__getitem__, graph.order):

@@ -1,7 +1,7 @@
-"""Cost profiles: what kernels cost on a device, as a file of JSON lines that searches elsewhere can use.
+"""Cost profiles: kernel costs of a device as a JSON Lines file, for searches on other machines.
 
-The first line says what was measured, how and when; every other line is a kernel: its key, its microseconds,
-its operators, and the operations and bytes that the analytic price is made of.
+The first line records what was measured, how and when; each further line is a kernel: its key, latency in
+microseconds, operators, and the operation and byte counts of the analytic estimate.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ SCHEMA = 2
 @dataclass(frozen=True, slots=True)
 class KernelCost:
     """A kernel: its fingerprint, microseconds, whether its result is in the runtime's layout for images, how
-    many of the microseconds bring what it reads out of that layout, its operators, and the microseconds that
-    the peaks of the device alone would ask for.
-    """
+    many of the microseconds convert its inputs out of that layout, its operators, and the microseconds that
+    the device's peaks alone imply."""
 
     key: str
     us: float
@@ -44,7 +43,7 @@ class KernelCost:
 
 @dataclass(frozen=True)
 class CostProfile:
-    """Costs of one device. ``peaks`` are the microseconds of the kernels that tell its peaks."""
+    """Costs of one device. ``peaks`` are the microseconds of the kernels that determine its peaks."""
 
     target: str
     device: str
@@ -58,16 +57,16 @@ class CostProfile:
 
     @property
     def name(self) -> str:
-        """What the device is called as a target: its name in lower case, with hyphens."""
+        """Target name of the device: lower case, with hyphens."""
         return re.sub(r"[^a-z0-9.]+", "-", self.device.lower()).strip("-")
 
     @property
     def prefix(self) -> str:
-        """What the keys of its costs begin with in a cost store."""
+        """Prefix of its keys in a cost store."""
         return key_prefix(self.device, self.runtime, self.threads)
 
     def costs(self) -> dict[str, float]:
-        """Everything that a cost store has to know."""
+        """All entries for a cost store."""
         costs = {f"{self.prefix}roofline/{name}": us for name, us in self.peaks.items()}
         ratios: dict[str, list[float]] = defaultdict(list)
         for entry in self.entries:
@@ -79,7 +78,7 @@ class CostProfile:
         return costs
 
     def write(self, path: Path) -> None:
-        """Writes the profile, whole or not at all."""
+        """Writes the profile atomically."""
         head: dict[str, object] = {"schema": SCHEMA, "kind": KIND, "name": self.name, "unit": "us"}
         for name in ("target", "device", "driver", "runtime", "threads", "method", "date"):
             head[name] = getattr(self, name)
@@ -89,7 +88,7 @@ class CostProfile:
 
 
 def profile_of(objective: Latency, provider: Provider, date: str) -> CostProfile:
-    """Everything that an objective has measured in this process."""
+    """All measurements of an objective in this process."""
     entries = (
         KernelCost(
             kernel.fingerprint,
@@ -115,7 +114,7 @@ def profile_of(objective: Latency, provider: Provider, date: str) -> CostProfile
 
 
 def read_profile(path: Path) -> CostProfile:
-    """A profile from its file; raises InvalidFileError that says which line is wrong."""
+    """Reads a profile; raises InvalidFileError naming the invalid line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -126,7 +125,7 @@ def read_profile(path: Path) -> CostProfile:
     method = head.get("method")
     if method != METHOD:
         raise InvalidFileError(
-            f"{path}: it was measured by method {method}, and this version measures by {METHOD}; profile anew"
+            f"{path}: measured by method {method}, this version uses method {METHOD}; profile again"
         )
     peaks = head.get("peaks")
     if not isinstance(peaks, dict) or set(cast("dict[str, object]", peaks)) != set(PROBES):

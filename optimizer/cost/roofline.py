@@ -1,7 +1,8 @@
-"""An analytic price: the time to compute or the time to move the data, whichever is longer.
+"""Roofline estimate: the larger of compute time and data movement time.
 
-The peaks are measured once on this machine and kept in the cost store. The price serves kernels that cannot
-be measured; with the optimistic peaks of data in cache it is a lower bound that says what is worth measuring.
+Peak rates are measured once per machine and kept in the cost store. The estimate prices kernels that cannot
+be measured; with the optimistic in-cache peaks it is a lower bound that tells which kernels are worth
+measuring.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
 from superopt.optimizer.cost.store import CostStore
 
 PROBES = ("matmul", "add-cached", "add-streamed")
-"""What is measured to know the peaks, by the names under which costs are kept."""
+"""Kernels measured to determine the peaks, by the names under which their costs are stored."""
 
 _SIDE = 512
 _CACHED = 32 * 1024
@@ -35,25 +36,24 @@ class Roofline:
     cached_bytes: float
 
     def microseconds(self, kernel: Kernel) -> float:
-        """What the kernel should take."""
+        """Estimated time of the kernel."""
         flops = 0 if kernel.opaque else kernel.flops
         return LAUNCH_MICROSECONDS + max(flops / self.flops, _moved(kernel) / self.bytes)
 
     def lower_bound(self, kernel: Kernel) -> float:
-        """What the kernel cannot beat: a step that only moves data may even be free; of an opaque one nothing
-        is known."""
+        """Lower bound of the kernel's time: 0 for opaque steps; steps that only move data may be free."""
         if kernel.opaque:
             return 0.0
         return 0.5 * max(kernel.flops / self.flops, 0.5 * _moved(kernel) / self.cached_bytes)
 
 
 _USUAL = Roofline(flops=50_000.0, bytes=10_000.0, cached_bytes=50_000.0)
-"""One core of a server: 50 GFLOP/s, 10 GB/s from memory and 50 GB/s from cache."""
+"""One core of a server, assumed: 50 GFLOP/s, 10 GB/s from memory and 50 GB/s from cache."""
 
 
 def calibrate(measurer: Measurer, store: CostStore, prefix: str, deadline: float = math.inf) -> Roofline:
-    """The peaks of this machine, from the store or measured now; after the deadline (monotonic clock) those
-    of a usual core, which are not kept."""
+    """The peaks of this machine, stored or measured now; after the deadline (monotonic clock) assumed ones,
+    which are not stored."""
     known = store.get_many(_keys(prefix))
     for key, kernel in zip(_keys(prefix), _probes(), strict=True):
         if key not in known:
@@ -68,7 +68,7 @@ def calibrate(measurer: Measurer, store: CostStore, prefix: str, deadline: float
 
 
 def recorded_roofline(store: CostStore, prefix: str) -> Roofline | None:
-    """The peaks that were measured; None where they were not."""
+    """The stored peaks; None if there are none."""
     keys = _keys(prefix)
     known = store.get_many(keys)
     if len(known) < len(keys):
@@ -103,8 +103,8 @@ def _sum_of(elements: int) -> Kernel:
 
 
 def _moved(kernel: Kernel) -> int:
-    """Bytes moved; of an opaque node's weights it may read little, as a look-up does, but what its body
-    computes with it reads."""
+    """Bytes moved; an opaque node may read little of its weights, as a look-up does, but reads all constants
+    in its body."""
     if not kernel.opaque:
         return kernel.moved_bytes
     if kernel.body_bytes is not None:

@@ -1,4 +1,4 @@
-"""ONNX Runtime behind typed names: sessions, bound runs, profiles; the optimizer imports it here alone."""
+"""Typed interface to ONNX Runtime (sessions, bound runs, profiles); the optimizer imports it only here."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # ONNX Runtime ships no types.
@@ -51,7 +51,7 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
-"""What the runtime raises: its exceptions have no common base, and its Python layer raises built-in ones."""
+"""Exceptions of the runtime: they have no common base, and its Python layer raises built-in ones."""
 
 _DTYPES: Mapping[str, str] = {
     "float": "float32",
@@ -73,14 +73,14 @@ _DTYPES: Mapping[str, str] = {
 
 
 class Provider(enum.StrEnum):
-    """On what the runtime runs a model."""
+    """Execution provider of the runtime."""
 
     CPU = "cpu"
     CUDA = "cuda"
 
     @property
     def onnx_name(self) -> str:
-        """The runtime's name of it."""
+        """The runtime's name for it."""
         return {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[self.value]
 
 
@@ -90,8 +90,8 @@ class RuntimeRefusedError(SuperoptError):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of a loaded model. ``dtype`` is a numpy name, None for what numpy has no array of;
-    dimensions are sizes, names, or None. The shape says nothing where the model does not declare one."""
+    """An input or output of a loaded model. ``dtype`` is a numpy name, None for types without a numpy array;
+    dimensions are sizes, names, or None. The shape is meaningless where the model does not declare one."""
 
     name: str
     dtype: str | None
@@ -101,7 +101,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """How long the runtime spent in one kernel of one run."""
+    """Duration of one kernel in one run."""
 
     operator: str
     name: str
@@ -110,29 +110,26 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """Microseconds of one run by two clocks.
-
-    ``wall`` is what passed. ``processor`` is what the calling thread computed or, while others computed for
-    it, waited without sleeping: on a quiet machine the same as ``wall``, on a busy one without the time that
-    went to other processes. What runs on a device has its wall time twice.
-    """
+    """Microseconds of one run by two clocks. ``wall`` is elapsed time. ``processor`` is the CPU time of the
+    calling thread, including busy waiting for other threads: equal to ``wall`` on an idle machine, and
+    without the time of other processes on a busy one. For runs on a device both are the wall time."""
 
     wall: float
     processor: float
 
 
 def physical_cores() -> int:
-    """The number of cores that run at full speed side by side."""
+    """Number of cores that run at full speed in parallel."""
     return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 
 def device_name(provider: Provider = Provider.CPU) -> str:
-    """The device that a provider runs on."""
+    """The device of a provider."""
     return processor_name() if provider is Provider.CPU else accelerator_name() or "unknown CUDA device"
 
 
 def driver_version(provider: Provider) -> str | None:
-    """The driver of the device, None where it has none of its own."""
+    """The driver version of the device, None without a separate driver."""
     return None if provider is Provider.CPU else accelerator_driver()
 
 
@@ -142,13 +139,10 @@ def runtime_version() -> str:
 
 
 class LoadedModel:
-    """A model in memory, ready to run at the runtime's full optimisation; ``without`` names optimisers of the
-    runtime that are left out.
-
-    With ``optimized`` the model that the runtime makes of it is written there, its large weights beside it.
-    Raises RuntimeRefusedError when the runtime does not accept it, MissingServiceError when the device of the
-    provider is not there: the runtime would silently take the CPU.
-    """
+    """A model in memory, ready to run at the runtime's full optimisation; ``without`` names runtime
+    optimisers to disable. With ``optimized`` the runtime's optimised model is written there, its large
+    weights next to it. Raises RuntimeRefusedError when the runtime rejects the model, MissingServiceError
+    when the provider's device is missing: the runtime would silently use the CPU."""
 
     def __init__(
         self,
@@ -189,15 +183,13 @@ class LoadedModel:
         self.outputs = tuple(_ports(self._session.get_outputs()))
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...]:
-        """All outputs: arrays, or what the runtime gives for sequences and maps."""
+        """All outputs: arrays, or the runtime's values for sequences and maps."""
         with _translated():
             return tuple(self._session.run(None, dict(feeds)))
 
     def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
-        """The model with its inputs in place, for timing.
-
-        Where an input or output is a text, sequence or map, all are handed over at each run.
-        """
+        """The model bound to its inputs, for timing. Where an input or output is a text, sequence or map,
+        inputs are passed at each run instead."""
         if not all(map(_can_be_bound, feeds.values())) or any(port.dtype is None for port in self.outputs):
             threads = self.threads if self._provider is Provider.CPU else 0
             return FedRun(self._session, feeds, threads)
@@ -218,10 +210,8 @@ class LoadedModel:
             return BoundRun(self._session, bound, self.threads)
 
     def end_profile(self) -> tuple[tuple[KernelTime, ...], ...]:
-        """The kernels of every run so far, in order of execution; ends the recording.
-
-        The runtime writes an event when something ends: kernels come before the run that they belong to.
-        """
+        """The kernels of every run so far, in execution order; ends profiling. The runtime records an event
+        when it ends: kernels precede the run that they belong to."""
         path = Path(self._session.end_profiling())
         events = cast("list[dict[str, Any]]", json.loads(path.read_text()))
         path.unlink()
@@ -240,28 +230,24 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where the runtime finds the inputs of a model and puts its ``outputs``."""
+    """Binding of a model's inputs and ``outputs`` to memory."""
 
     of_runtime: Any
     outputs: tuple[str, ...]
     provider: Provider
 
     def place_outputs(self) -> None:
-        """Has the runtime allocate the outputs anew, of whatever shapes they are."""
+        """Lets the runtime allocate the outputs again, for any shapes."""
         self.of_runtime.clear_binding_outputs()
         for output in self.outputs:
             self.of_runtime.bind_output(output, self.provider.value)
 
 
 class BoundRun:
-    """A model bound to inputs; each call runs it once.
-
-    With one thread the time of a run is the processor time of that thread, which equals wall time on a quiet
-    machine and on a busy one leaves out what others do. With several threads it is wall time.
-
-    The runtime writes the outputs where those of the run before are, but refuses to do so where they are of
-    another shape than the model declares; then they are allocated anew before each run.
-    """
+    """A model bound to inputs; each call runs it once. With one thread the time of a run is that thread's
+    processor time, which equals wall time on an idle machine and excludes other processes on a busy one. With
+    several threads it is wall time. The runtime reuses the output buffers of the previous run, but refuses if
+    their shape differs from the declared one; then they are allocated before each run."""
 
     def __init__(self, session: Any, binding: Binding | None, threads: int) -> None:
         self._session = session
@@ -270,12 +256,12 @@ class BoundRun:
         self._allocates_outputs = False
 
     def microseconds(self) -> float:
-        """Runs once; how long that took."""
+        """Runs once; returns the time."""
         taken = self.timed()
         return taken.processor if self._threads == 1 else taken.wall
 
     def timed(self) -> RunTime:
-        """Runs once; how long that took by both clocks."""
+        """Runs once; returns the time by both clocks."""
         with _translated():
             if not self._allocates_outputs:
                 try:
@@ -287,7 +273,7 @@ class BoundRun:
             return self._timed()
 
     def microseconds_and_share(self) -> tuple[float, float]:
-        """Runs once; how long that took, and which share of the wall time that is (at most 1)."""
+        """Runs once; returns the time, and its share of the wall time (at most 1)."""
         start = time.perf_counter_ns()
         taken = self.microseconds()
         return taken, min(1.0, 1000 * taken / max(time.perf_counter_ns() - start, 1))
@@ -302,7 +288,8 @@ class BoundRun:
 
 
 class FedRun(BoundRun):
-    """A model that is handed its inputs at each run, which counts: for those that the runtime cannot bind."""
+    """A model that receives its inputs at each run, within the measured time: for inputs that cannot be
+    bound."""
 
     def __init__(self, session: Any, feeds: Mapping[str, Array], threads: int) -> None:
         super().__init__(session, None, threads)
@@ -316,10 +303,8 @@ class FedRun(BoundRun):
 
 
 class DeviceRun(BoundRun):
-    """A model bound to inputs on a device; a run lasts until the device has done it.
-
-    Where CuPy is installed the device's own clock is read, so that the way there and back does not count.
-    """
+    """A model bound to inputs on a device; a run waits for the device. With CuPy the device's own clock is
+    used, which excludes the transfer of commands."""
 
     def __init__(self, session: Any, binding: Binding) -> None:
         super().__init__(session, binding, threads=0)
@@ -340,7 +325,7 @@ class DeviceRun(BoundRun):
 
 
 def misdeclared(ports: Sequence[Port], outputs: Sequence[object]) -> tuple[str, ...]:
-    """What a model says of its outputs and a run disproves; () may stand for an unknown rank."""
+    """Declared output shapes that a run contradicts; () may stand for an unknown rank."""
     found: list[str] = []
     for port, output in zip(ports, outputs, strict=True):
         got = output.shape if isinstance(output, np.ndarray) else ()
@@ -362,7 +347,7 @@ def _can_be_bound(feed: object) -> bool:
 
 @contextmanager
 def profiled_model(model: bytes, threads: int, without: Sequence[str] = ()) -> Generator[LoadedModel]:
-    """A model whose kernels are recorded one by one; the record is written to a directory that is removed."""
+    """A model with kernel profiling enabled; profiles are written to a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="superopt-profile-") as directory:
         yield LoadedModel(model, threads, Path(directory) / "run", without=without)
 
@@ -376,16 +361,16 @@ def _ports(infos: Sequence[Any]) -> Iterator[Port]:
 
 
 def _require(provider: Provider, present: Sequence[str]) -> None:
-    """What the runtime says to have is not always there; what a session says is."""
+    """Checks the device in a session: the runtime's list of available providers is not reliable."""
     if provider.onnx_name not in present:
         raise MissingServiceError(
-            f"target {provider}: ONNX Runtime finds no such device here, it runs on {', '.join(present)}; "
-            "that takes the extra [gpu] (make setup RUNTIME=gpu) and an NVIDIA driver"
+            f"target {provider}: ONNX Runtime does not find this device, only {', '.join(present)}; "
+            "needs the extra [gpu] (make setup RUNTIME=gpu) and an NVIDIA driver"
         )
 
 
 def _providers(provider: Provider) -> list[Any]:
-    """What a session is asked to run on; a device runs on the stream whose events time it."""
+    """The providers requested for a session; a device runs on the stream whose events time it."""
     if provider is Provider.CPU:
         return [provider.onnx_name]
     events = device_events()

@@ -1,4 +1,4 @@
-"""Sizes at which a graph with open dimensions is priced."""
+"""Sizes used to price a graph with open dimensions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from superopt.optimizer.cost.origin import Origin
 
 
 class Sizes:
-    """Numbers for what a graph leaves open, so that it can be priced: symbolic dimensions, and, where the
-    ``origin`` is known, constants.
-
-    ``given`` names symbols; a symbol that is axis 0 of some tensor is 1, any other one 64.
-    """
+    """Concrete values for everything a graph leaves open, used for pricing: symbolic dimensions, and
+    constants where the ``origin`` is known. ``given`` assigns symbols; any other symbol is 1 if it is axis 0
+    of some tensor, else 64."""
 
     def __init__(self, graph: Graph, given: Mapping[str, int], origin: Origin | None = None) -> None:
         self.origin: Final = origin
@@ -36,7 +34,7 @@ class Sizes:
 
     @property
     def assignment(self) -> Mapping[str, Dimension]:
-        """The number of every symbol that is known."""
+        """The value of every known symbol."""
         return self._assignment
 
     def type(self, type_: TensorType) -> TensorType:
@@ -50,7 +48,7 @@ class Sizes:
         return found
 
     def dimension(self, dimension: Dimension) -> int:
-        """The dimension as a number of at least 1."""
+        """The dimension as a number, at least 1."""
         if isinstance(dimension, int):
             return dimension
         known = substitute(dimension, self._assignment)

@@ -1,4 +1,4 @@
-"""One spelling of operators that mean the same to the runtime, so that their kernels share a price."""
+"""Normalise operators that are equivalent to the runtime, so that their kernels share a price."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from superopt.ops.base import Operator
 
 
 def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
-    """The operator with padding in numbers, axes counted from 0 and permutations written out.
-
-    Shapes of the operands are known numbers.
-    """
+    """The operator with explicit padding, non-negative axes and explicit permutations. Shapes of the operands
+    must be concrete."""
     window = operator.window(*operands)
     if window is not None:
         padding = window.margins(_last_two(operands[0]))

@@ -1,4 +1,4 @@
-"""Where measured costs are kept: a protocol that the database implements, and a store in memory."""
+"""The ``CostStore`` protocol for measured costs, implemented by the database, and an in-memory store."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Protocol
 
 
 class CostStore(Protocol):
-    """Costs in microseconds by key; a key says device, runtime, threads and what was measured."""
+    """Costs in microseconds by key; a key identifies device, runtime, threads and what was measured."""
 
     def get(self, key: str) -> float | None:
-        """The cost, None when it was never measured."""
+        """The cost, None if absent."""
         ...
 
     def put(self, key: str, microseconds: float) -> None:
-        """Keeps a cost, in place of an older one."""
+        """Stores a cost, replacing an older one."""
         ...
 
     def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:
-        """The costs of those keys that have one."""
+        """The costs of those keys that are present."""
         ...
 
     def put_many(self, costs: Mapping[str, float]) -> None:
-        """Keeps several costs."""
+        """Stores several costs."""
         ...
 
 
 class MemoryCostStore:
-    """Costs that last as long as the process."""
+    """In-memory costs, for the lifetime of the process."""
 
     def __init__(self, costs: Mapping[str, float] | None = None) -> None:
         self._costs = dict(costs or {})
@@ -36,17 +36,17 @@ class MemoryCostStore:
         return len(self._costs)
 
     def get(self, key: str) -> float | None:
-        """The cost, None when there is none."""
+        """The cost, None if absent."""
         return self._costs.get(key)
 
     def put(self, key: str, microseconds: float) -> None:
-        """Keeps a cost."""
+        """Stores a cost."""
         self._costs[key] = microseconds
 
     def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:
-        """The costs of those keys that have one."""
+        """The costs of those keys that are present."""
         return {key: self._costs[key] for key in keys if key in self._costs}
 
     def put_many(self, costs: Mapping[str, float]) -> None:
-        """Keeps several costs."""
+        """Stores several costs."""
         self._costs.update(costs)

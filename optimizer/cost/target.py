@@ -1,4 +1,4 @@
-"""Targets: the device that a model is optimised for, and what is minimised there."""
+"""Optimisation targets: the device, and the objective to minimise on it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from superopt.optimizer.cost.store import CostStore, MemoryCostStore
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device of this machine, or, with a ``prefix`` of the keys of recorded costs, one that is not here.
-
-    ``costs`` are those of a profile that was given as a file.
-    """
+    """A device of this machine, or a remote one, identified by the ``prefix`` of its recorded cost keys.
+    ``costs`` are those of a profile file."""
 
     name: str
     provider: Provider = Provider.CPU
@@ -45,11 +43,9 @@ HERE = Target("cpu")
 def objective_of(
     name: str, store: CostStore, threads: int, target: Target = HERE, deadline: float = math.inf
 ) -> Objective:
-    """The objective of that name, which measures nothing after the deadline (monotonic clock).
-
-    A device that runs one inference after another has the most throughput at the least latency.
-    Raises InvalidOptionError, and InvalidFileError for a damaged profile.
-    """
+    """The objective of that name, which measures nothing after the deadline (monotonic clock). For throughput
+    it is latency: a device that runs one inference at a time has the highest throughput at the lowest
+    latency. Raises InvalidOptionError, and InvalidFileError for a damaged profile."""
     match name:
         case "latency" | "throughput" if target.prefix is not None:
             return Recorded(store if target.costs is None else target.costs, target.prefix)
@@ -64,4 +60,4 @@ def objective_of(
         case "launches":
             return Launches()
         case _:
-            raise InvalidOptionError(f"objective: expected one that is priced on one device, got {name!r}")
+            raise InvalidOptionError(f"objective: expected an objective for a single device, got {name!r}")

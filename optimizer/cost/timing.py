@@ -1,4 +1,4 @@
-"""Timing runs of a kernel: how many, in which state of the caches, and which of the times counts."""
+"""Timing of kernel runs: number of repeats, cache state, and the statistic that is used."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _LOOKS = 3
 _MIN_RUNS = 3
 _MOST_RUNS = {Residence.CORE: 60, Residence.SHARED: 10, Residence.MEMORY: 6}
 _SLOW = 50_000.0
-"""Microseconds of a run that is not repeated often."""
+"""Microseconds above which a run is repeated only a few times."""
 
 _RECENT = 512 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A run: its microseconds, and the share of the wall time that they are."""
+    """One run: its microseconds, and their share of the wall time."""
 
     microseconds: float
     share: float
 
 
 class Caches:
-    """Puts the caches into the state that a kernel finds in the middle of a model: what it computes with was
-    just made, its weights were last read when the model last ran."""
+    """Prepares the caches as in the middle of a model: a kernel's inputs were just computed, its weights were
+    last read in the previous run."""
 
     def __init__(self, kernel: Kernel, feeds: Mapping[str, Array]) -> None:
         size = evicting_bytes(kernel.residence)
@@ -42,7 +42,7 @@ class Caches:
         self._recent = [array for array in arrays.values() if 0 < array.nbytes <= _RECENT]
 
     def prepare(self) -> None:
-        """Evicts the weights of a kernel that has many: from the core's own cache, or from all of them."""
+        """Evicts a kernel's weights from the core's own cache or from all caches, if there are many."""
         if self._evicted is not None:
             self._evicted.max()
             for array in self._recent:
@@ -50,14 +50,14 @@ class Caches:
 
 
 def look(run: BoundRun) -> list[Timed]:
-    """A few runs, one of a slow model, which tell roughly how long one takes."""
+    """A few runs, one for a slow model, for a rough estimate."""
     times = [Timed(*run.microseconds_and_share())]
     more = 0 if fastest(times) > _SLOW else _LOOKS - 1
     return times + [Timed(*run.microseconds_and_share()) for _ in range(more)]
 
 
 def timed(run: BoundRun, caches: Caches, budget_microseconds: float) -> list[Timed]:
-    """Many runs, fewer of a slow model."""
+    """Many runs, fewer for a slow model."""
     times = [_once(run, caches)]
     if fastest(times) <= _SLOW:
         times.append(_once(run, caches))
@@ -73,13 +73,13 @@ def _once(run: BoundRun, caches: Caches) -> Timed:
 
 
 def fastest(times: Sequence[Timed]) -> float:
-    """The time of a run that nothing disturbed: nearly the smallest, as a clock may once be wrong."""
+    """Time of an undisturbed run: nearly the smallest, since a clock may be wrong once."""
     return sorted(run.microseconds for run in times)[len(times) // 16]
 
 
 @cache
 def _scratch(size: int) -> Array:
-    """Memory in pages of the usual size, so that reading it evicts their addresses, too."""
+    """Buffer in standard pages, so that reading it also evicts TLB entries."""
     memory = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)

@@ -1,4 +1,4 @@
-"""Explaining an optimization: what took the time, what each rule gained, why the others were not used."""
+"""Explanation of a result: where time is spent, what each rule gained, why others were not used."""
 
 from superopt.optimizer.explanation.explain import Explanation, Findings, explain
 

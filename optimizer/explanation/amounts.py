@@ -1,4 +1,4 @@
-"""Numbers with their unit, as people read them."""
+"""Format quantities with units for reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEPS: Mapping[str, tuple[tuple[float, str], ...]] = {
 
 
 def amount(value: float, unit: str) -> str:
-    """A cost in the unit of an objective: ``1500, "us"`` is 1.50 ms; three digits that count."""
+    """A cost in the unit of an objective, to three significant digits: ``1500, "us"`` is 1.50 ms."""
     if not math.isfinite(value):
         return "–"
     scale, name = scale_of(abs(value), unit)
@@ -22,13 +22,13 @@ def amount(value: float, unit: str) -> str:
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """What to divide by, and the name of the unit then."""
+    """The divisor, and the name of the scaled unit."""
     steps = _STEPS.get(unit, ((1, unit),))
     return next((step for step in steps if value >= step[0]), steps[-1])
 
 
 def digits(value: float) -> str:
-    """A number that is not negative, with three digits that count."""
+    """A non-negative number to three significant digits."""
     if value == 0:
         return "0"
     if value >= 100:
@@ -38,7 +38,7 @@ def digits(value: float) -> str:
 
 
 def change(before: float, after: float, unit: str) -> str:
-    """Two costs, the unit written once where it is the same."""
+    """Two costs, with a common unit written once."""
     (scale, name), (scale_after, _) = scale_of(abs(before), unit), scale_of(abs(after), unit)
     if scale == scale_after and math.isfinite(before) and math.isfinite(after):
         return f"{digits(before / scale)} → {digits(after / scale)}\u00a0{name}"

@@ -1,4 +1,4 @@
-"""The explanation that a report holds, within a share of the budget."""
+"""Build the explanation section of a report within a share of the time budget."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from superopt.optimizer.search import TraceStep
 
 @dataclass(frozen=True)
 class Findings:
-    """What is explained. ``chosen`` is the variant that is returned, None when that is the original;
-    ``judged`` are all that were timed, the last one last."""
+    """Input of the explanation. ``chosen`` is the returned variant, None for the original; ``judged`` are all
+    timed variants, the last one last."""
 
     prepared: Prepared
     start: GraphCost
@@ -33,9 +33,9 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The parts of an explanation. ``seconds`` it took, of ``seconds_allowed``; ``is_complete`` says whether
-    every rule that matches is in ``unused`` or ``gains``, with a price where there can be one. ``tried`` is
-    what the rules of a variant should have gained that was timed and not returned."""
+    """The parts of an explanation. ``seconds`` used, of ``seconds_allowed``; ``is_complete``: every matching
+    rule is in ``unused`` or ``gains``, with a price where possible. ``tried`` are the predicted gains of
+    rules of a variant that was timed and not returned."""
 
     seconds: float
     seconds_allowed: float
@@ -70,7 +70,7 @@ def _rules_of(trace: Sequence[TraceStep]) -> dict[NodeId, list[str]]:
 
 
 def explain(findings: Findings, seconds: float) -> Explanation:
-    """Explains in about so many seconds; prices that are missing are measured while they last."""
+    """Builds the explanation in about this many seconds; missing prices are measured while time allows."""
     began = time.monotonic()
     start, prepared = findings.start, findings.prepared
     lifted, rules = prepared.request.lifted, prepared.request.rules

@@ -1,4 +1,4 @@
-"""What each rule of a trace gained: predicted step by step, and measured where it was left out on trial."""
+"""Gain of each rule in a trace: predicted per step, and measured by leaving the rule out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MeasuredGain:
 
 @dataclass(frozen=True, slots=True)
 class RuleGain:
-    """A rule of the trace: how often it was applied, what that gained in the unit of the objective."""
+    """A rule of the trace: number of applications, and total gain in the unit of the objective."""
 
     rule: str
     backwards: bool
@@ -36,7 +36,7 @@ class RuleGain:
 
 
 def rule_gains(trace: Sequence[TraceStep], ablations: Sequence[Ablation]) -> tuple[RuleGain, ...]:
-    """The rules of a trace, the one that gained most first."""
+    """The rules of a trace, by decreasing gain."""
     steps: dict[tuple[str, bool, str], list[TraceStep]] = {}
     for step in trace:
         steps.setdefault((step.rule, step.backwards, step.equation), []).append(step)
@@ -54,7 +54,8 @@ def rule_gains(trace: Sequence[TraceStep], ablations: Sequence[Ablation]) -> tup
 
 
 def _measured(ablation: Ablation) -> MeasuredGain:
-    """Both variants ran against the original, but not in one run: their ratios are what can be compared."""
+    """Both variants were timed against the original, but in separate runs, so only their ratios are
+    comparable."""
     before, present, absent = ablation.present.before, ablation.present.ratio, ablation.absent.ratio
     return MeasuredGain(
         gain=round(before / absent - before / present, 3),

@@ -1,4 +1,4 @@
-"""Where the time goes: the costliest kernels of a graph, with the ONNX nodes that they are."""
+"""The most expensive kernels of a graph, with the ONNX nodes that they execute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NODES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """A node by its ONNX name and operator; the name is empty for one that rewriting made."""
+    """A node by its ONNX name and operator; the name is empty for nodes created by rewriting."""
 
     name: str
     op_type: str
@@ -25,10 +25,8 @@ class OnnxNode:
 
 @dataclass(frozen=True, slots=True)
 class KernelCost:
-    """Equal kernels: what they do, what one gives, what each costs, how many there are.
-
-    ``share`` is that of all of them in the total; ``nodes`` are the first nodes in them.
-    """
+    """A class of equal kernels: operators, result, cost of each, count. ``share`` is their part of the total;
+    ``nodes`` are the first nodes in them."""
 
     operators: str
     type: str
@@ -42,7 +40,8 @@ class KernelCost:
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """The costliest kernels first; ``others`` kernels are left out, which cost ``others_total`` together."""
+    """Kernels by decreasing cost; ``others`` kernels are left out, with the cost ``others_total``
+    together."""
 
     kernels: tuple[KernelCost, ...]
     others: int
@@ -54,7 +53,7 @@ class KernelTable:
 
 
 def slowest_kernels(cost: GraphCost, lifted: LiftedModel) -> KernelTable:
-    """The kernels of a graph by what equal ones cost together."""
+    """The kernels of a graph by the total cost of equal ones."""
     groups: dict[Kernel, list[PricedGroup]] = {}
     for priced in cost.groups:
         groups.setdefault(priced.kernel, []).append(priced)
@@ -77,7 +76,7 @@ def onnx_node(node: Node, lifted: LiftedModel) -> OnnxNode:
 
 
 def operator_name(node: Node) -> str:
-    """What the node does, as rules call it; the ONNX operator of an opaque one."""
+    """The operator's name in rules; for an opaque node the ONNX operator."""
     return node.operator.op_type if isinstance(node.operator, Opaque) else node.operator.name
 
 

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: a pure function of the report's JSON."""
+"""Render a report as one self-contained HTML page, as a pure function of the report's JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json: TypeAlias = "Mapping[str, object]"
 
 _SCHEMA = 1
 _PARTS = ("model", "options", "rules", "cost", "equivalence", "search")
-"""The objects that every report has."""
+"""Objects that every report contains."""
 
 _MOST_PICTURES = 40
 _REASONS = {
@@ -41,11 +41,8 @@ _REASONS = {
 
 
 def html_of(report: Json) -> str:
-    """The page for a report, as ``Report.to_json`` gives it or as read from a file.
-
-    Reports of older versions give a page without what they do not have. Raises InvalidFileError for what is
-    no report.
-    """
+    """The page for a report, given as ``Report.to_json`` returns it or as read from a file. Missing parts of
+    older reports are left out. Raises InvalidFileError for JSON that is not a report."""
     if report.get("schema") != _SCHEMA:
         raise InvalidFileError(f"report: expected schema {_SCHEMA}, got {report.get('schema')!r}")
     for part in _PARTS:
@@ -54,7 +51,7 @@ def html_of(report: Json) -> str:
     try:
         return _template().render(_context(report))
     except (TypeError, ValueError, LookupError, AttributeError, jinja2.UndefinedError) as error:
-        raise InvalidFileError(f"report: damaged, a value is not what it should be: {error}") from error
+        raise InvalidFileError(f"report: damaged, invalid value: {error}") from error
 
 
 @cache
@@ -109,7 +106,7 @@ def _context(report: Json) -> dict[str, object]:
 
 
 def _sizes(sizes: Json) -> Json:
-    """At which sizes of open dimensions numbers were obtained; nothing for a model without any."""
+    """The sizes of open dimensions to which the numbers refer; empty for a model without any."""
     if not sizes.get("priced"):
         return {}
     checked = cast("Sequence[object]", sizes.get("checked") or ())
@@ -125,7 +122,7 @@ def _sizes(sizes: Json) -> Json:
 
 
 def _headline(report: Json, measured: Json, cost: Json) -> tuple[str, str]:
-    """The outcome in two lines: a large one and the words below."""
+    """The outcome in two lines: a headline and a sentence."""
     if report["returned"] == "original":
         return "unchanged", "The original was returned."
     if measured:
@@ -148,7 +145,7 @@ def _interval(measured: Json) -> str:
 
 
 def _gains(report: Json, explanation: Json) -> Sequence[Json]:
-    """What each rule gained; from the trace where a report has no explanation."""
+    """Gain of each rule; from the trace where a report has no explanation."""
     if explanation:
         return _objects(explanation["gains"])
     found: dict[str, dict[str, object]] = {}

@@ -1,4 +1,4 @@
-"""Plots as SVG in the colours of the page that they stand in."""
+"""SVG plots that inherit the colours of the page."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def curve_plot(curve: Sequence[tuple[float, float]], seconds: float, unit: str) 
 
 
 def interval_plot(ratio: float, low: float, high: float) -> str:
-    """The ratio with its interval on a line where no change is marked."""
+    """The ratio with its interval on an axis that marks 1 (no change)."""
     start, end = min(low, 1.0), max(high, 1.0)
     margin = 0.15 * (end - start) or 0.05
     start, end = start - margin, end + margin
@@ -93,7 +93,7 @@ def _columns(end: float, x: _Place, floor: float) -> Iterator[str]:
 
 
 def _ticks(low: float, high: float) -> Iterator[float]:
-    """Round numbers between the two."""
+    """Round tick values between two numbers."""
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     step = next((power * factor for factor in (1, 2, 5) if power * factor >= 0.8 * rough), 10 * power)

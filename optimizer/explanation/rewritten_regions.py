@@ -1,4 +1,4 @@
-"""What was rewritten: the parts of the graph that changed, before and after, equal ones counted together."""
+"""Rewritten regions: the changed parts of the graph before and after, with equal ones counted together."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from superopt.optimizer.cost import GraphCost, PricedGroup
 from superopt.optimizer.explanation.kernels import onnx_node, operator_name
 
 _MOST_NODES = 40
-"""Nodes of a side that is drawn."""
+"""Maximum nodes of one side of a drawn region."""
 
 _MOST_WRITTEN = 400
-"""Operators of a side when it is written out as terms: what is shared is written several times."""
+"""Maximum operators of a side written out as terms, where shared subterms are repeated."""
 
 _MOST_REGIONS = 40
 _NAMES_SHOWN = 12
@@ -29,11 +29,8 @@ _MOST_PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """A node of a drawing: an operator with attributes and inputs, or a tensor from outside.
-
-    ``name`` is the operator's, or the tensor's symbol; ``attributes`` are written ``name=value``, and None
-    for a tensor.
-    """
+    """A node of a drawing: an operator with attributes and inputs, or an external tensor. ``name`` is the
+    operator's, or the tensor's symbol; ``attributes`` are written ``name=value``, and None for a tensor."""
 
     name: str
     attributes: tuple[str, ...] | None
@@ -48,7 +45,7 @@ class DrawnNode:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A side of a region: nodes, inputs before what uses them, and which of them are its results."""
+    """One side of a region: nodes in topological order, and its outputs."""
 
     nodes: tuple[DrawnNode, ...]
     results: tuple[int, ...]
@@ -60,7 +57,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """What a symbol of a drawing stands for at the first place."""
+    """The tensor that a symbol stands for, at the first occurrence."""
 
     symbol: str
     name: str
@@ -69,10 +66,8 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A rewritten part that occurs ``count`` times; drawings and symbols are those of the first place.
-
-    ``before`` and ``after`` are None where the part is too large to be drawn; costs are over all places.
-    """
+    """A rewritten part that occurs ``count`` times; drawings and symbols are those of the first occurrence.
+    ``before`` and ``after`` are None where the part is too large to draw; costs are totals."""
 
     count: int
     rules: tuple[str, ...]
@@ -103,7 +98,7 @@ class Region:
 
 @dataclass
 class _Part:
-    """A connected part of what changed."""
+    """A connected component of the changes."""
 
     removed: list[NodeId] = field(default_factory=list[NodeId])
     added: list[NodeId] = field(default_factory=list[NodeId])
@@ -114,10 +109,8 @@ class _Part:
 def rewritten_regions(
     before: GraphCost, after: GraphCost, lifted: LiftedModel, rules_of: Mapping[NodeId, Sequence[str]]
 ) -> tuple[Region, ...]:
-    """The parts that differ between two graphs, those that gained most first.
-
-    ``rules_of`` says which rules were applied at a node.
-    """
+    """The parts that differ between two graphs, by decreasing gain. ``rules_of`` gives the rules applied at a
+    node."""
     grouped: dict[object, list[Region]] = {}
     for part in _parts(before, after):
         region = _region(part, before, after, lifted, rules_of)
@@ -132,7 +125,7 @@ def rewritten_regions(
 
 
 def _parts(before: GraphCost, after: GraphCost) -> Iterable[_Part]:
-    """Connected by edges before, by edges after, and by what took whose place."""
+    """Components connected by edges before, by edges after, and by replacement."""
     old, new = before.graph, after.graph
     removed = [n for n in old.order if n not in new.nodes and n not in before.free]
     added = [n for n in new.order if n not in old.nodes and n not in after.free]
@@ -168,13 +161,13 @@ def _parts(before: GraphCost, after: GraphCost) -> Iterable[_Part]:
 
 
 class _Links:
-    """Nodes of both graphs in sets that only grow together."""
+    """Union-find over the nodes of both graphs."""
 
     def __init__(self) -> None:
         self._above: dict[tuple[str, int], tuple[str, int]] = {}
 
     def find(self, node: tuple[str, int]) -> tuple[str, int]:
-        """The node that stands for the set of this one."""
+        """Representative of the node's set."""
         path: list[tuple[str, int]] = []
         while (above := self._above.setdefault(node, node)) != node:
             path.append(node)
@@ -183,7 +176,7 @@ class _Links:
         return node
 
     def join(self, first: tuple[str, int], second: tuple[str, int]) -> None:
-        """Makes the sets of both one."""
+        """Merges two sets."""
         self._above[self.find(first)] = self.find(second)
 
 
@@ -242,7 +235,7 @@ def _counts(graph: Graph, nodes: Iterable[NodeId]) -> Mapping[str, int]:
 
 
 def _cost(cost: GraphCost, nodes: Iterable[NodeId]) -> float:
-    """What the kernels that the nodes belong to cost, each once."""
+    """Cost of the kernels that contain the nodes, each counted once."""
     kernels: dict[int, PricedGroup] = {}
     for node in nodes:
         priced = cost.owner.get(node)
@@ -252,7 +245,7 @@ def _cost(cost: GraphCost, nodes: Iterable[NodeId]) -> float:
 
 
 class _Symbols:
-    """Names for the tensors that come from outside: x1, x2 where computed, w1, w2 where weights."""
+    """Names for external tensors: x1, x2 if computed, w1, w2 if weights."""
 
     def __init__(self, lifted: LiftedModel) -> None:
         self._lifted = lifted
@@ -269,7 +262,7 @@ class _Symbols:
         return self._symbols[key].symbol
 
     def found(self) -> tuple[Symbol, ...]:
-        """All symbols, in the order of their use."""
+        """All symbols, in order of use."""
         return tuple(self._symbols.values())
 
     def _name(self, graph: Graph, value: Value) -> str:
@@ -278,7 +271,7 @@ class _Symbols:
 
 
 def _folded(graph: Graph, value: Value, lifted: LiftedModel) -> str:
-    """A weight by its name; one that is computed when the model is written, as the term that gives it."""
+    """A weight by its name; one that is folded on writing, as its term."""
     budget = [_MOST_WRITTEN // 40]
 
     def written(current: Value) -> str:
@@ -308,7 +301,7 @@ class _Sketch:
         self._written: list[int] = []
 
     def of(self, results: Iterable[Value]) -> Drawing | None:
-        """The drawing; None when it would be too large."""
+        """The drawing; None if it would be too large."""
         numbers = tuple(self._number(value) for value in dict.fromkeys(results))
         if sum(self._written[number] for number in numbers) > _MOST_WRITTEN:
             return None
@@ -339,7 +332,7 @@ class _Sketch:
 
 
 def _attributes(node: Node, value: Value) -> Iterator[str]:
-    """Attributes that are not at their default, and which output it is."""
+    """Non-default attributes, and the output index."""
     operator = node.operator
     if isinstance(operator, Operator) and operator.name != "opaque":
         defaults = attribute_defaults(operator.name)

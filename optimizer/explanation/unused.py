@@ -1,4 +1,4 @@
-"""Why rules that match were not used: each kind of place is priced once, while time lasts."""
+"""Reasons why matching rules were not used: prices each kind of site once, while time allows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from superopt.optimizer.search import RuleSet, TraceStep, written
 from superopt.rewriting import Match, Substitution, apply_match, find_matches, obstacle
 
 _EQUAL = 1e-6
-"""Costs that differ by less are equal."""
+"""Costs that differ by less count as equal."""
 
 _FIRST_SHARE = 0.7
-"""Share of the time for pricing every kind of place; the rest is for how much the dismissed ones cost."""
+"""Share of the time for pricing every kind of site; the rest is for exact costs of those excluded by a
+bound."""
 
 _MOST_SITES = 1000
-"""Matches of one rule that are looked at."""
+"""Maximum matches of one rule that are examined."""
 
 
 class Reason(enum.StrEnum):
@@ -44,11 +45,9 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnusedRule:
-    """A rule that matches the original at ``sites`` and is not in the trace.
-
-    ``kinds`` is the number of kinds of place that were priced; ``best_gain`` the largest gain found, in the
-    unit of the objective, None where there is no price; ``detail`` says the rest.
-    """
+    """A rule that matches the original at ``sites`` and is not in the trace. ``kinds`` is the number of kinds
+    of site that were priced; ``best_gain`` the largest gain found, in the unit of the objective, None where
+    there is no price; ``detail`` is the reason in words."""
 
     rule: str
     backwards: bool
@@ -66,7 +65,7 @@ class UnusedRule:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the reasons depend on: the priced original, what was applied and tried, what the user left out."""
+    """Context of the reasons: the priced original, the rules applied and tried, the user's exclusions."""
 
     start: GraphCost
     applied: Sequence[TraceStep]
@@ -81,13 +80,13 @@ class Circumstances:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time for explaining is."""
+        """Whether the time for the explanation is over."""
         return time.monotonic() >= self.deadline
 
 
 @dataclass
 class _Kind:
-    """Places that look alike, with their neighbours; one of them is priced."""
+    """Sites with equal neighbourhoods, of which one is priced."""
 
     match: Match
     count: int = 0
@@ -95,7 +94,7 @@ class _Kind:
 
 @dataclass
 class _Trial:
-    """A rule and what has been found out about it."""
+    """A rule and the results for it."""
 
     substitution: Substitution
     sites: int = 0
@@ -109,20 +108,20 @@ class _Trial:
 
     @property
     def left(self) -> int:
-        """Kinds of place that there was no time for."""
+        """Number of kinds of site not priced for lack of time."""
         return len(self.kinds) - self.priced - sum(self.obstacles.values())
 
     @property
     def places(self) -> str:
-        """What was priced, in words."""
+        """Description of what was priced."""
         places = f"{self.priced} kind{'' if self.priced == 1 else 's'} of place"
-        return f"{places} that there was time for, of {len(self.kinds)}" if self.left else places
+        return f"{places} priced in the time available, of {len(self.kinds)}" if self.left else places
 
 
 def unused_rules(
     offered: Sequence[Substitution], circumstances: Circumstances
 ) -> tuple[tuple[UnusedRule, ...], bool]:
-    """The rules that match and were not used, those that came closest first; and whether time sufficed."""
+    """The matching rules that were not used, by decreasing gain; and whether time sufficed."""
     began = time.monotonic()
     until = began + _FIRST_SHARE * (circumstances.deadline - began)
     used = {step.rule for step in circumstances.applied}
@@ -158,7 +157,7 @@ def _matching(offered: Sequence[Substitution], circumstances: Circumstances) -> 
 
 
 def _look(graph: Graph, match: Match) -> object:
-    """The matched nodes with their types, what they read and what reads them."""
+    """The matched nodes with their types, operands and readers."""
     nodes = graph.nodes
     sites = match.sites
     above = [value.node for site in sites for value in nodes[site].inputs]
@@ -172,7 +171,7 @@ def _look(graph: Graph, match: Match) -> object:
 
 
 def _price(trial: _Trial, match: Match, start: GraphCost) -> None:
-    """Prices one place, unless a bound says that it cannot pay."""
+    """Prices one site, unless a bound shows that it cannot pay."""
     rewrite = apply_match(start.graph, match)
     if rewrite is None:
         found = obstacle(start.graph, match)
@@ -190,7 +189,7 @@ def _price(trial: _Trial, match: Match, start: GraphCost) -> None:
 
 
 def _price_in_full(trial: _Trial, start: GraphCost) -> None:
-    """The price of a place that a bound dismissed: the user wants to know by how much."""
+    """The exact price of a site that a bound excluded, for the report."""
     assert trial.best is not None
     rewrite = apply_match(start.graph, trial.best)
     update = None if rewrite is None else start.after(rewrite)
@@ -216,24 +215,24 @@ def _explained(trial: _Trial, circumstances: Circumstances) -> UnusedRule:
 def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
     rule = trial.substitution.rule_id
     if rule in circumstances.excluded:
-        return Reason.EXCLUDED, "left out by --exclude-rule"
+        return Reason.EXCLUDED, "excluded by --exclude-rule"
     if rule not in circumstances.usable:
         return Reason.OPERATOR_SET, "its operators are not in the model's operator set"
     if trial.kept == trial.sites:
-        return Reason.KEPT, "every match touches a node of --keep"
+        return Reason.KEPT, "every match touches a node in --keep"
     if not trial.priced:
         if not trial.obstacles:
-            return Reason.NOT_PRICED, "the time for explaining was over"
+            return Reason.NOT_PRICED, "the time for the explanation ran out"
         return Reason.NOT_APPLICABLE, trial.obstacles.most_common(1)[0][0]
     if trial.gain is None:
         return Reason.COSTLIER, f"by a bound on its cost, at {trial.places}"
     if trial.gain > _EQUAL:
         return _reason_despite_gain(trial, circumstances)
     if trial.gain > -_EQUAL:
-        return Reason.NO_GAIN, "what it gives costs the same"
+        return Reason.NO_GAIN, "its result costs the same"
     loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.places}"
     if _breaks_fusion(trial, circumstances.start):
-        return Reason.BREAKS_FUSION, f"what the runtime executes as one would fall apart: {loss}"
+        return Reason.BREAKS_FUSION, f"would split a kernel that the runtime fuses: {loss}"
     return Reason.COSTLIER, loss
 
 
@@ -241,7 +240,7 @@ def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[R
     """Why a rule that pays on its own is not in the trace."""
     assert trial.best is not None
     if trial.substitution.rule_id in circumstances.tried:
-        return Reason.NOT_FASTER, "its predicted gain did not show when the whole model was timed"
+        return Reason.NOT_FASTER, "its predicted gain was not confirmed when the whole model was timed"
     sites = set(trial.best.sites)
     rivals = dict.fromkeys(step.equation for step in circumstances.applied if sites.intersection(step.site))
     if rivals:
@@ -249,12 +248,12 @@ def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[R
     if not sites.issubset(circumstances.final.nodes):
         return Reason.SUPERSEDED, "other rules changed the place"
     if circumstances.was_cut_short:
-        return Reason.NOT_REACHED, "the search ended before it was combined with the rest"
+        return Reason.NOT_REACHED, "the search ended before combining it with other rules"
     return Reason.NOT_COMBINED, "it pays on its own, but not together with the rules that were used"
 
 
 def _breaks_fusion(trial: _Trial, start: GraphCost) -> bool:
-    """Whether a kernel of several operators becomes smaller ones, and there are more kernels than before."""
+    """Whether a kernel of several operators is split, and there are more kernels than before."""
     assert trial.best is not None
     rewrite = apply_match(start.graph, trial.best)
     update = None if rewrite is None else start.after(rewrite)

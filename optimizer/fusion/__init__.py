@@ -1,4 +1,4 @@
-"""Which nodes the runtime executes as one kernel: the groups by which a graph is priced."""
+"""Fusion model: the groups of nodes that the runtime executes as one kernel; the unit of pricing."""
 
 from superopt.optimizer.fusion.gates import TRANSPARENT, FreeNodes
 from superopt.optimizer.fusion.groups import group_of, is_free, partition

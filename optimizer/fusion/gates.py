@@ -1,5 +1,4 @@
-"""Steps around one telling operator, in the pieces that exporters write: gates ``x * gate(x)`` (gelu, also by
-tanh, and silu), and the normalisation of rows, ``(x - mean) / sqrt(variance + epsilon)``."""
+"""Fusion patterns in decomposed form: ``x * gate(x)`` (gelu, its tanh form, silu) and row normalisation."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from superopt.ops.roles import FusionRole
 from superopt.ops.traits import named, traits
 
 FreeNodes: TypeAlias = "Container[NodeId]"
-"""The nodes that depend on weights alone: they are folded and belong to no group."""
+"""Nodes that depend on weights alone: they are constant-folded and belong to no group."""
 
 TRANSPARENT = named(lambda operator: operator.role is FusionRole.TRANSPARENT)
-"""What vanishes when a graph is lowered, or costs nothing: the runtime sees through it."""
+"""Operators that vanish when a graph is lowered, or cost nothing: fusion sees through them."""
 
 _MAX_MEMBERS = 12
 _MAX_DISTANCE = 6
@@ -24,11 +23,9 @@ _MAX_DISTANCE = 6
 def gate_of(
     graph: Graph, node_id: NodeId, free: FreeNodes, is_available: Callable[[NodeId], bool]
 ) -> FusionGroup | None:
-    """The gated group that holds the node, None when there is none.
-
-    ``is_available`` says which nodes no other group has taken. Of two gates that claim a node, the one with
-    the larger id has no group, so that groups never overlap.
-    """
+    """The gated group that contains the node, None if there is none. ``is_available`` tells which nodes no
+    other group has taken. If two gates claim a node, the one with the larger id has no group, so that groups
+    never overlap."""
     for gate in _gates_near(graph, node_id, free):
         members = _members(graph, gate, free, is_available)
         if node_id not in members or not _reads_twice(graph, members, free):
@@ -63,7 +60,7 @@ def _gates_near(graph: Graph, node_id: NodeId, free: FreeNodes) -> list[NodeId]:
 
 
 def _readers(graph: Graph, node_id: NodeId) -> list[NodeId]:
-    """The nodes that read a node, looked for behind steps that vanish when lowered."""
+    """The readers of a node, skipping nodes that vanish when lowered."""
     found: dict[NodeId, None] = {}
     for user in graph.users(node_id):
         if graph.nodes[user].operator.name in TRANSPARENT:
@@ -74,7 +71,7 @@ def _readers(graph: Graph, node_id: NodeId) -> list[NodeId]:
 
 
 def _sources(graph: Graph, node_id: NodeId) -> list[NodeId]:
-    """The nodes that a node reads, looked for behind steps that vanish when lowered."""
+    """The operands of a node, skipping nodes that vanish when lowered."""
     found: list[NodeId] = []
     for value in graph.nodes[node_id].inputs:
         source = graph.nodes[value.node]
@@ -87,7 +84,7 @@ def _sources(graph: Graph, node_id: NodeId) -> list[NodeId]:
 def _members(
     graph: Graph, gate: NodeId, free: FreeNodes, is_available: Callable[[NodeId], bool]
 ) -> set[NodeId]:
-    """From the gate down to the products that use it, and up through steps that nothing else reads."""
+    """From the gate down to the products that use it, and up through steps without other readers."""
     if not is_available(gate):
         return set()
     steps = traits(graph.nodes[gate].operator.name).gate
@@ -116,7 +113,7 @@ def _members(
 
 
 def _reads_twice(graph: Graph, members: set[NodeId], free: FreeNodes) -> bool:
-    """Whether some node is read at two places: what makes the group a gate and not a mere chain."""
+    """Whether some node is read twice, which distinguishes a gate from a chain."""
     seen: set[NodeId] = set()
     for member in members:
         for source in _sources(graph, member):

@@ -1,9 +1,9 @@
-"""Groups of nodes that the runtime executes together, decided from a node's neighbourhood alone.
+"""Fusion groups: nodes that the runtime executes together, determined from local neighbourhoods.
 
-A group is what has to be measured as one model for its price to be right: a convolution with the steps that
-are folded into its weights, a residual sum and an activation; a matrix product with its bias, which may be a
-matrix; a normalisation with the residual sum before it; the pieces of a gelu. The tables say what *may* be
-fused; whether the runtime does so, and what it is worth, measurement says.
+A group must be measured as one model for its price to be right: a convolution with the steps folded into its
+weights, a residual sum and an activation; a matrix product with its bias, which may be a matrix; a
+normalisation with the residual sum before it; a decomposed gelu. The tables list what *may* be fused; whether
+the runtime fuses it, and with what gain, is measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MATRIX_RANK = 2
 
 
 class _Stage(enum.IntEnum):
-    """How far a chain behind a convolution or matrix product has come."""
+    """State of a chain after a convolution or matrix product."""
 
     FOLDED = 0
     SUMMED = 1
@@ -33,14 +33,14 @@ class _Stage(enum.IntEnum):
 
 
 def is_free(node: Node, free: FreeNodes) -> bool:
-    """Whether the node belongs to no group: it is an input, it is folded, or it vanishes when lowered."""
+    """Whether the node belongs to no group: an input, a folded node, or one that vanishes when lowered."""
     if node.id in free or isinstance(node.operator, Input | Weight):
         return True
     return node.operator.name in TRANSPARENT
 
 
 def partition(graph: Graph, free: FreeNodes) -> dict[NodeId, FusionGroup]:
-    """The group of every node that is in one."""
+    """Maps every grouped node to its group."""
     owner: dict[NodeId, FusionGroup] = {}
     for node in graph:
         if node.id not in owner and not is_free(node, free):
@@ -50,7 +50,7 @@ def partition(graph: Graph, free: FreeNodes) -> dict[NodeId, FusionGroup]:
 
 
 def group_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup:
-    """The group of a node that is not free; members are in an order of execution."""
+    """The group of a node that is not free; members are in execution order."""
     chain = chain_of(graph, node_id, free)
     if chain is not None:
         return chain
@@ -66,7 +66,7 @@ def group_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup:
 
 
 def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
-    """The group of a convolution or matrix product that takes the node in."""
+    """The group of a convolution or matrix product that contains the node."""
     for head in _possible_heads(graph, node_id, free):
         group = _grow(graph, head, free)
         if node_id in group.members:
@@ -75,7 +75,7 @@ def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | No
 
 
 def _residual_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
-    """A normalisation of rows and the sum that only it reads."""
+    """A row normalisation and the sum that only it reads."""
     node: Node | None = graph.nodes[node_id]
     if _role(node) is FusionRole.SUM:
         node = _only_user(graph, node)
@@ -90,7 +90,7 @@ def _residual_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup 
 
 
 def _possible_heads(graph: Graph, node_id: NodeId, free: FreeNodes) -> Iterator[NodeId]:
-    """Convolutions and matrix products from which a chain of steps may lead to the node."""
+    """Convolutions and matrix products that may start a chain containing the node."""
     node = graph.nodes[node_id]
     if _permutation(node) is not None:
         user = _only_user(graph, node)
@@ -130,7 +130,7 @@ def _grow(graph: Graph, head: NodeId, free: FreeNodes) -> FusionGroup:
 def _stage_after(
     graph: Graph, node: Node, follower: Node, free: FreeNodes, *, convolution: bool
 ) -> _Stage | None:
-    """What following the node makes of its group; None when the runtime does not fuse the two."""
+    """The next state of a group after the node; None when the runtime does not fuse it."""
     if _role(follower) is FusionRole.ACTIVATION:
         return _Stage.ACTIVATED
     if (
@@ -159,7 +159,7 @@ def _is_folded_step(graph: Graph, node: Node, free: FreeNodes, *, axis: int) -> 
 
 
 def _absorbs_sum(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bool:
-    """A sum of two convolutions goes to the one that runs later, taken to be the one with the larger id."""
+    """A sum of two convolutions belongs to the one that runs later, assumed to be that with the larger id."""
     first, second = (value.node for value in total.inputs)
     if first == second or not _ends_convolution(graph, last, free):
         return False
@@ -168,7 +168,7 @@ def _absorbs_sum(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bo
 
 
 def _absorbs_matrix(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bool:
-    """A product of two matrices takes a third one as its bias; a sum of two products goes to the first."""
+    """A matrix product takes a third matrix as its bias; a sum of two products belongs to the first."""
     first, second = (value.node for value in total.inputs)
     if first == second or not _is_plain_product(graph, last):
         return False
@@ -188,7 +188,8 @@ def _is_plain_product(graph: Graph, node_id: NodeId) -> bool:
 
 
 def _ends_convolution(graph: Graph, node_id: NodeId, free: FreeNodes) -> bool:
-    """Whether the node is a convolution by weights, or the last of the steps folded into one, read once."""
+    """Whether the node is a convolution with constant weights, or the last step folded into one, with one
+    reader."""
     node = graph.nodes[node_id]
     for _ in range(_MAX_CHAIN):
         if _only_user(graph, node) is None:
@@ -216,7 +217,7 @@ def _folded_transposes(graph: Graph, product: Node, free: FreeNodes) -> list[Nod
 
 
 def _permutation(node: Node) -> tuple[int, ...] | None:
-    """The axes of its input in the order of its output, of a node that only permutes axes."""
+    """The permutation of a node that only permutes axes."""
     type_ = node.types[0] if node.types else None
     if not isinstance(node.operator, Operator) or not isinstance(type_, TensorType):
         return None
@@ -232,7 +233,7 @@ def _product(node: Node) -> Product | None:
 
 
 def _only_user(graph: Graph, node: Node) -> Node | None:
-    """The one node that reads a node with one output, which the graph does not return."""
+    """The only reader of a single-output node that is not a graph output."""
     users = graph.users(node.id)
     if len(users) != 1 or len(node.types) != 1 or node.id in graph.output_nodes:
         return None

@@ -1,1 +1,1 @@
-"""Parallel plans: clusters, placements, their communication, simulation, the search for machine mappings."""
+"""Parallel plans: clusters, placements, communication, simulation, and the search for machine mappings."""

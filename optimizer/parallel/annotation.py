@@ -1,4 +1,4 @@
-"""A plan as multi-device annotations of the lowered model: which part of which tensor lies where."""
+"""Write a plan as ONNX multi-device annotations: the device of each shard of each tensor."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ def annotate(
     lowered: LoweredModel, graph: Graph, plan: Plan, configuration: str, devices: Sequence[str]
 ) -> LoweredModel:
     """The model with the machine mappings of the plan as ONNX multi-device annotations (IR version 11).
-
     ``lowered`` is the graph's; ``devices`` are the names of all devices of the cluster, by number. Partial
-    sums have no annotation of their own: the output is annotated as it is after the reduction, whole on every
-    device that holds a term. Nodes that the plan does not mention get none. Raises InvalidModelError when
-    the result breaks a rule of ``superopt.onnx_io.annotations``.
-    """
+    sums cannot be annotated: the output is annotated as after the reduction, whole on every device that holds
+    a term. Nodes without a mapping are not annotated. Raises InvalidModelError when the result violates
+    ``superopt.onnx_io.annotations``."""
     values = {name: value for value, name in lowered.names.items()}
     staged = any(how.stage for how in plan.parallel.values())
     nodes: dict[str, NodeSharding] = {}
@@ -56,7 +54,7 @@ def _inputs(
     graph: Graph,
     plan: Plan,
 ) -> Iterator[TensorSharding]:
-    """What the graph nodes that this ONNX node stands for need of the tensors that it reads."""
+    """Placements required for the tensors read by this ONNX node, from the graph nodes that it represents."""
     read = {values[name]: name for name in names if name in values}
     found: set[str] = set()
     waiting = [value.node for value in made]

@@ -1,4 +1,4 @@
-"""Boxes of a tensor: the parts into which a placement divides it, what two share, whether some cover one."""
+"""Boxes: the axis-aligned regions into which a placement divides a tensor; intersection and cover tests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 Region = tuple[tuple[int, int], ...]
-"""A box of a tensor: per axis where it starts and where it stops."""
+"""A box of a tensor: (start, stop) for each axis."""
 
 
 def meet(left: Region, right: Region) -> Region | None:
-    """What two regions share; None for nothing."""
+    """Intersection of two regions; None if empty."""
     if left == right:
         return left if all(start < stop for start, stop in left) else None
     shared: list[tuple[int, int]] = []
@@ -25,7 +25,8 @@ def meet(left: Region, right: Region) -> Region | None:
 
 
 def cut(region: Region, count: int) -> list[Region | None]:
-    """A region in so many pieces along its longest axis that differ by at most one; None for an empty one."""
+    """A region divided along its longest axis into pieces whose sizes differ by at most one; None for an
+    empty one."""
     axis = max(range(len(region)), key=lambda number: region[number][1] - region[number][0], default=None)
     if axis is None:
         return [region, *(None for _ in range(count - 1))]
@@ -38,12 +39,12 @@ def cut(region: Region, count: int) -> list[Region | None]:
 
 
 def volume(region: Region) -> int:
-    """How many elements it has."""
+    """Number of elements."""
     return math.prod(stop - start for start, stop in region)
 
 
 def regions_of_parts(degrees: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Region]:
-    """All parts of a tensor, the last axis fastest."""
+    """All parts of a tensor, row-major."""
     cuts = [
         [(number * (size // degree), (number + 1) * (size // degree)) for number in range(degree)]
         for degree, size in zip(degrees, shape, strict=True)
@@ -52,7 +53,7 @@ def regions_of_parts(degrees: tuple[int, ...], shape: tuple[int, ...]) -> Iterat
 
 
 def bounds(regions: Sequence[Region]) -> Region | None:
-    """The smallest region around them all."""
+    """The smallest region that contains them all."""
     if not regions:
         return None
     return tuple(
@@ -62,7 +63,7 @@ def bounds(regions: Sequence[Region]) -> Region | None:
 
 
 def is_same_or_tiling(wanted: Sequence[Region | None], whole: Region) -> bool:
-    """Whether all, without those that are nothing, are the whole, or are disjoint and make it up."""
+    """Whether all non-empty regions equal the whole, or are disjoint and cover it."""
     regions = [region for region in wanted if region is not None]
     if all(region == whole for region in wanted):
         return True

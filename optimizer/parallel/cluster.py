@@ -1,4 +1,4 @@
-"""Cluster descriptions: YAML or JSON text into a ``Cluster``, and the clusters that are known by name."""
+"""Parse cluster descriptions (YAML or JSON) into ``Cluster``, and load the named presets."""
 
 from __future__ import annotations
 
@@ -32,26 +32,23 @@ MAX_DEVICES = 4096
 """The largest cluster that is accepted."""
 
 Profiles = Callable[[str], CostProfile]
-"""Finds a cost profile by what a description calls it; raises InvalidFileError."""
+"""Loads a cost profile by its name in a description; raises InvalidFileError."""
 
 _PRESETS = "superopt.optimizer.parallel.presets"
 _CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4")
 _KILO, _PETA = Fraction(1000), Fraction(10**15)
 _OPTIONAL = ("half_flops", "launch")
 _LAUNCH = 3.0
-"""Microseconds to start a kernel on an accelerator whose description does not say."""
+"""Default microseconds to launch a kernel on an accelerator."""
 
 
 def cluster_names() -> tuple[str, ...]:
-    """The clusters that are known by name: one node of a real machine each."""
+    """Names of the cluster presets: one node of a real machine each."""
     return _CLUSTERS
 
 
 def named_cluster(name: str, nodes: int = 1) -> Cluster:
-    """So many nodes of a machine that is known by name; ``dgx-h100:24`` names 24 of them.
-
-    Raises InvalidOptionError.
-    """
+    """A cluster of preset nodes; ``dgx-h100:24`` has 24 of them. Raises InvalidOptionError."""
     base, colon, count = name.partition(":")
     if base not in _CLUSTERS:
         raise InvalidOptionError(
@@ -68,7 +65,7 @@ def named_cluster(name: str, nodes: int = 1) -> Cluster:
 
 
 def named_description(name: str) -> str:
-    """The text that describes a cluster which is known by name. Raises InvalidOptionError."""
+    """The description of a preset. Raises InvalidOptionError."""
     nodes = len(named_cluster(name).nodes)
     description = yaml.safe_load(_preset(name.partition(":")[0]))
     description["nodes"][0]["count"] = nodes
@@ -76,7 +73,7 @@ def named_description(name: str) -> str:
 
 
 def load_cluster(path: Path) -> Cluster:
-    """A cluster from its file, whose cost profiles lie beside it. Raises InvalidFileError."""
+    """Loads a cluster from a file; its cost profiles are in the same directory. Raises InvalidFileError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -85,17 +82,15 @@ def load_cluster(path: Path) -> Cluster:
 
 
 def parse_cluster(text: str, where: str, profiles: Profiles | None = None) -> Cluster:
-    """A cluster from its description; ``where`` is what errors call the text.
-
-    Devices may be cost profiles only where there is a way to find them. Raises InvalidFileError: one sentence
-    with line, column and field, what was expected and what came.
-    """
+    """Parses a cluster description; ``where`` names the text in errors. Devices may be cost profiles only if
+    a loader is given. Raises InvalidFileError: one sentence with line, column, field, expected and actual
+    value."""
     return _assembled(*_read(text, where, profiles))
 
 
 @dataclass(frozen=True, slots=True)
 class _NodeKind:
-    """What an entry under ``nodes`` says."""
+    """An entry under ``nodes``."""
 
     count: int
     devices: int
@@ -183,7 +178,7 @@ def _operations(entry: Field) -> float:
 
 
 def _device(entry: Field, profiles: Profiles | None) -> tuple[DeviceKind, int | None]:
-    """The device, and its memory where that is known."""
+    """The device, and its memory if known."""
     if entry.is_fields:
         fields = entry.fields("a device", ("flops", "memory_bandwidth"), ("name", *_OPTIONAL))
         return _device_kind(fields), None

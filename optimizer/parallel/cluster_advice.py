@@ -1,4 +1,4 @@
-"""What would be enough for a model that does not fit on a cluster: more devices, or larger ones."""
+"""Suggest a sufficient cluster for a model that does not fit: more devices, or devices with more memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from superopt.optimizer.parallel.topology import Cluster, Connection, Node
 
 _MOST_DEVICES = 1024
 _NETWORK = Connection(12.5e9, 12.5e9, 5.0)
-"""Between nodes of a cluster that has only one and says nothing of a network: 100 Gb/s."""
+"""Assumed network for a cluster of one node without a network: 100 Gb/s."""
 
 
-def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
-    """How many devices of the same kind would be enough, and what these would need to have, in a sentence;
-    ``here`` are the bytes that the best plan for these devices needs on the fullest."""
+def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
+    """Suggests how many devices of the same kind are enough, and how much memory each would need, in a
+    sentence; ``here`` is the largest memory in bytes that the best plan for this cluster needs on a
+    device."""
     larger = f"{size_text(here)} on each of its devices"
     times = 2
     while times * len(planner.cluster) <= _MOST_DEVICES:
@@ -28,11 +29,11 @@ def what_would_do(subject: Subject, planner: Planner, here: int) -> str:
         if found.fits:
             return f"{len(more)} such devices would be enough, or {larger}"
         times *= 2
-    return f"more devices are not enough, as no plan divides it further; {larger} would be"
+    return f"more devices are not enough, because no plan divides it further; {larger} would be"
 
 
 def repeated(cluster: Cluster, times: int) -> Cluster:
-    """So many times the nodes of a cluster."""
+    """A cluster with a multiple of the nodes."""
     count, nodes = len(cluster), len(cluster.nodes)
     return Cluster(
         cluster.name,

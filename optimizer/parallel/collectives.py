@@ -1,10 +1,10 @@
-"""What collectives cost on a cluster: ring, tree and hierarchical algorithms, of which the cheapest counts.
+"""Cost of collectives on a cluster: the cheapest of ring, tree and hierarchical algorithms.
 
-A collective is made of hops between devices. Every hop occupies the channels of its path for its bytes over
-their bandwidth; rounds that wait for each other add their latencies. With S bytes and n devices a ring of
-all-reduce has 2 (n - 1) rounds and 2 (n - 1) / n S bytes on every hop; a tree 2 log2 n rounds with S bytes on
-every edge; both are cut into small pieces that follow each other, so that all hops work at once. A hierarchy
-reduces within nodes, then between them, then gathers within nodes, one after the other.
+A collective is made of hops between devices. Each hop occupies the channels of its path for its bytes divided
+by their bandwidth; the latencies of dependent rounds add up. With S bytes and n devices a ring all-reduce has
+2 (n - 1) rounds and sends 2 (n - 1) / n S bytes over every hop; a tree has 2 log2 n rounds with S bytes on
+every edge; both are pipelined in small chunks, so that all hops work at once. A hierarchical all-reduce
+reduces within nodes, then between them, then gathers within nodes, one phase after the other.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _MICRO = 1e6
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCost:
-    """What a collective takes when it has all channels for itself: microseconds, and those of which each
-    channel is busy."""
+    """Cost of a collective without contention: total microseconds, and microseconds for which each channel is
+    busy."""
 
     algorithm: str
     microseconds: float
@@ -33,7 +33,7 @@ class CollectiveCost:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """Hops that overlap: microseconds of latency, and microseconds per byte on every channel."""
+    """Concurrent hops: microseconds of latency, and microseconds per byte on every channel."""
 
     latency: float
     loads: dict[int, float]
@@ -41,7 +41,7 @@ class _Phase:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Phases one after the other."""
+    """Consecutive phases."""
 
     algorithm: str
     phases: tuple[_Phase, ...]
@@ -60,7 +60,7 @@ class _Way:
 
 
 class Collectives:
-    """Prices of collectives on one cluster, remembered by kind and group."""
+    """Prices of collectives on one cluster, cached by kind and group."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -68,18 +68,18 @@ class Collectives:
         self._ways: dict[tuple[CollectiveKind, tuple[int, ...]], tuple[_Way, ...]] = {}
 
     def cost(self, step: CollectiveStep) -> CollectiveCost:
-        """The cheapest way to do the step."""
+        """The cost of the cheapest algorithm."""
         size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
         ways = self.ways(step.kind, step.group)
         return min(ways, key=lambda way: way.microseconds(size)).cost(size)
 
     def costs(self, step: CollectiveStep) -> tuple[CollectiveCost, ...]:
-        """Every way to do the step."""
+        """The cost of every algorithm."""
         size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
         return tuple(way.cost(size) for way in self.ways(step.kind, step.group))
 
     def ways(self, kind: CollectiveKind, group: tuple[int, ...]) -> tuple[_Way, ...]:
-        """The algorithms for a collective of that kind by those devices."""
+        """The algorithms for a collective of that kind on those devices."""
         found = self._ways.get((kind, group))
         if found is None:
             found = self._ways[kind, group] = tuple(self._made(kind, group))
@@ -143,7 +143,7 @@ class Collectives:
             yield _Way("hierarchical", (leaders, within))
 
     def _ring(self, groups: Sequence[Sequence[int]]) -> _Phase:
-        """n - 1 rounds in which every device of every group sends an n-th of the whole to the next one."""
+        """n - 1 rounds in which every device of every group sends 1/n of the whole to the next one."""
         size = len(groups[0])
         if size == 1:
             return _Phase(0.0, {})
@@ -160,13 +160,13 @@ class Collectives:
         return self._phase(list(rounds.values()), 1.0)
 
     def _up_and_down(self, group: Sequence[int]) -> _Phase:
-        """A tree to the first device and back."""
+        """A tree to the first device, and one back."""
         down = self._tree(group)
         edges = [(group[number], group[number & (number - 1)]) for number in range(1, len(group))]
         return _merged([down, _Phase(down.latency, self._phase([edges], 1.0).loads)], latency=sum)
 
     def _doubling(self, group: Sequence[int]) -> _Phase:
-        """log2 n rounds in which partners exchange what they have: twice as much in every one."""
+        """log2 n rounds in which partners exchange what they have, doubling in each round."""
         size = len(group)
         phases: list[_Phase] = []
         distance = 1
@@ -177,7 +177,7 @@ class Collectives:
         return _merged(phases, latency=sum)
 
     def _phase(self, rounds: Sequence[Sequence[tuple[int, ...]]], share: float) -> _Phase:
-        """Rounds of hops, each with that share of the bytes."""
+        """Rounds of hops, each with this share of the bytes."""
         latency = 0.0
         loads: dict[int, float] = defaultdict(float)
         for hops in rounds:
@@ -190,7 +190,7 @@ class Collectives:
         return _Phase(latency, dict(loads))
 
     def _by_node(self, group: Sequence[int]) -> list[tuple[int, ...]] | None:
-        """The group by node, if it is on several nodes with several devices each, as many on every one."""
+        """The group by node, if it spans several nodes with the same number of devices, at least two."""
         nodes: dict[int, list[int]] = defaultdict(list)
         for device in group:
             nodes[self._cluster.devices[device].node].append(device)
@@ -201,7 +201,7 @@ class Collectives:
 
 
 def _twice(phase: _Phase) -> _Phase:
-    """Reduced, then gathered."""
+    """Reduce, then gather."""
     return _Phase(2 * phase.latency, {channel: 2 * load for channel, load in phase.loads.items()})
 
 
@@ -210,7 +210,7 @@ def _scaled(phase: _Phase, share: float) -> _Phase:
 
 
 def _merged(phases: Sequence[_Phase], latency: Callable[[Iterable[float]], float] = max) -> _Phase:
-    """Phases at the same time; or, with the sum as ``latency``, one behind the other."""
+    """Concurrent phases; or, with the sum as ``latency``, consecutive ones."""
     loads: dict[int, float] = defaultdict(float)
     for phase in phases:
         for channel, load in phase.loads.items():

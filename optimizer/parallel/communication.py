@@ -1,8 +1,9 @@
-"""What must be sent where a tensor lies in one placement and is needed in another: collectives and sends.
+"""Communication that moves a tensor from one placement to another: collectives and point-to-point sends.
 
-First partial sums are added up, part by part, by a group that holds one copy of every term; then everybody
-gets the regions that it lacks. Steps are recognised as collectives wherever a group of devices allows it.
-Devices have no distance here but that of their numbers: those of a node are numbered one after the other.
+First, partial sums are reduced, shard by shard, within a group that holds one copy of every term; then each
+device receives the regions that it lacks. Steps are recognised as collectives where a group of devices allows
+it. The only notion of distance here is the difference of device numbers: the devices of a node have
+consecutive ones.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class CollectiveKind(enum.StrEnum):
 
 
 REDUCTIONS = frozenset((CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER))
-"""The kinds that add terms up; in a communication they come before all others."""
+"""The kinds that sum terms; in a communication they precede all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,9 @@ class CollectiveStep:
 def communication(
     have: Placement, want: Placement, shape: tuple[int, ...], element_bytes: int
 ) -> tuple[CollectiveStep, ...]:
-    """The steps after which every device of ``want`` has its part; none where all have what they need.
-
-    A step uses what its members hold in ``have`` or got from reductions before it. Raises ValueError for a
-    wanted partial sum, a shape that the degrees do not divide, and a device that is named twice.
-    """
+    """The steps after which every device of ``want`` has its part; empty if all have what they need. A step
+    uses what its members hold in ``have`` or received from earlier reductions. Raises ValueError for a wanted
+    partial sum, a shape that the degrees do not divide, and a device that is named twice."""
     _check(have, want, shape)
     if have.partial == 1 and have.degrees == want.degrees and set(want.devices) <= set(have.devices):
         at = regions_of(have, shape)
@@ -86,12 +85,12 @@ def communication(
 
 
 def moved_bytes(steps: tuple[CollectiveStep, ...]) -> int:
-    """Bytes that all devices together send."""
+    """Total bytes sent by all devices."""
     return sum(step.moved for step in steps)
 
 
 def summed(have: Placement) -> Placement:
-    """The placement without partial sums: every device that held a term has the sum."""
+    """The placement after reduction: every device that held a term has the sum."""
     return Placement(have.degrees, have.devices, copies=have.partial * have.copies)
 
 
@@ -109,7 +108,7 @@ def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A region without partial sums, and its holders, in the order of those of regions made together."""
+    """A region without partial sums, and its holders, in the order of those of regions computed together."""
 
     region: Region
     holders: tuple[int, ...]
@@ -146,7 +145,7 @@ class _Exchange:
     def _reduced(
         self, index: tuple[int, ...], part: Region, terms: tuple[tuple[int, ...], ...]
     ) -> tuple[_Source, ...]:
-        """Adds the terms of a part up; gives back its regions with those who have them, if more want it."""
+        """Sums the terms of a part; returns its regions with their holders, if others want it."""
         rows = list(zip(*terms, strict=True))
         wants = [[self._wanted_of(device, part) for device in row] for row in rows]
         members = {device for row in rows for device in row}
@@ -187,7 +186,7 @@ class _Exchange:
         return None if region is None else meet(region, part)
 
     def _reduce(self, row: tuple[int, ...], whole: Region, after: list[Region | None]) -> None:
-        """An all-reduce where all get the same, else a reduce-scatter."""
+        """An all-reduce if all members need the same, else a reduce-scatter."""
         size = volume(whole) * self._element_bytes
         every = all(region == whole for region in after)
         self._steps.append(
@@ -230,7 +229,7 @@ class _Exchange:
         self._send(transfers)
 
     def _meeting(self, region: Region) -> Iterator[tuple[int, ...]]:
-        """The indices of the parts that a region meets."""
+        """Indices of the parts that intersect a region."""
         ranges: list[range] = []
         for (start, stop), degree, size in zip(region, self._have.degrees, self._shape, strict=True):
             step = size // degree
@@ -238,7 +237,7 @@ class _Exchange:
         return itertools.product(*ranges)
 
     def _nearest(self, device: int, source: _Source) -> int:
-        """The holder that made its copy together with what the device has, else the nearest one."""
+        """The holder whose copy was made with what the device has, else the nearest one."""
         row = self._rows.get(device)
         if row is not None and row < len(source.holders):
             return source.holders[row]
@@ -250,7 +249,7 @@ class _Exchange:
         lacking: list[int],
         pieces: list[tuple[tuple[int, ...], _Source, Region]],
     ) -> bool:
-        """All-gathers, if those who want the region hold its pieces among them, each as many times."""
+        """All-gathers, if the devices that want the region hold its pieces, each equally often."""
         among = set(lacking)
         if len(pieces) < 2 or any(
             (device, number) in self._satisfied for device in lacking for number, _, _ in pieces
@@ -275,7 +274,7 @@ class _Exchange:
         return True
 
     def _send(self, transfers: dict[tuple[int, Region], list[int]]) -> None:
-        """All-to-alls by the groups in which everybody sends to everybody, else broadcasts and sends."""
+        """All-to-alls for groups in which every device sends to every other, else broadcasts and sends."""
         leaders: dict[int, int] = {}
 
         def leader(device: int) -> int:

@@ -1,4 +1,4 @@
-"""YAML, and with it JSON, in which every value knows its line, its column and its name."""
+"""YAML and JSON documents in which every value keeps its line, column and key, for error messages."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _MAX_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value of a document: where it is, what it is called, what it holds."""
+    """A value of a document: position, name, content."""
 
     where: str
     path: str
     node: Node
 
     def fail(self, message: str) -> NoReturn:
-        """Raises InvalidFileError with the place, what was expected, and the value."""
+        """Raises InvalidFileError with the position, what was expected, and the value."""
         self.fail_with(f"{message}, got {self.shown}")
 
     def fail_with(self, message: str) -> NoReturn:
-        """Raises InvalidFileError with the place."""
+        """Raises InvalidFileError with the position."""
         mark = self.node.start_mark
         name = f"{self.path}: " if self.path else ""
         raise InvalidFileError(
@@ -42,7 +42,7 @@ class Field:
 
     @property
     def shown(self) -> str:
-        """The value, as an error shows it."""
+        """The value, formatted for an error message."""
         if isinstance(self.node, MappingNode):
             return "fields" if self.node.value else "no fields"
         if isinstance(self.node, SequenceNode):
@@ -55,7 +55,7 @@ class Field:
 
     @property
     def is_fields(self) -> bool:
-        """Whether it holds fields."""
+        """Whether it is a mapping."""
         return isinstance(self.node, MappingNode)
 
     @property
@@ -63,7 +63,7 @@ class Field:
         return self.node.tag.rpartition(":")[2]
 
     def fields(self, expected: str, required: Iterable[str], optional: Iterable[str]) -> Mapping[str, Field]:
-        """Its fields by name; all required ones are there, and no unknown ones."""
+        """The mapping's fields by name; raises if a required field is missing or a field is unknown."""
         if not isinstance(self.node, MappingNode):
             self.fail(f"expected {expected}")
         required = tuple(required)
@@ -91,7 +91,7 @@ class Field:
         )
 
     def text(self, expected: str, longest: int = 100) -> str:
-        """Text that can be printed on one line."""
+        """Printable text on one line."""
         if not isinstance(self.node, ScalarNode) or self._tag != "str":
             self.fail(f"expected {expected}")
         text: str = self.node.value
@@ -100,7 +100,7 @@ class Field:
         return text
 
     def count(self, most: int) -> int:
-        """A whole number from 1 on."""
+        """A whole number of at least 1."""
         expected = f"expected a whole number from 1 to {most}"
         if not isinstance(self.node, ScalarNode) or self._tag != "int" or not self.node.value.isdecimal():
             self.fail(expected)
@@ -110,7 +110,7 @@ class Field:
         return int(digits)
 
     def quantity(self, kind: Quantity, least: Fraction, most: Fraction, limits: str) -> Fraction:
-        """A quantity of that kind within the limits, which are said if it is not."""
+        """A quantity of that kind within the limits, which the error message states."""
         if not isinstance(self.node, ScalarNode) or self._tag not in ("str", "int", "float"):
             self.fail(f"expected {kind.description}")
         try:
@@ -123,8 +123,8 @@ class Field:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes without aliases, which can make a short text a large document, without tags, and not
-    too deep."""
+    """Composes nodes without aliases, which could expand a short text enormously, without tags, and with
+    limited depth."""
 
     depth = 0
 

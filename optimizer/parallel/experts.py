@@ -1,8 +1,8 @@
-"""Plans as experts make them, in the notation of all plans: the baselines that every search has to beat.
+"""Expert-designed plans: the baselines that a search has to beat.
 
-One device alone; data parallelism; Megatron-LM's columns and rows with attention heads (Shoeybi et al. 2019);
-one weird trick (Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's hybrid (Naumov
-et al. 2019: embedding tables whole on different devices, the rest by samples).
+A single device; data parallelism; Megatron-LM's column and row parallelism with attention heads (Shoeybi et
+al. 2019); one weird trick (Krizhevsky 2014: convolutions by samples, dense layers by parameters); DLRM's
+hybrid (Naumov et al. 2019: whole embedding tables on different devices, the rest by samples).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 ONE_DEVICE = "one device"
-"""The plan that uses the first device only: what speed-ups are relative to."""
+"""The plan that uses the first device only: the baseline of speed-ups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expert:
-    """A plan and what experts call it."""
+    """An expert plan and its name."""
 
     name: str
     plan: Plan
@@ -44,15 +44,15 @@ class Expert:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A choice on a mesh for every operation, by number; ``shares`` says which device works where one works
-    alone."""
+    """A choice on a mesh for every operation, by number; ``shares`` gives the device of operations that run
+    on one device."""
 
     mesh: Mesh
     choices: tuple[Choice, ...]
     shares: Mapping[int, int]
 
     def plan(self, subject: Subject) -> Plan:
-        """The plan that it stands for."""
+        """The corresponding plan."""
         how: dict[NodeId, Parallelism] = {
             operation.node: parallelism(operation, choice, self.mesh, share=self.shares.get(number, 0))
             for number, (operation, choice) in enumerate(zip(subject.operations, self.choices, strict=True))
@@ -61,7 +61,7 @@ class Assignment:
 
 
 def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iterator[Expert]:
-    """The plans of experts on that machine; those that do not apply to the model are left out."""
+    """The expert plans for that machine; those not applicable to the model are left out."""
     for name, assignment in assignments(subject, mesh, licence):
         yield Expert(name, assignment.plan(subject))
 
@@ -69,7 +69,7 @@ def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iter
 def assignments(
     subject: Subject, mesh: Mesh, licence: Licence = everything
 ) -> Iterator[tuple[str, Assignment]]:
-    """The same as choices on the mesh."""
+    """The same, as choices on the mesh."""
     shaper = _Shaper(subject, mesh, licence)
     yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))
@@ -89,7 +89,7 @@ def assignments(
 
 
 class _Shaper:
-    """Makes choices for all operations of a subject on a mesh."""
+    """Builds choices for all operations of a subject on a mesh."""
 
     def __init__(self, subject: Subject, mesh: Mesh, licence: Licence) -> None:
         self._subject = subject
@@ -101,15 +101,15 @@ class _Shaper:
         return Assignment(self._mesh, tuple(choices), {})
 
     def by_samples(self, axes: Sequence[int]) -> list[Choice]:
-        """Samples along those axes, copies along the others."""
+        """Data parallelism along those axes, copies along the others."""
         return [self._samples(operation, axes) for operation in self._subject.operations]
 
     def by_columns_and_rows(
         self, axes: Sequence[int], is_split: Callable[[Operation], bool]
     ) -> list[Choice] | None:
         """Dense layers by columns where their input is whole along the axes, by rows where it is divided;
-        what follows stays divided as long as it can. Samples along the other axes. None where no dense layer
-        can be divided so."""
+        following operations stay divided as long as possible. Data parallelism along the other axes. None
+        where no dense layer can be divided this way."""
         others = [axis for axis in self.all_axes if axis not in axes]
         states: dict[tuple[int, int], int | None] = {}
         found: list[Choice] = []
@@ -133,7 +133,8 @@ class _Shaper:
         return found if divided else None
 
     def tables_apart(self, tables: Sequence[int]) -> Assignment:
-        """Each embedding table on a device of its own, with all that only it needs; the rest by samples."""
+        """Each embedding table on its own device, with the operations that only it needs; the rest by
+        samples."""
         choices = self.by_samples(self.all_axes)
         alone = (ALONE,) * len(self._mesh.sizes)
         shares: dict[int, int] = {}
@@ -146,7 +147,7 @@ class _Shaper:
         return Assignment(self._mesh, tuple(choices), shares)
 
     def is_joined_table(self, number: int) -> bool:
-        """Whether it looks up rows of a table that end, beside others, in a concatenation."""
+        """Whether it looks up rows of a table that are later concatenated with others."""
         if not _is_embedding(self._subject.operations[number]):
             return False
         *_, last = self._tower(number)
@@ -154,7 +155,7 @@ class _Shaper:
         return any(traits(self._subject.operations[user].operator.name).joins for user in users)
 
     def _tower(self, number: int) -> Iterator[int]:
-        """The operation and those after it that read nothing else and whose output one operation reads."""
+        """The operation and its successors that read nothing else, while one operation reads the output."""
         while True:
             yield number
             users = {edge.target for edge in self._subject.outgoing[number]}
@@ -167,7 +168,7 @@ class _Shaper:
                 return
 
     def _samples(self, operation: Operation, axes: Sequence[int]) -> Choice:
-        """Samples along as many of the axes as their number allows."""
+        """Samples along as many of the axes as divide their number."""
         choice = [COPIED] * len(self._mesh.sizes)
         dimension = self._sample_dimension(operation)
         if dimension is not None:
@@ -192,7 +193,7 @@ class _Shaper:
     def _followed(
         self, number: int, operation: Operation, states: Mapping[tuple[int, int], int | None]
     ) -> int | None:
-        """The task dimension along which an input is divided already, if all that are divided agree."""
+        """The task dimension along which inputs are already divided, if all divided ones agree."""
         labels: set[int | None] = set()
         for edge in self._subject.incoming[number]:
             axis = states.get((edge.source, edge.port))
@@ -213,7 +214,7 @@ class _Shaper:
 
 
 def _model_axes(mesh: Mesh) -> Iterator[tuple[int, ...]]:
-    """Neighbouring axes that may hold the parts of a layer: those within a node, and all devices."""
+    """Adjacent axes that may hold the parts of a layer: those within a node, and all devices."""
     count, border = len(mesh.sizes), len(mesh.sizes) - mesh.inner
     seen: set[tuple[int, ...]] = set()
     for start in range(count):

@@ -1,4 +1,4 @@
-"""How long it is likely to take to check a rewritten graph by running it here."""
+"""Estimate the time needed to check a rewritten graph by running it on this machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from superopt.optimizer.parallel.task_costs import roofline_microseconds
 from superopt.optimizer.parallel.topology import DeviceKind
 
 _RUNS = 6
-"""Of a model to check another one: to find out what inputs it takes, and to compare."""
+"""Equivalent number of model runs for a check: finding valid inputs, and comparing."""
 
 _LOADS = 4
-"""How often weights are read or written for that."""
+"""How often weights are read or written in a check."""
 
 _CAUTION = 1.5
 _BYTES_PER_SECOND = 4e9
@@ -24,8 +24,8 @@ _SQUARE = 512
 
 
 def seconds_to_check(graph: Graph, weight_bytes: int) -> float:
-    """Seconds that a check is likely to take, of which most are for the original; ``graph`` is it at the
-    sizes at which it is run. By the operations and bytes of it, and the speed of a product here."""
+    """Estimated seconds of a check, most of them for the original; ``graph`` is the original at the sizes of
+    the check. Based on its operations and bytes, and the speed of a matrix product on this machine."""
     kind = DeviceKind("here", _flops_here(), 0.0, _BYTES_PER_SECOND, _LAUNCH)
     once = sum(
         roofline_microseconds(operation.operator, operation.inputs, operation.outputs, kind, ())
@@ -35,7 +35,7 @@ def seconds_to_check(graph: Graph, weight_bytes: int) -> float:
 
 
 def _flops_here() -> float:
-    """Operations per second of a product of matrices, the best of a few."""
+    """Operations per second of a matrix product, the best of several."""
     square = np.ones((_SQUARE, _SQUARE), np.float32)
     seconds: list[float] = []
     for _ in range(4):

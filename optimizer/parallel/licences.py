@@ -1,13 +1,14 @@
-"""Which task dimensions may be divided: those for which a verified rule says that dividing changes nothing.
+"""Licences: the task dimensions that may be divided, each justified by a verified rule.
 
-A rule licenses a dimension of an operator when one side is the operator on whole inputs and the other the
-same operator on inputs that are partitioned or replicated, its result combined, reduced or partitioned:
+A rule licenses a dimension of an operator when one side is the operator on whole inputs and the other is the
+same operator on partitioned or replicated inputs with its result combined, reduced or partitioned:
 
     matmul(x, y) = combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), replicate[degree=d](y)))
     relu(combine[axis=a, degree=d](x)) = combine[axis=a, degree=d](relu(x))
 
-Nodes of ONNX that no operator describes have no equations: what their definition says is cited instead. Where
-no equation is known yet, a plan may rest on what the operator declares (``declared``), and says so.
+ONNX nodes without an operator in the algebra have no equations; the definition in the ONNX specification is
+cited instead. Where no equation is known yet, a plan may rely on the operator's own declaration
+(``declared``).
 """
 
 from __future__ import annotations
@@ -46,20 +47,19 @@ class VerifiedRule(Protocol):
 
     @property
     def rule_id(self) -> str:
-        """The id in the library."""
+        """Its id in the library."""
         ...
 
     @property
     def equation(self) -> Equation:
-        """What it says."""
+        """Its equation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What a rule says of an operator: along which axis each input is divided, None for one that is needed
-    whole, and along which the result is, None for one that is a sum. ``variables`` are the inputs' names
-    in the clauses under which the rule holds."""
+    """Licence given by a rule: the axis along which each input is divided (None for an undivided input), and
+    that of the result (None for a sum). ``variables`` are the inputs' names in the rule's clauses."""
 
     rule: str
     operator: str
@@ -76,7 +76,7 @@ Reason = Callable[[Operation, int], "str | None"]
 
 
 def declared(operation: Operation, dimension: int) -> str:
-    """The word of the operator itself, which tests confirm and nothing proves."""
+    """Licence by the operator's own declaration, which is tested but not proved."""
     del dimension
     return f"{DECLARED}{operation.operator.name}"
 
@@ -86,7 +86,7 @@ def _nothing(operation: Operation, dimension: int) -> None:
 
 
 class Licences:
-    """The rule for every task dimension that may be divided; ``otherwise`` is asked where none is known."""
+    """The rule for every task dimension that may be divided; ``otherwise`` is asked where there is none."""
 
     def __init__(self, divisions: Iterable[Division], otherwise: Reason = _nothing) -> None:
         self._otherwise = otherwise
@@ -100,11 +100,11 @@ class Licences:
         return sum(map(len, self._known.values()))
 
     def and_otherwise(self, others: Reason) -> Licences:
-        """The same, and what others allow where these say nothing."""
+        """The same, with a fallback where there is none."""
         return Licences(self._divisions, others)
 
     def rule(self, operation: Operation, dimension: int) -> str | None:
-        """The id of a rule by which the dimension may be divided; None where there is none."""
+        """The id of a rule that licenses the dimension; None where there is none."""
         key = (operation.operator, operation.inputs, operation.splits, dimension)
         if key not in self._found:
             self._found[key] = self._rule(operation, dimension)
@@ -115,7 +115,7 @@ class Licences:
         return self.rule(operation, dimension) is not None
 
     def missing(self, operations: Iterable[Operation]) -> tuple[str, ...]:
-        """The kinds of dimensions for which there is no equation, as ``operator kind``."""
+        """The kinds of dimensions without an equation, as ``operator kind``."""
         names = {
             f"{operation.operator.name} {dimension.kind}"
             for operation in operations
@@ -138,12 +138,12 @@ DECLARED = "declared:"
 
 
 def licensed(rules: Iterable[VerifiedRule]) -> Licences:
-    """What verified rules allow."""
+    """Licences given by verified rules."""
     return Licences(division for rule in rules for division in divisions_of(rule.equation, rule.rule_id))
 
 
 def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
-    """What an equation says about dividing one operator, by any degree; nothing for most equations."""
+    """Divisions of one operator, by any degree, that an equation licenses; empty for most equations."""
     if len(equation.left) != 1 or not _has_open_degrees(equation):
         return
     for plain, divided in ((equation.left[0], equation.right[0]), (equation.right[0], equation.left[0])):
@@ -160,21 +160,21 @@ def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
 
 
 def _has_open_degrees(equation: Equation) -> bool:
-    """Whether nothing is divided by a number: that would say nothing about other numbers."""
+    """Whether no degree is a constant: such a rule would not generalise to other degrees."""
     terms = subterms(*equation.left, *equation.right)
     divisions = (term for term in terms if isinstance(term, Application) and term.operator in DIVIDING)
     return all(isinstance(term.attribute("degree"), AttributeVariable) for term in divisions)
 
 
 def _variable(whole: Term) -> str:
-    """The variable that an input is, or is combined of; empty where there is none."""
+    """The variable that an input is, or is combined of; empty if there is none."""
     if _is(whole, Divided.DEGREE, gathers=True):
         (whole,) = whole.inputs
     return whole.name if isinstance(whole, Variable) else ""
 
 
 def _division(plain: Term, divided: Term) -> tuple[Application, tuple[Axis | None, ...], Axis | None] | None:
-    """The operator on whole inputs, and the axes along which inputs and result are divided."""
+    """The operator on whole inputs, and the division axes of inputs and result."""
     output: Axis | None = None
     is_sum = False
     if _is(divided, Divided.DEGREE, gathers=True) or _is(divided, Divided.REPLICAS, gathers=True):
@@ -219,7 +219,7 @@ def _input(whole: Term, part: Term) -> Axis:
 
 
 def _is(term: Term, divides: Divided, *, gathers: bool) -> TypeGuard[Application]:
-    """Whether the term makes or gathers such parts."""
+    """Whether the term creates or gathers such parts."""
     if not isinstance(term, Application):
         return False
     operator = traits(term.operator)
@@ -234,7 +234,7 @@ def _axis(term: Application) -> Axis:
 
 
 def _covers(division: Division, operation: Operation, dimension: int) -> bool:
-    """Whether the rule is about that task dimension of that operation."""
+    """Whether the rule covers that task dimension of that operation."""
     splits = operation.splits
     patterns, names = division.inputs, division.variables
     if len(patterns) != len(splits.inputs):
@@ -258,7 +258,7 @@ def _covers(division: Division, operation: Operation, dimension: int) -> bool:
 
 
 def _attributes(division: Division, operator: Operator, rank: int) -> dict[str, object] | None:
-    """What the attribute variables of the rule are in the operator; None where its attributes differ."""
+    """Values of the rule's attribute variables in the operator; None where its attributes differ."""
     own = attributes_of(operator)
     unsaid = attribute_defaults(operator.name) if division.operator == operator.name else own
     said = {**unsaid, **dict(division.attributes)}
@@ -275,7 +275,7 @@ def _attributes(division: Division, operator: Operator, rank: int) -> dict[str, 
 def _holds(
     division: Division, names: Sequence[str], operation: Operation, attributes: Mapping[str, object]
 ) -> bool:
-    """Whether the clauses of the rule are fulfilled by the types of the operation's inputs."""
+    """Whether the types of the operation's inputs fulfil the clauses of the rule."""
     if not division.conditions and not division.types:
         return True
     types = {name: type_ for name, type_ in zip(names, operation.inputs, strict=True) if name}
@@ -287,17 +287,15 @@ def _holds(
 
 
 def _same_axis(own: object, value: object, rank: int) -> bool:
-    """Whether two axes are one, each counted from the start or from the end."""
+    """Whether two axes are equal, each counted from the start or from the end."""
     return isinstance(own, int) and isinstance(value, int) and (own - value) % rank == 0
 
 
 def _agrees(
     axis: Axis | None, followed: tuple[int | None, ...], dimension: int, bound: dict[str, int]
 ) -> bool:
-    """Whether a tensor follows the dimension along the axis that the rule says, or not where it says so.
-
-    A name stands for one axis, counted from the end or from the start.
-    """
+    """Whether a tensor follows the dimension along the rule's axis, or not at all if the rule says so. A name
+    stands for one axis, counted from the end or from the start."""
     if axis is None:
         return dimension not in followed
     if dimension not in followed:

@@ -1,4 +1,4 @@
-"""Where the shards of a tensor lie: what an operator's machine mapping makes of its inputs and outputs."""
+"""Placements: the devices of a tensor's shards, derived from the machine mapping of its operator."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Placement:
         return self.partial == 1 and all(degree == 1 for degree in self.degrees)
 
     def shard_bytes(self, tensor_bytes: int) -> int:
-        """The bytes of one shard of a tensor of that many bytes."""
+        """Bytes of one shard of a tensor of that many bytes."""
         return tensor_bytes // math.prod(self.degrees)
 
     def holders(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
-        """For every part, by its index along the axes: the devices, per term, of its copies."""
+        """For every part, by its index along the axes: the devices of its copies, for each term."""
         per_part = self.partial * self.copies
         for number, index in enumerate(itertools.product(*(range(degree) for degree in self.degrees))):
             devices = self.devices[number * per_part : (number + 1) * per_part]
@@ -53,7 +53,7 @@ class Placement:
 
 
 def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region]:
-    """The box of a tensor that each device has, or has a term of."""
+    """The box of a tensor that each device holds, wholly or as a term."""
     each = placement.partial * placement.copies
     return {
         device: region
@@ -63,12 +63,13 @@ def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region
 
 
 def needed(splits: Splits, how: Parallelism, slot: int) -> Placement:
-    """Where an operator divided so needs its input of that number: a copy for each task that reads a part."""
+    """Required placement of an input of an operator divided this way: a copy for each task that reads a
+    part."""
     return _placement(splits, how, splits.inputs[slot], ())
 
 
 def produced(splits: Splits, how: Parallelism, port: int) -> Placement:
-    """Where an operator divided so leaves its output of that number."""
+    """Placement of an output of an operator divided this way."""
     axes = splits.outputs[port]
     summed = tuple(
         number

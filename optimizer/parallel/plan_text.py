@@ -1,4 +1,4 @@
-"""Plans as JSON values: the ``parallel`` section of a report is one, and is read back without any search."""
+"""Serialise plans to JSON, as in the ``parallel`` section of a report, and read them back."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ SCHEMA = 1
 
 
 def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int) -> Plan:
-    """The plan of a report, or of an object with ``operators`` and ``microbatches``.
-
-    Raises InvalidFileError: for an entry that is no machine mapping, of a node that the graph does not have,
-    with degrees that do not divide it or on other devices than the first so many.
-    """
+    """The plan of a report, or of an object with ``operators`` and ``microbatches``. Raises InvalidFileError
+    for an entry that is not a machine mapping, that names an unknown node, whose degrees do not divide the
+    node, or whose devices do not exist."""
     section = values.get("parallel", values)
     if not isinstance(section, dict):
         raise InvalidFileError("plan: expected a report with a section parallel, or the section itself")
@@ -54,7 +52,7 @@ def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int)
 
 
 def plan_to_json(plan: Plan, subject: Subject) -> dict[str, object]:
-    """The plan as ``plan_from_json`` reads it."""
+    """The plan in the format of ``plan_from_json``."""
     return {
         "schema": SCHEMA,
         "microbatches": plan.microbatches,

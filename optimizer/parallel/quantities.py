@@ -1,4 +1,4 @@
-"""Quantities with units, as cluster descriptions write them: exact, each kind with its own units."""
+"""Parse quantities with units in cluster descriptions, exactly; each kind of quantity has its own units."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BITS = {
 
 
 class Quantity(enum.Enum):
-    """A kind of quantity: an example of how it is written, and its units in terms of the base unit."""
+    """A kind of quantity: an example of its notation, and its units in terms of the base unit."""
 
     SIZE = ("80 GiB", _SIZES)
     BANDWIDTH = ("450 GB/s", {f"{unit}/s": factor for unit, factor in _SIZES.items()} | _BITS)
@@ -49,7 +49,7 @@ class Quantity(enum.Enum):
 
     @property
     def description(self) -> str:
-        """What is expected of one."""
+        """Description of the expected notation."""
         return (
             f"a {self.name.lower()} such as {self.example}"
             if self is not Quantity.OPERATIONS
@@ -57,8 +57,8 @@ class Quantity(enum.Enum):
         )
 
     def parse(self, text: str) -> Fraction:
-        """Bytes, bytes per second, operations per second or microseconds; raises ValueError that says what
-        was expected."""
+        """Bytes, bytes per second, operations per second or microseconds; raises ValueError stating what was
+        expected."""
         found = _NUMBER.fullmatch(text.strip())
         if found is None:
             raise ValueError(f"expected {self.description}")
@@ -71,7 +71,7 @@ class Quantity(enum.Enum):
 
 
 def size_text(count: int) -> str:
-    """Bytes as people read them."""
+    """Bytes as readable text."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= factor:
             return f"{count / factor:.2f} {unit}"

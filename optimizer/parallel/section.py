@@ -1,4 +1,4 @@
-"""The section of a report about a parallel plan: what it is, and what it is predicted to take."""
+"""The ``parallel`` section of a report: the plan and its predicted cost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def section(
 
 
 def limited_by(simulation: Simulation, cluster: Cluster) -> tuple[int, int]:
-    """The bytes that the fullest device needs and has, by what it lacks."""
+    """The bytes that the fullest device needs and has, by the resource that is short."""
     needs = zip(simulation.memory_bytes, (d.memory_bytes for d in cluster.devices), strict=True)
     return max(needs, key=lambda pair: pair[0] - pair[1])
 

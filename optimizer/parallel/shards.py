@@ -1,8 +1,8 @@
-"""A plan as programs: for every device the ONNX models that it runs, and what is exchanged between them.
+"""Compile a plan into per-device programs: ONNX models for each device, and the transfers between them.
 
-ONNX has no operators for communication, so a device's part of a graph is cut wherever a tensor has to move: a
-segment is what one device computes between two deliveries. Segments and deliveries come in an order in which
-they can be run one after the other; segments of different devices may run at the same time.
+ONNX has no communication operators, so a device's part of a graph is cut wherever a tensor has to move: a
+segment is what one device computes between two transfers. Segments and transfers are listed in an order that
+is valid for sequential execution; segments of different devices may run concurrently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from superopt.optimizer.parallel.tasks import divided, part_type, shape_of, tens
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a segment reads: a part of an input of the model, or a tensor in a placement."""
+    """An input of a segment: a part of an input of the model, or a tensor in a placement."""
 
     label: str
     value: Value
@@ -31,11 +31,9 @@ class Feed:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """What a device computes without waiting for another; ``graph`` has its feeds as inputs.
-
-    ``weights`` are parts of what depends on the model's weights alone: the value and the box, by label here.
-    ``made`` are the values that its outputs are parts (or terms) of, in order.
-    """
+    """What a device computes without waiting for others; ``graph`` has its feeds as inputs. ``weights`` are
+    parts of weights and of values that depend only on weights: the value and the box, by label. ``made`` are
+    the values of which its outputs are parts (or terms), in order."""
 
     device: int
     graph: Graph
@@ -46,7 +44,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A tensor brought from one placement into another by the steps given; by none where that is local."""
+    """Moves a tensor from one placement to another by the given steps; no steps if that is local."""
 
     value: Value
     type: TensorType
@@ -57,7 +55,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of the graph: where it lies in the end, None where it is an input that nothing computes."""
+    """An output of the graph: its final placement, None for an input that is returned unchanged."""
 
     value: Value
     shape: tuple[int, ...]
@@ -66,7 +64,7 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Segments and deliveries in order, and where the outputs of the graph lie in the end."""
+    """Segments and deliveries in order, and the final placements of the graph's outputs."""
 
     entries: tuple[Segment | Delivery, ...]
     outputs: tuple[Output, ...]
@@ -86,7 +84,7 @@ _Key = tuple[Value, Placement | None, Region]
 
 @dataclass(eq=False)
 class _Open:
-    """A segment that is being written."""
+    """A segment under construction."""
 
     device: int
     editor: GraphEditor = field(default_factory=lambda: Graph.empty().edit())
@@ -112,7 +110,7 @@ class _Building:
         self._delivered: set[tuple[Value, Placement]] = set()
 
     def add(self, node: Node) -> None:
-        """All tasks of an operator."""
+        """Adds all tasks of an operator."""
         tasks = divided(self._graph, self._plan, node)
         for value, want in zip(node.inputs, tasks.needs, strict=True):
             self._deliver(value, want)
@@ -130,7 +128,7 @@ class _Building:
                 self._made[value, device] = segment
 
     def program(self) -> Program:
-        """Everything, once all operators are added."""
+        """The complete program, after all operators are added."""
         outputs: list[Output] = []
         for value in self._graph.outputs:
             shape = shape_of(tensor_of(self._graph, value))
@@ -153,7 +151,7 @@ class _Building:
         return self._open[device]
 
     def _deliver(self, value: Value, want: Placement) -> None:
-        """Brings a value into a placement, unless every device has there what it made."""
+        """Moves a value into a placement, unless every device already computed its part."""
         have = self._places.get(value)
         if have is None or have == want or (value, want) in self._delivered:
             return

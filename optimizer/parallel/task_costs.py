@@ -1,4 +1,4 @@
-"""What one task costs on one kind of device: as its cost profile has it, else by its roofline."""
+"""Cost of one task on one kind of device: from its cost profile if present, else from its roofline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Types = tuple[TensorType, ...]
 
 @dataclass
 class TaskCosts:
-    """Microseconds of tasks, remembered by operator, types and kind of device."""
+    """Microseconds of tasks, cached by operator, types and kind of device."""
 
     _known: dict[tuple[GraphOperator, Types, Types, DeviceKind, tuple[int, ...]], float] = field(
         default_factory=dict[tuple[GraphOperator, Types, Types, DeviceKind, tuple[int, ...]], float]
@@ -40,10 +40,8 @@ class TaskCosts:
         kind: DeviceKind,
         weights: tuple[int, ...] = (),
     ) -> float:
-        """The cost of the operator on parts of those types; ``weights`` are the slots known before it runs.
-
-        Sizes are numbers. A multiple of 1/1024, so that sums do not depend on their order.
-        """
+        """The cost of the operator on parts of those types; ``weights`` are the slots that are constant.
+        Sizes must be concrete. A multiple of 1/1024, so that sums do not depend on their order."""
         key = (operator, inputs, outputs, kind, weights)
         found = self._known.get(key)
         if found is None:
@@ -72,10 +70,8 @@ class TaskCosts:
 def roofline_microseconds(
     operator: GraphOperator, inputs: Types, outputs: Types, kind: DeviceKind, weights: tuple[int, ...]
 ) -> float:
-    """The start of a kernel, and the time to compute or to move the data, whichever is longer.
-
-    An opaque operator is taken to read as much of its weights as it makes, as a look-up does.
-    """
+    """Kernel launch plus the larger of compute time and data movement time. An opaque operator is assumed to
+    read as many bytes of its weights as it writes, as a look-up does."""
     if isinstance(operator, Opaque) or not isinstance(operator, Operator):
         flops = sum(number_of(type_.elements) for type_ in outputs)
         computed = [type_ for slot, type_ in enumerate(inputs) if slot not in weights]
@@ -89,8 +85,8 @@ def roofline_microseconds(
 
 
 def backward_passes(operator: GraphOperator, operands_with_gradient: int) -> int:
-    """How many times the cost of the operator its backward pass costs: a product is one product for every
-    operand whose gradient is asked for, anything else costs as much as forwards."""
+    """Cost of the backward pass relative to the forward pass: one product for every operand of a product
+    whose gradient is needed, 1 for any other operator."""
     if operands_with_gradient == 0 or operator.name in ALIASES:
         return 0
     return operands_with_gradient if traits(operator.name).product else 1

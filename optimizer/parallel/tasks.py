@@ -1,4 +1,4 @@
-"""The tasks of a node as it stands in a graph under a plan: how it is divided, what each reads and makes."""
+"""Tasks of a node under a plan: how the node is divided, and what each task reads and writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from superopt.optimizer.parallel.placement import Placement, needed, produced, r
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One part of an operator's computation: the operator at the types of what it reads and makes."""
+    """One part of an operator's computation: the operator, and the types of its operands and results."""
 
     operator: GraphOperator
     inputs: tuple[TensorType, ...]
@@ -24,7 +24,7 @@ class Task:
 
 
 def splits_of(graph: Graph, node: Node) -> Splits:
-    """How the node can be divided; not at all where it is no operator of tensors of known rank."""
+    """The possible divisions of the node; none where it is not an operator on tensors of known rank."""
     types = [graph.type_of(value) for value in node.inputs]
     inputs = tuple(type_ for type_ in types if isinstance(type_, TensorType))
     outputs = tuple(type_ for type_ in node.types if isinstance(type_, TensorType))
@@ -36,10 +36,8 @@ def splits_of(graph: Graph, node: Node) -> Splits:
 
 
 def mapping_of(graph: Graph, plan: Plan, node: Node) -> Parallelism:
-    """The machine mapping of a node: whole on device 0 where the plan says nothing.
-
-    Raises InvalidOptionError where the plan divides what cannot be divided so.
-    """
+    """The machine mapping of a node; whole on device 0 where the plan has none. Raises InvalidOptionError for
+    an impossible division."""
     splits = splits_of(graph, node)
     how = plan.parallel.get(node.id) or Parallelism((1,) * len(splits.dimensions), (0,))
     if not splits.admits(how.degrees):
@@ -52,7 +50,7 @@ def mapping_of(graph: Graph, plan: Plan, node: Node) -> Parallelism:
 
 
 def tensor_of(graph: Graph, value: Value) -> TensorType:
-    """The type of a value. Raises UnsupportedError unless it is a tensor whose sizes are numbers."""
+    """The type of a value. Raises UnsupportedError unless it is a tensor of concrete sizes."""
     type_ = graph.type_of(value)
     if not isinstance(type_, TensorType) or not all(isinstance(size, int) for size in type_.shape):
         name = graph[value.node].operator.name
@@ -64,7 +62,7 @@ def tensor_of(graph: Graph, value: Value) -> TensorType:
 
 
 def shape_of(type_: TensorType) -> tuple[int, ...]:
-    """The sizes of a tensor that has numbers for sizes."""
+    """The sizes of a tensor of concrete sizes."""
     return tuple(size for size in type_.shape if isinstance(size, int))
 
 
@@ -75,7 +73,8 @@ def part_type(type_: TensorType, region: Region) -> TensorType:
 
 @dataclass(frozen=True)
 class DividedNode:
-    """A node under a plan: the placements of what it reads and makes, and the box of each on every device."""
+    """A node under a plan: the placements of its operands and results, and the box of each on every
+    device."""
 
     node: Node
     how: Parallelism
@@ -87,7 +86,7 @@ class DividedNode:
     output_regions: tuple[dict[int, Region], ...]
 
     def task(self, device: int) -> Task:
-        """What a device does of it."""
+        """The task of a device."""
         outputs = tuple(
             part_type(type_, regions[device])
             for type_, regions in zip(self.output_types, self.output_regions, strict=True)

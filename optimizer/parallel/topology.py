@@ -1,4 +1,4 @@
-"""Clusters: devices, the nodes that hold them, and the channels that connect them."""
+"""Cluster topology: devices, the nodes that contain them, and the channels that connect them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from superopt.optimizer.cost.profile import CostProfile
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """What a device can do: operations per second on 32-bit numbers (``flops``) and on 16-bit numbers
-    (``half_flops``), bytes per second from its memory, and microseconds to start a kernel.
-
-    ``profile``: its recorded costs, where they are known.
-    """
+    """Performance of a device: operations per second on 32-bit numbers (``flops``) and on 16-bit numbers
+    (``half_flops``), bytes per second from its memory, and microseconds to launch a kernel. ``profile``: its
+    recorded costs, if known."""
 
     name: str
     flops: float
@@ -38,7 +36,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How a device reaches another one: bytes per second, and microseconds until the first byte arrives."""
+    """Link between two devices: bytes per second, and microseconds until the first byte arrives."""
 
     bandwidth: float
     latency: float
@@ -46,7 +44,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One direction of a connection, shared by all that is sent through it: bytes per second."""
+    """One direction of a connection, shared by all transfers through it: bytes per second."""
 
     name: str
     bandwidth: float
@@ -75,8 +73,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Devices in nodes. All devices of a node reach each other, and all nodes do, through switches that never
-    are the bottleneck: what is shared are the connections to them."""
+    """Devices in nodes. All devices of a node, and all nodes, are connected through non-blocking switches:
+    only the connections to these are shared."""
 
     name: str
     devices: tuple[Device, ...]
@@ -108,7 +106,7 @@ class Cluster:
         return (*starts, start)
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """The numbers of the channels through which a device sends to another one."""
+        """The numbers of the channels from one device to another."""
         a, b = self.devices[source], self.devices[target]
         if a.node != b.node:
             first = self._first_bridges[-1]
@@ -120,12 +118,12 @@ class Cluster:
         return (ports[0], first + 2 * a.socket, first + 2 * b.socket + 1, ports[1])
 
     def link(self, source: int, target: int) -> Link:
-        """What a transfer gets that is alone on its way."""
+        """Performance of a transfer without contention."""
         bandwidth = min(self.channels[channel].bandwidth for channel in self.path(source, target))
         return Link(bandwidth, self.latency(source, target))
 
     def latency(self, source: int, target: int) -> float:
-        """Microseconds from one device to the other."""
+        """Microseconds of latency between two devices."""
         a, b = self.devices[source], self.devices[target]
         if a.node != b.node:
             return max(_latency(self.nodes[a.node].network), _latency(self.nodes[b.node].network))
@@ -134,7 +132,7 @@ class Cluster:
 
     @cached_property
     def by_kind(self) -> Mapping[tuple[DeviceKind, int], tuple[int, ...]]:
-        """The devices of every kind and size of memory."""
+        """The devices by kind and memory size."""
         found: dict[tuple[DeviceKind, int], list[int]] = {}
         for device in self.devices:
             found.setdefault((device.kind, device.memory_bytes), []).append(device.number)
@@ -142,12 +140,12 @@ class Cluster:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all devices are alike."""
+        """Whether all devices are equal."""
         return len(self.by_kind) == 1
 
 
 def limited(cluster: Cluster, memory_bytes: int) -> Cluster:
-    """The cluster with at most so much memory on each device."""
+    """The cluster with at most this much memory on each device."""
     devices = (replace(d, memory_bytes=min(d.memory_bytes, memory_bytes)) for d in cluster.devices)
     return Cluster(cluster.name, tuple(devices), cluster.nodes)
 

@@ -1,1 +1,1 @@
-"""One optimization from a lifted model to a written one: prepare, search, check, judge, write, report."""
+"""The optimization pipeline: prepare, search, check, judge, write, report."""

@@ -1,4 +1,4 @@
-"""Which rule is to blame for a rewritten model whose outputs differ: the first step that changes them."""
+"""Find the rule responsible for wrong outputs: the first step of a trace that changes them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from superopt.optimizer.search import TraceStep, replay
 from superopt.rewriting import Substitution
 
 _BEYOND_FLOORS, _LARGE = 1e2, 0.1
-"""A rule is accused of being false where an element is off by so many times the floor, or by this share of
-the largest one. Smaller differences refuse a model: sums in another order and transforms for fast
-convolutions have errors that a tolerance may forbid."""
+"""A rule is reported as false only where an element is off by this multiple of the floor, or by this share of
+the largest element. Smaller differences reject the model only: reordered sums and fast convolution transforms
+have errors that a tolerance may exclude."""
 
 _BEYOND_OWN = 10.0
-"""And where that is so many times what the original's own rounding allows."""
+"""And where it is off by this multiple of what the original's own rounding allows."""
 
 _FINEST = 1e-5
-"""No tolerance below the floor of single precision accuses a rule."""
+"""No tolerance below the floor of single precision leads to a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A rule after whose application outputs differ: in what, and the steps that lead there, that of the rule
-    last."""
+    """A rule whose application changes the outputs: the difference, and the steps up to and including it."""
 
     rule: str
     equation: str
@@ -39,7 +38,7 @@ class Suspect:
 
 
 Accuse = Callable[[Suspect], None]
-"""What is told at once of a rule that changed outputs."""
+"""Callback that is told immediately of a rule that changed outputs."""
 
 
 def blamed(
@@ -48,11 +47,9 @@ def blamed(
     rules: Sequence[Substitution],
     compare: Callable[[Graph], Equivalence | None],
 ) -> Suspect | None:
-    """The rule of the first step after which the graph is not equal to the original by more than rounding.
-
-    Halves the trace again and again: about so many comparisons as its length has binary digits. None where
-    the graph differs without any step, or where a comparison is not possible, or no longer.
-    """
+    """The rule of the first step after which the graph differs from the original by more than rounding.
+    Bisects the trace: the number of comparisons is logarithmic in its length. None where the graph differs
+    without any step, or where a comparison is not possible or time is over."""
     found: dict[int, Equivalence] = {}
 
     def is_equal(count: int) -> bool | None:
@@ -70,10 +67,8 @@ def blamed(
 
 
 def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int | None:
-    """After how many steps there is a difference that was not there before: found by halving.
-
-    None where there is none after all steps, one before the first, or where ``is_equal`` does not know.
-    """
+    """Number of steps after which a difference first appears, found by bisection. None where there is none
+    after all steps, there is one before the first, or ``is_equal`` cannot decide."""
     if is_equal(steps) is not False or is_equal(0) is not True:
         return None
     same, different = 0, steps
@@ -97,5 +92,5 @@ def is_false(equivalence: Equivalence) -> bool:
 
 
 def described(equivalence: Equivalence) -> str:
-    """The difference in words."""
+    """Description of the difference."""
     return f"{equivalence.why} (largest relative error {equivalence.max_rel_error:.3g})"

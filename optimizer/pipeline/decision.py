@@ -1,4 +1,4 @@
-"""Which rewritten model comes back, if any: decided by running whole models, never by predicted costs."""
+"""Select the model to return by measuring whole models, never by predicted costs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ from superopt.optimizer.pipeline.write import plan_of
 
 _MAX_FAMILIES = 6
 _NOTICEABLE = 1.004
-"""A variant must certainly be faster than another by this factor to be preferred."""
+"""Minimum certain speed-up over another variant to be preferred to it."""
 
 _WHOLE_SHARE = 0.9
-"""Of the time that is left, for timing what is undecided."""
+"""Share of the remaining time for timing undecided cases."""
 
 _BUSY_SHARE = 0.8
-"""A machine is loaded where a run takes less than this share of its time on a core."""
+"""The machine counts as loaded where a run gets less than this share of its time on a core."""
 
 
 @dataclass
 class Decision:
-    """Judges variants of one model. ``minimal_ratio`` must be excluded from below by the interval.
-
-    However many variants come before it, one that is not faster is accepted with probability ``DOUBT`` at
-    most: each is asked for twice the certainty of the one before. Nothing is begun that will not end in time.
-    ``without`` leaves rules out of a variant.
-    """
+    """Judges variants of one model. The interval must exclude ratios up to ``minimal_ratio``. A variant that
+    is not faster is accepted with probability ``DOUBT`` at most, however many variants are tried: each has
+    half the error probability of the previous one. Nothing is started that cannot finish in time. ``without``
+    removes rules from a variant."""
 
     equality: Equality
     feeds: Mapping[str, Array]
@@ -53,7 +51,7 @@ class Decision:
         self._schedule = self._original.prepared.request.schedule
 
     def decide(self, variant: PricedVariant) -> Verdict[PricedVariant]:
-        """Judges a variant; one with several rules is refined while time lasts."""
+        """Judges a variant; one with several rules is refined while time allows."""
         started = time.monotonic()
         verdict = self._judge(variant, share=0.35 if len(variant.rules) > 1 else 0.6)
         if verdict.comparison is None or len(variant.rules) < 2:
@@ -67,7 +65,7 @@ class Decision:
     def _judge(
         self, variant: PricedVariant, model: LoweredModel | None = None, *, share: float
     ) -> Verdict[PricedVariant]:
-        """The verdict, remembered; a ``model`` is the variant's, lowered before."""
+        """The cached or new verdict; ``model`` is the variant's, if already lowered."""
         verdict = self._verdict(variant, model, share)
         self.verdicts.append(verdict)
         return verdict
@@ -75,7 +73,7 @@ class Decision:
     def _verdict(
         self, variant: PricedVariant, model: LoweredModel | None, share: float
     ) -> Verdict[PricedVariant]:
-        """Equality first, then speed, in a share of the time that is left."""
+        """Checks equivalence first, then speed, within a share of the remaining time."""
 
         def refused(
             why: str, equivalence: Equivalence | None = None, comparison: Comparison | None = None
@@ -83,7 +81,7 @@ class Decision:
             return Verdict(variant, False, why, None, equivalence, comparison)  # noqa: FBT003
 
         if not self._schedule.allows_check():
-            return refused("there was no time left to check the rewritten model")
+            return refused("no time was left to check the rewritten model")
         compared = self.equality.compare(lambda: model or self._lowered(variant.graph))
         equal, equivalence, executes = compared.why, compared.equivalence, compared.executes
         if not compared.is_equal:
@@ -92,7 +90,7 @@ class Decision:
             why = f"{equal}; cheaper by the recorded costs of {self.target.name}, where it could not be timed"
             return Verdict(variant, True, why, compared.model, equivalence)  # noqa: FBT003
         if not self._schedule.allows_timing():
-            return refused(f"{equal}, but there was no time left to time it", equivalence)
+            return refused(f"{equal}, but no time was left to time it", equivalence)
         before = None if executes is None else self._originally_executed()
         if executes is not None and executes == before:
             why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
@@ -125,7 +123,7 @@ class Decision:
     def _compare(
         self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
     ) -> Comparison:
-        """Times the original and another model in a share of the time that is left, or in the longest one."""
+        """Times the original and another model in a share of the remaining time, or in the longest one."""
         left, original = max(0.0, self._schedule.left), self._original
         compare = compare_latency_apart if original.is_large else compare_latency
         return compare(
@@ -142,10 +140,8 @@ class Decision:
     def _refined(
         self, verdict: Verdict[PricedVariant], seconds: float
     ) -> tuple[PricedVariant, LoweredModel] | None:
-        """Leaves out one rule after another where the whole model is faster without it.
-
-        ``seconds`` is what judging took: time for judging the outcome is left.
-        """
+        """Removes rules one at a time where the whole model is faster without them. ``seconds`` is how long
+        judging took, which is reserved for judging the result."""
         assert verdict.comparison is not None
         best, fastest = verdict.variant, verdict.comparison
         model: LoweredModel | None = None
@@ -174,21 +170,21 @@ def _measured(comparison: Comparison) -> str:
 
 
 def opinion(comparison: Comparison) -> str:
-    """Why a model is not accepted: it was not faster, or that could not be found out here and now."""
+    """Why a model is not accepted: it was not faster, or the measurement was inconclusive."""
     measured = _measured(comparison)
     if not comparison.is_undecided:
         return f"but not certainly faster: {measured}"
     if comparison.share < _BUSY_SHARE:
         load, cores = os.getloadavg()[0], os.cpu_count()
         return (
-            f"but undecided: the machine is too loaded (a run had a core for {comparison.share:.0%} of its "
+            f"but undecided: the machine is too loaded (runs had a core for {comparison.share:.0%} of their "
             f"time; load average {load:.1f} on {cores} cores): {measured} in {comparison.rounds} rounds"
         )
     return f"but undecided: {measured} in {comparison.rounds} rounds; a longer budget allows for more"
 
 
 def _difference(before: Executed | None, after: Executed | None) -> str:
-    """What the runtime executes more or less often than before, in words; nothing where that is not known."""
+    """Kernels that the runtime executes more or less often than before, as text; empty if unknown."""
     if before is None or after is None:
         return ""
     changed = [
@@ -200,7 +196,7 @@ def _difference(before: Executed | None, after: Executed | None) -> str:
 
 
 def _is_preferable(refined: Verdict[PricedVariant], whole: Verdict[PricedVariant]) -> bool:
-    """Whether to take what refining gave: unless it failed, or is slower after all."""
+    """Whether to accept the refined variant: unless it failed or is slower."""
     if not whole.accepted or not refined.accepted:
         return not whole.accepted or refined.accepted
     assert refined.comparison is not None

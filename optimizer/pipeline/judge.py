@@ -1,4 +1,4 @@
-"""What every judge of rewritten models shares: the course of a trial, equality, and whom to blame."""
+"""Common part of all judges of rewritten models: trial procedure, equivalence check, rule at fault."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from superopt.optimizer.pipeline.verdict import PlannedVariant, PricedVariant, V
 V = TypeVar("V", bound=Variant)
 
 REFUSED = (UnsupportedError, RuntimeRefusedError, InvalidModelError)
-"""What writing or opening a rewritten model raises."""
+"""Exceptions raised when a rewritten model cannot be written or loaded."""
 
 
 class UnchangedError(Exception):
-    """The original is to be returned; the message says why."""
+    """The original is returned; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A rewritten model as the runtime opened it: the file, what it executes where that was asked for, and
-    whether it is equal, in a sentence. Nothing is known of a model that cannot be run."""
+    """A rewritten model as loaded by the runtime: the file, its executed kernels where requested, and the
+    result of the equivalence check with a one-sentence reason. All are None for a model that cannot be
+    run."""
 
     why: str
     equivalence: Equivalence | None = None
@@ -51,7 +52,7 @@ class Compared:
 @dataclass(frozen=True, eq=False)
 class Equality:
     """Compares rewritten models with the original, by running both on the same inputs. ``lists_kernels``:
-    whether what the runtime executes is of interest."""
+    whether to list the kernels that the runtime executes."""
 
     original: Original
     reference: Reference
@@ -65,14 +66,14 @@ class Equality:
             loaded, executes = self.opened(file)
             equivalence = check_equivalence(self.reference, loaded)
         except REFUSED as error:
-            return Compared(f"the rewritten model cannot be run here: {error}")
-        why = "equal, on weak evidence as the outputs hardly vary" if equivalence.weak else "equal"
+            return Compared(f"the rewritten model cannot be run on this machine: {error}")
+        why = "equal, on weak evidence because the outputs hardly vary" if equivalence.weak else "equal"
         if not equivalence.passed:
             why = f"not equal: {equivalence.why}"
         return Compared(why, equivalence, model, file, executes)
 
     def opened(self, file: ModelFile) -> tuple[LoadedModel, Executed | None]:
-        """A model in memory, and what the runtime executes of it where that is of interest."""
+        """Loads a model, and lists its kernels where requested."""
         original = self.original
         threads, provider = original.prepared.request.threads, original.provider
         if self.lists_kernels:
@@ -81,8 +82,9 @@ class Equality:
 
 
 class Trial(ABC, Generic[V]):
-    """One optimization before one judge. ``verdicts`` are all that were given; ``last`` is the one that the
-    outcome rests on. Models are run by the ``provider`` here; ``equality`` is None before they can be."""
+    """One optimization under one judge. ``verdicts`` are all verdicts so far; ``last`` is the one that
+    determines the outcome. Models are run by the ``provider`` on this machine; ``equality`` is None before
+    they can be."""
 
     def __init__(self, prepared: Prepared, provider: Provider = Provider.CPU) -> None:
         self.provider = provider
@@ -95,7 +97,7 @@ class Trial(ABC, Generic[V]):
         self._equality: Equality | None = None
 
     def run(self, original: Original) -> Verdict[V]:
-        """The verdict that accepted a variant; raises UnchangedError where none did."""
+        """The verdict that accepted a variant; raises UnchangedError where there is none."""
         variant = self._search(original)
         refusal = "cancelled" if self._request.cancel.is_cancelled else self._refusal(variant)
         if refusal:
@@ -107,19 +109,19 @@ class Trial(ABC, Generic[V]):
 
     @abstractmethod
     def account(self, report: Report) -> Report:
-        """The report with what this judge alone knows; explained if time allows."""
+        """Adds to the report what only this judge knows; includes an explanation if time allows."""
 
     @abstractmethod
     def _search(self, original: Original) -> V:
-        """The best variant by what is predicted."""
+        """The best variant by predicted cost."""
 
     @abstractmethod
     def _refusal(self, variant: V) -> str:
-        """Why what was found need not be judged; empty where it must be."""
+        """Reason why the search result need not be judged; empty where it must be."""
 
     @abstractmethod
     def _decide(self, original: Original, variant: V) -> Verdict[V]:
-        """Judges a variant and, where it is not accepted, others in its place."""
+        """Judges a variant and, if it is not accepted, alternatives."""
 
     @abstractmethod
     def _judge(self, variant: V) -> Verdict[V]:
@@ -127,11 +129,11 @@ class Trial(ABC, Generic[V]):
 
     @abstractmethod
     def _without(self, variant: V, rule: str) -> V | None:
-        """What is left of a variant without a rule, or takes its place."""
+        """The variant without a rule, or its replacement."""
 
     def _judged(self, variant: V) -> Verdict[V]:
-        """The verdict on a variant; where its outputs differ, on what is left of it without the rules to
-        blame, which are accused."""
+        """The verdict on a variant; if its outputs differ, on the variant without the rules at fault, which
+        are reported."""
         verdict = self.last = self._judge(variant)
         while verdict.equivalence is not None and is_false(verdict.equivalence) and verdict.variant.trace:
             start, trace = self._prepared.canonical.graph, verdict.variant.trace
@@ -149,7 +151,7 @@ class Trial(ABC, Generic[V]):
         return verdict
 
     def _equivalence_of(self, graph: Graph) -> Equivalence | None:
-        """Whether a rewritten graph is equal; None where it cannot be run, or no time is left for that."""
+        """Whether a rewritten graph is equivalent; None where it cannot be run, or time is over."""
         if self._equality is None or not self._schedule.allows_check():
             return None
         return self._equality.compare(lambda: lower(self._request.lifted, graph, Plan())).equivalence
@@ -159,14 +161,14 @@ AnyTrial = Trial[PricedVariant] | Trial[PlannedVariant]
 
 
 class Judge(Protocol):
-    """Decides which rewritten model comes back: ``Measured`` by running it, ``Simulated`` by simulation."""
+    """Decides which model is returned: ``Measured`` by running models, ``Simulated`` by simulating plans."""
 
     @property
     def device(self) -> str | None:
-        """What the report calls the device that is optimized for; None for a cluster."""
+        """Name of the target device in the report; None for a cluster."""
         ...
 
     def begin(self, prepared: Prepared) -> AnyTrial:
-        """A trial. Raises InvalidInputError for what does not fit, MissingServiceError for a device that is
-        not there."""
+        """Starts a trial. Raises InvalidInputError for options that do not fit, MissingServiceError for a
+        missing device."""
         ...

@@ -1,4 +1,4 @@
-"""Judging on one device, by running whole models: what is predicted by measured costs, checked and timed."""
+"""Judge for a local device: checks and times whole models, ordered by predicted cost."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _LOG = logging.getLogger(__name__)
 
 _SECOND_OPINIONS = 3
 _LEAST_SECONDS = 5.0
-"""A search and its judgement are not begun with less time than this."""
+"""Minimum seconds for starting a search and its judgement."""
 
 _QUICK = 1.0
-"""Seconds; of a model that is opened in less time it is found out what the runtime executes."""
+"""Seconds; for models that load faster, the kernels that the runtime executes are listed."""
 
 _PRICING_SHARE = 0.5
 _SETTLING_SHARE = 0.2
-"""Share of the time left after which no other sizes are tried."""
+"""Share of the remaining time after which no other sizes are tried."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Runs both models and returns the faster one; for a device that is not here recorded costs decide."""
+    """Runs both models and returns the faster one; for a remote device recorded costs decide."""
 
     costs: CostStore
     target: Target = HERE
@@ -69,7 +69,7 @@ class Measured:
         return device_name(self.target.provider) if self.target.is_here else self.target.name
 
     def begin(self, prepared: Prepared) -> MeasuredTrial:
-        """A trial. Raises InvalidOptionError, and MissingServiceError for a device that is not there."""
+        """Starts a trial. Raises InvalidOptionError, and MissingServiceError for a missing device."""
         request = prepared.request
         ends = request.started + _PRICING_SHARE * request.options.budget
         objective = objective_of(request.options.objective, self.costs, request.threads, self.target, ends)
@@ -77,10 +77,8 @@ class Measured:
 
 
 class MeasuredTrial(Trial[PricedVariant]):
-    """One optimization for one device; what is None is not known yet.
-
-    ``rules`` are those that may be used and are not suspect; ``reserved`` seconds were kept for judging.
-    """
+    """One optimization for one device; fields are None until known. ``rules`` are the usable rules that are
+    not suspect; ``reserved`` is the number of seconds kept for judging."""
 
     def __init__(self, prepared: Prepared, target: Target, objective: Objective) -> None:
         super().__init__(prepared, target.provider if target.is_here else Provider.CPU)
@@ -95,7 +93,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._misdeclared: tuple[str, ...] = ()
 
     def _search(self, original: Original) -> PricedVariant:
-        """Settles sizes, prices, searches; raises UnchangedError where the budget is too short for it, or the
+        """Determines sizes, prices, searches; raises UnchangedError where the budget is too short, or the
         original does not run."""
         prepared, schedule = self._prepared, self._schedule
         self._require_time()
@@ -128,7 +126,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         return "no rule lowers the predicted cost"
 
     def _decide(self, original: Original, variant: PricedVariant) -> Verdict[PricedVariant]:
-        """The best variant, then what is found without its rules, then the canonical graph."""
+        """Tries the best variant, then the results of searches without its rules, then the canonical
+        graph."""
         self._tell("check")
         self._measure_until(math.inf)
         decision = self._decision = self._decision_on(original, variant.start)
@@ -159,9 +158,7 @@ class MeasuredTrial(Trial[PricedVariant]):
     def _require_time(self) -> None:
         if not self._schedule.is_enough():
             left = max(self._schedule.left, 0.0)
-            raise UnchangedError(
-                f"the budget is too short, {left:.1f} s of it are left: {self._schedule.advice()}"
-            )
+            raise UnchangedError(f"the budget is too short, {left:.1f} s are left: {self._schedule.advice()}")
 
     def _priced(self, sizing: Sizing) -> GraphCost:
         lifted, objective, most = self._request.lifted, self._objective, self._request.options.memory_limit
@@ -178,7 +175,7 @@ class MeasuredTrial(Trial[PricedVariant]):
             self._objective.deadline = deadline
 
     def _searched(self, start: GraphCost, deadline: float, distrusted: Container[str] = ()) -> SearchResult:
-        """What is found without some of the rules."""
+        """Search result without some of the rules."""
         request, options = self._request, self._request.options
 
         def forward(progress: Progress) -> None:
@@ -202,7 +199,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         return PricedVariant(result.best.graph, steps, result.trace, result.best, start)
 
     def _searched_again(self, start: GraphCost, distrusted: Container[str] = ()) -> PricedVariant | None:
-        """What is found without some of the rules in a part of the time that is left."""
+        """Search result without some of the rules, in a part of the remaining time."""
         left = self._schedule.left
         if left < _LEAST_SECONDS or not self._schedule.is_enough():
             return None
@@ -215,10 +212,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         return self._variant(start, result)
 
     def _second_opinion(self, rejected: Verdict[PricedVariant]) -> Verdict[PricedVariant]:
-        """Searches again without the rules whose predicted gain did not show, while time lasts.
-
-        A rule that the cost model flatters takes the place of others: what is found without it may be faster.
-        """
+        """Searches again without the rules whose predicted gain was not confirmed, while time allows. A rule
+        that the cost model overestimates displaces others: the result without it may be faster."""
         distrusted: set[str] = set()
         for _ in range(_SECOND_OPINIONS):
             if not rejected.variant.rules or rejected.comparison is None:
@@ -236,7 +231,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         return rejected
 
     def _decision_on(self, original: Original, start: GraphCost) -> Decision:
-        """What decides, after the original was run on a first sample."""
+        """The decision procedure, created after a first run of the original."""
         request, schedule = self._request, self._schedule
         assert self._sizing is not None, "sizes are settled before anything is judged"
         reference = original.reference(self._sizing.plan, schedule.deadline - schedule.timing)
@@ -292,7 +287,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         return replace(report, memory=memory)
 
     def _sizes(self) -> SizesSummary:
-        """The sizes of open dimensions at which things happened: those of the arrays that models were fed."""
+        """The sizes of open dimensions that were used, as given by the arrays that models received."""
         sizing, decision, judged = self._sizing, self._decision, self.last
         if sizing is None or self._start is None:
             return SizesSummary()
@@ -309,8 +304,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         return SizesSummary(sizing.sizes, tuple(checked), timed, sizing.guessed, apart)
 
     def _explanation(self, chosen: PricedVariant | None) -> Explanation | None:
-        """None where nothing was priced, or it was cancelled, and where explaining fails: the model matters
-        more."""
+        """None where nothing was priced, the job was cancelled, or the explanation fails: it must not affect
+        the model."""
         if self._start is None or self._request.cancel.is_cancelled:
             return None
         ablations = () if self._decision is None else self._decision.ablations
@@ -325,7 +320,7 @@ class MeasuredTrial(Trial[PricedVariant]):
 
 
 def _minimal_ratio(start: GraphCost, objective: str) -> float:
-    """How fast a rewritten model must be: not at all, when the original needs more memory than there is."""
+    """Required speed-up of a rewritten model: none if the original exceeds the memory limit."""
     if start.penalty:
         return 0.0
     return 1.0 if objective in ("latency", "throughput") else 0.99

@@ -1,4 +1,4 @@
-"""The original model, opened when it is first needed: what others are compared with."""
+"""The original model, opened on first use; the reference for comparisons."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SLOW = 1.0
 """Seconds; a run that takes longer is not repeated."""
 
 _LARGE = 1 << 28
-"""Bytes of weights from which on no two models are in memory at once, and none while a search runs."""
+"""Bytes of weights above which two models are never in memory at once, and none during a search."""
 
 
 @dataclass(eq=False)
 class Original:
-    """The original model; files are written into the directory. How long opening takes goes to the schedule.
-    Raises RuntimeRefusedError where it cannot be opened."""
+    """The original model; files are written to the directory. Its loading time is recorded in the schedule.
+    Raises RuntimeRefusedError where it cannot be loaded."""
 
     prepared: Prepared
     provider: Provider
@@ -36,16 +36,16 @@ class Original:
 
     @cached_property
     def file(self) -> ModelFile:
-        """What the runtime opens."""
+        """The file or bytes that the runtime loads."""
         return runnable_original(self.prepared.request.lifted, self.directory)
 
     @property
     def is_large(self) -> bool:
-        """Whether no other model should be in memory beside it."""
+        """Whether no other model should be in memory at the same time."""
         return self.prepared.request.schedule.weight_bytes >= _LARGE
 
     def opened(self) -> LoadedModel:
-        """The model in memory; it stays there until it is released."""
+        """The loaded model; it stays in memory until released."""
         if self._loaded is None:
             file, began = self.file, time.monotonic()
             self._loaded = LoadedModel(file, self.prepared.request.threads, provider=self.provider)
@@ -53,18 +53,18 @@ class Original:
         return self._loaded
 
     def reference(self, plan: InputPlan, deadline: float) -> Reference:
-        """The model with samples of what it computes, drawn until the deadline (monotonic clock)."""
+        """The model with samples of its outputs, drawn until the deadline (monotonic clock)."""
         prepared, options = self.prepared, self.prepared.request.options
         sampling = Sampling(options.samples, options.seed, options.tolerance, prepared.given, deadline)
         return Reference(self.opened(), plan, sampling, prepared.request.lifted.source)
 
     def release(self) -> None:
-        """Lets the model go."""
+        """Releases the model."""
         self._loaded = None
 
     def first_run(self, plan: InputPlan) -> float:
-        """The seconds of a run after the first, which takes longer, at the sizes that it is timed at; 0 where
-        the model runs on nothing that was tried."""
+        """The seconds of one warm run at the sizes used for timing; 0 where the model runs on none of the
+        inputs tried."""
         model = self.opened()
         for feeds in self._feeds(plan):
             try:
@@ -75,7 +75,7 @@ class Original:
         return 0.0
 
     def _feeds(self, plan: InputPlan) -> Iterator[Mapping[str, Array]]:
-        """Inputs that were given, else such as will be drawn."""
+        """Given inputs, else random ones as in later samples."""
         yield from self.prepared.given[:1]
         random = np.random.default_rng(0)
         for sizes in plan.size_choices():

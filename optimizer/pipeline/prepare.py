@@ -1,4 +1,4 @@
-"""What one optimization is given, checked against the model before anything is run."""
+"""Inputs of an optimization, validated against the model before anything is run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ from superopt.rewriting import Substitution
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What one optimization is given.
-
-    ``rules`` must all be verified; ``accuse`` is told at once of those that changed outputs, which are not
-    used further. The budget counts from ``started`` (monotonic clock).
-    """
+    """Inputs of one optimization. ``rules`` must all be verified; ``accuse`` is called immediately for rules
+    that changed outputs, which are then no longer used. The budget counts from ``started`` (monotonic
+    clock)."""
 
     lifted: LiftedModel
     rules: Sequence[Substitution]
@@ -41,7 +39,7 @@ class Request:
 
     @property
     def threads(self) -> int:
-        """How many threads models run with."""
+        """Number of threads used by models."""
         return self.options.threads or physical_cores()
 
     @property
@@ -51,7 +49,7 @@ class Request:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """How the budget is shared."""
+        """Division of the budget."""
         return Schedule(self.started, self.options.budget, weight_bytes(self.lifted))
 
     def tell(
@@ -64,8 +62,8 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A request that fits its model: the rules that may be used, the nodes that must stay, the graph that
-    searches begin with, how inputs are drawn, those that were given."""
+    """A request validated against its model: usable rules, nodes that must be kept, the graph that searches
+    start from, the plan for generating inputs, given inputs."""
 
     request: Request
     usable: tuple[Substitution, ...]
@@ -76,7 +74,8 @@ class Prepared:
 
 
 def prepare(request: Request) -> Prepared:
-    """Checks what was given. Raises InvalidOptionError and InvalidFileError for what does not fit."""
+    """Validates the request. Raises InvalidOptionError and InvalidFileError for options that do not fit the
+    model."""
     lifted, options = request.lifted, request.options
     usable = tuple(usable_rules(request.rules, options, lifted.source.opset))
     check_dims(options.dims, tuple(lifted.symbols))
@@ -87,11 +86,9 @@ def prepare(request: Request) -> Prepared:
 
 
 def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:
-    """Why the original does not run: at the sizes that were asked for, or at any that was tried for those
-    ``guessed``; and what to do."""
+    """Why the original does not run, at the requested sizes or at any tried for the ``guessed`` ones, and
+    what to do."""
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
     why = f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
-    wanted = (
-        f"sizes of {', '.join(guessed)} that it runs at (--dim {guessed[0]}=SIZE)" if guessed else "others"
-    )
+    wanted = f"valid sizes of {', '.join(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
     return f"{why}; give {wanted}, or --inputs"

@@ -1,4 +1,4 @@
-"""The report of an optimization: what was done, what it was worth, what came back and why."""
+"""The report of an optimization: the steps, their gains, the returned model and the reason for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BYTE_FOR_BYTE = "the original is returned, byte for byte"
 
 @dataclass(frozen=True, slots=True)
 class OpaqueNode:
-    """An ONNX node that rules cannot touch."""
+    """An ONNX node that rules do not affect."""
 
     node: str
     op_type: str
@@ -37,9 +37,8 @@ class OpaqueNode:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """The model before and after. ``overridable``: weights that are inputs, too, and so are no constants;
-    ``warnings``: what is wrong with it although it runs.
-    """
+    """The model before and after. ``overridable``: weights that are also inputs, and hence not constants;
+    ``warnings``: defects of the model that do not prevent running it."""
 
     name: str
     sha256: str
@@ -71,7 +70,8 @@ class CostSummary:
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """Whole models timed in the runtime; ``interval`` holds the ratio with probability ``confidence``."""
+    """Latency of whole models in the runtime; ``interval`` contains the ratio with probability
+    ``confidence``."""
 
     unit: str
     before: float
@@ -101,8 +101,8 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class ErrorSummary:
-    """An error relative to the size of what it is measured by: the largest, the root mean square, and the
-    median of single elements; None where there is no number."""
+    """An error relative to the size of its reference: maximum, root mean square, and median of single
+    elements; None where not a number."""
 
     largest: float | None
     rms: float | None
@@ -116,10 +116,9 @@ class ErrorSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSummary:
-    """What errors of ``output`` were measured against, the comparison that came nearest to a refusal.
-
-    In double precision ``single`` of ``nodes`` ran in single one; ``why`` says why there was none.
-    """
+    """What errors of ``output`` were measured against, in the comparison closest to failing. In double
+    precision, ``single`` of ``nodes`` ran in single precision; ``why`` says why there was no double
+    precision."""
 
     kind: str
     output: str
@@ -130,12 +129,9 @@ class ReferenceSummary:
 
 @dataclass(frozen=True, slots=True)
 class EquivalenceSummary:
-    """How far the outputs were apart; None where there is no number. ``weak``: they hardly vary.
-
-    ``error`` and ``own_error`` are those of the rewritten model and of the original against the
-    ``reference``, ``multiple`` is how much larger the former may be. ``why`` says what differs, or why
-    nothing was compared.
-    """
+    """Distance of the outputs; None where there is no number. ``weak``: they hardly vary. ``error`` and
+    ``own_error`` are those of the rewritten model and of the original against the ``reference``, ``multiple``
+    is the allowed ratio. ``why`` gives the difference, or the reason why nothing was compared."""
 
     passed: bool
     samples: int
@@ -169,7 +165,8 @@ class EquivalenceSummary:
 
     @staticmethod
     def untouched(tolerance: float | None, returned: str) -> EquivalenceSummary:
-        """Nothing was compared, for what is ``returned`` is what was given; ``tolerance`` was asked for."""
+        """Nothing was compared, since the original is returned, as ``returned`` states; ``tolerance`` is the
+        requested one."""
         return EquivalenceSummary(
             passed=True,
             samples=0,
@@ -182,8 +179,8 @@ class EquivalenceSummary:
 
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """How the search went; ``curve`` holds (seconds, best cost), ``reserved_seconds`` were kept of the budget
-    for checking and timing what it finds."""
+    """Search statistics; ``curve`` holds (seconds, best cost), ``reserved_seconds`` of the budget were kept
+    for checking and timing results."""
 
     strategy: str
     seconds: float
@@ -209,7 +206,7 @@ class SearchSummary:
 
 @dataclass(frozen=True, slots=True)
 class MemorySummary:
-    """Bytes of weights and of tensors alive at once, by liveness, of the original and of what came back."""
+    """Bytes of weights and of peak live tensors, of the original and of the returned model."""
 
     before: int
     after: int
@@ -223,12 +220,10 @@ def _no_sizes() -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class SizesSummary:
-    """Sizes of the dimensions that the model leaves open; empty where it has none.
-
-    ``priced`` are those that costs are about, ``checked`` each set at which outputs were compared, ``timed``
-    those of the inputs that both models were timed on, None where nothing was. Of the ``guessed`` ones nobody
-    gave a size. Axes with one of the names ``apart`` may differ in size.
-    """
+    """Sizes of the model's open dimensions; empty where it has none. ``priced`` are those used for costs,
+    ``checked`` each set at which outputs were compared, ``timed`` those of the inputs on which both models
+    were timed, None where nothing was. ``guessed`` sizes were not given by the user. Axes with one of the
+    names ``apart`` may differ in size."""
 
     priced: Mapping[str, int] = field(default_factory=_no_sizes)
     checked: tuple[Mapping[str, int], ...] = ()
@@ -238,17 +233,17 @@ class SizesSummary:
 
     @property
     def request(self) -> str:
-        """What to add to the command for the sizes that were guessed; empty where none was."""
+        """Command-line options for the sizes that were guessed; empty where none was."""
         return example({name: self.priced[name] for name in self.guessed})
 
     def qualified(self, why: str) -> str:
-        """The reason, and that it holds at guessed sizes."""
+        """The reason, with a note if sizes were guessed."""
         if not self.guessed:
             return why
         return f"{why}, at guessed sizes: {written({name: self.priced[name] for name in self.guessed})}"
 
     def to_json(self) -> dict[str, object]:
-        """The sizes as JSON values; ``request`` as the command line takes it."""
+        """The sizes as JSON values; ``request`` is in command-line syntax."""
         return {
             "priced": dict(self.priced),
             "checked": [dict(sizes) for sizes in self.checked],
@@ -260,17 +255,15 @@ class SizesSummary:
 
 
 def written(sizes: Mapping[str, int]) -> str:
-    """Sizes as a person reads them."""
+    """Sizes as readable text."""
     return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything about one optimization; ``to_json`` gives the documented schema.
-
-    ``target`` is the device that the costs are about, None where that is a cluster. ``suspects`` are rules
-    that changed outputs and were not used for that.
-    """
+    """Complete result of one optimization; ``to_json`` gives the documented schema. ``target`` is the device
+    of the costs, None for a cluster. ``suspects`` are rules that changed outputs and were therefore not
+    used."""
 
     model: ModelSummary
     options: Mapping[str, object]
@@ -322,7 +315,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A step read from a report, as ``replay`` takes it."""
+    """A step read from a report, for ``replay``."""
 
     rule: str
     backwards: bool
@@ -331,10 +324,8 @@ class RecordedStep:
 
 
 def recorded_trace(report: Mapping[str, object]) -> tuple[RecordedStep, ...]:
-    """The applied rules in a report's JSON; raises InvalidFileError for what is no report of this schema.
-
-    Steps of canonicalisation come first and are not among them: every optimization begins with all of them.
-    """
+    """The applied rules in a report's JSON; raises InvalidFileError for JSON that is not a report of this
+    schema. Canonicalisation steps come first and are left out: every optimization starts with all of them."""
     if report.get("schema") != SCHEMA:
         raise InvalidFileError(f"report: expected schema {SCHEMA}, got {report.get('schema')!r}")
     steps = report.get("trace")
@@ -374,13 +365,13 @@ def _recorded(number: int, step: object) -> RecordedStep:
         and choice >= 0
     )
     if not sound:
-        raise InvalidFileError(f"report: step {number} of the trace is no rewriting step: {step!r}")
+        raise InvalidFileError(f"report: step {number} of the trace is not a rewriting step: {step!r}")
     nodes = tuple(NodeId(node) for node in cast("Sequence[int]", site))
     return RecordedStep(cast("str", rule), cast("bool", backwards), nodes, cast("int", choice))
 
 
 def _versions() -> dict[str, str]:
-    """What the report was made with, and on which device."""
+    """Versions used, and the device."""
     return {
         "superopt": version("superopt"),
         "runtime": runtime_version(),

@@ -1,4 +1,4 @@
-"""The main job: a lifted model and proved rules in; the best equal model, its trace and the report out."""
+"""Run one optimization: a lifted model and proved rules in; best equivalent model, trace and report out."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Result:
-    """What came out: the ``model`` is the one that was judged. ``graph`` is the lifted graph itself when the
-    original is returned."""
+    """Outcome of an optimization: ``model`` is the one that was judged. ``graph`` is the lifted graph itself
+    when the original is returned."""
 
     graph: Graph
     plan: Plan
@@ -59,14 +59,12 @@ def optimize(
     started: float | None = None,
     accuse: Accuse = lambda _: None,
 ) -> Result:
-    """Optimizes a model within the budget; the judge decides for what, and what comes back. ``rules`` must
-    all be verified; ``accuse`` is told at once of those that changed outputs, which are not used further.
-
-    The budget counts from ``started`` (a time of the monotonic clock), now without it, and leaves time for
-    writing the result. Raises InvalidInputError for what is given and does not fit the model,
-    MissingServiceError for a device that is not there. Any other failure is logged, and the original is
-    returned with the reason in the report.
-    """
+    """Optimizes a model within the budget; the judge determines the target and which model is returned.
+    ``rules`` must all be verified; ``accuse`` is called immediately for rules that changed outputs, which are
+    then no longer used. The budget counts from ``started`` (monotonic clock; default now) and includes time
+    for writing the result. Raises InvalidInputError for inputs that do not fit the model, MissingServiceError
+    for a missing device. Any other failure is logged, and the original is returned with the reason in the
+    report."""
     began = time.monotonic() if started is None else started
     request = Request(lifted, rules, options, progress, cancel or CancelToken(), began, accuse)
     pipeline = Pipeline(request, judge)
@@ -86,17 +84,15 @@ def optimize(
 
 @dataclass
 class Pipeline:
-    """One optimization; ``run`` lets every failure through, which is what tests want.
-
-    Once there is a ``trial`` nothing that goes wrong is the fault of what was given.
-    """
+    """One optimization; ``run`` propagates every failure, for tests. Once there is a ``trial``, failures are
+    not caused by invalid inputs."""
 
     request: Request
     judge: Judge
     trial: AnyTrial | None = field(default=None, init=False)
 
     def run(self) -> Result:
-        """Prepares, searches, judges, writes."""
+        """Prepares, searches, judges and writes."""
         prepared = prepare(self.request)
         trial = self.trial = self.judge.begin(prepared)
         with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
@@ -112,13 +108,13 @@ class Pipeline:
             return Result(variant.graph, variant.plan, variant.trace, model, report)
 
     def original(self, why: str) -> Result:
-        """The original, with the reason."""
+        """Returns the original, with the reason."""
         lifted = self.request.lifted
         model = LoweredModel.of_source(lifted.source, lifted.names)
         return Result(lifted.graph, Plan(), (), model, self._report(None, why))
 
     def _report(self, accepted: Verdict[Variant] | None, why: str) -> Report:
-        """The report where the variant of a verdict is returned, or the original without one."""
+        """The report for the variant of a verdict, or for the original without one."""
         request, trial, judged = self.request, self.trial, accepted
         if judged is None and trial is not None:
             judged = trial.last
@@ -166,9 +162,9 @@ class Pipeline:
         )
 
     def _returned(self, accepted: Verdict[Variant] | None) -> str:
-        """What is returned where nothing was compared."""
+        """Description of the returned model where nothing was compared."""
         if accepted is not None:
-            return "the graph is as it was"
+            return "the graph is unchanged"
         if self.request.lifted.source.has_external_data:
-            return "the original is returned, with its external data in a file of its own"
+            return "the original is returned, with its external data in a separate file"
         return BYTE_FOR_BYTE

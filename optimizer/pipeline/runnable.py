@@ -1,4 +1,4 @@
-"""Models as files or bytes that the runtime can open, whatever their size."""
+"""Models as files or bytes that the runtime can open, of any size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefus
 
 
 def loads(model: ModelFile) -> bool:
-    """Whether the runtime loads a model: what ``load_model`` asks where the ONNX checker rejects it."""
+    """Whether the runtime loads a model; used by ``load_model`` where the ONNX checker rejects it."""
     try:
         LoadedModel(model, threads=1)
     except RuntimeRefusedError:
@@ -20,7 +20,7 @@ def loads(model: ModelFile) -> bool:
 
 
 def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:
-    """The original: its bytes, or its own file when weights lie beside it; else a copy in ``directory``."""
+    """The original: its bytes, or its own file when it has external weights; else a copy in ``directory``."""
     source = lifted.source
     if not source.has_external_data:
         return source.original
@@ -31,8 +31,8 @@ def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:
 
 
 def runnable(model: LoweredModel, directory: Path) -> ModelFile:
-    """A rewritten model: the bytes that are written where it is returned; in ``directory`` when it is too
-    large for one file."""
+    """A rewritten model: the bytes that would be returned; in ``directory`` when it is too large for one
+    file."""
     if not model.source.has_external_data:
         try:
             return model.to_bytes()
@@ -42,7 +42,7 @@ def runnable(model: LoweredModel, directory: Path) -> ModelFile:
 
 
 def weight_bytes(lifted: LiftedModel) -> int:
-    """Bytes of all weights of the model as it was given, those in attributes and bodies included."""
+    """Bytes of all weights of the given model, including those in attributes and subgraphs."""
     return stored_bytes(lifted.source.as_given.proto)
 
 

@@ -1,4 +1,4 @@
-"""How the budget is shared: until when a search may go on so that its outcome can be judged in time."""
+"""Divide the time budget: deadlines for the search that leave time to judge its results."""
 
 from __future__ import annotations
 
@@ -7,45 +7,44 @@ import time
 from dataclasses import dataclass, field
 
 EXPLANATION_SHARE = 0.05
-"""Share of the budget for explaining the outcome."""
+"""Share of the budget for the explanation."""
 
 _WRITING_SECONDS_PER_BYTE = 6e-9
 _WRITING_SHARE = 0.2
-"""At most this share of the budget is kept for writing the model."""
+"""Maximum share of the budget reserved for writing the model."""
 
 _OPENING_SECONDS_PER_BYTE = 2e-9
-"""Before it was measured."""
+"""Assumed before it is measured."""
 
 _SHORT = 1.0
-"""Seconds; what is judged faster is judged whatever the budget."""
+"""Seconds; judgements shorter than this are made whatever the budget."""
 
 _CHECK_RUNS, _CHECK_LOADS = 8, 1
-"""A rewritten model is opened once, and run on samples, some of them larger."""
+"""A rewritten model is loaded once, and run on samples, some of them larger."""
 
 _ROUND_RUNS, _ROUND_LOADS = 8, 2
-"""In a round both models are opened, run once to warm up, and some times to be timed."""
+"""In a round both models are loaded, run once to warm up, and several times for timing."""
 
 _LEAST_ROUNDS, _WANTED_ROUNDS = 3, 8
 
 _LEAST_SEARCH_SHARE = 0.1
 _SHARES = (0.25, 0.6)
-"""Of the time left, for judging: at least, and at most unless the least number of rounds takes longer."""
+"""Minimum and maximum share of the remaining time for judging; exceeded if the minimum number of rounds takes
+longer."""
 
 _SPARE = 1.2
 _STEP = 5
-"""A budget is recommended in multiples of so many seconds."""
+"""Recommended budgets are multiples of this many seconds."""
 
 _SHORTEST = 0.01
-"""Seconds; what takes less plays no part in what is said of a budget."""
+"""Seconds; shorter durations are shown as less than this."""
 
 
 @dataclass
 class Schedule:
-    """The budget of one optimization, which counts from ``started`` (monotonic clock).
-
-    ``loading`` and ``running`` are the seconds that the original takes to be opened and to be run once at
-    the sizes that it is timed at: estimated and 0 until they were measured.
-    """
+    """Budget of one optimization, counted from ``started`` (monotonic clock). ``loading`` and ``running`` are
+    the seconds to load the original and to run it once at the sizes used for timing: estimated and 0 until
+    measured."""
 
     started: float
     budget: float
@@ -58,60 +57,60 @@ class Schedule:
 
     @property
     def writing(self) -> float:
-        """Seconds for writing a model."""
+        """Seconds reserved for writing a model."""
         return min(_WRITING_SECONDS_PER_BYTE * self.weight_bytes, _WRITING_SHARE * self.budget)
 
     @property
     def end(self) -> float:
-        """When there must be a result to be written."""
+        """Time at which the result must be ready for writing."""
         return self.started + self.budget - self.writing
 
     def until(self, share: float, reserved: float) -> float:
-        """The end of a share of the budget, so that seconds are left of it that are ``reserved``."""
+        """End of a share of the budget, leaving the ``reserved`` seconds."""
         return min(self.started + share * (self.budget - self.writing), self.end - reserved)
 
     @property
     def deadline(self) -> float:
-        """When judging must be over."""
+        """Time at which judging must be finished."""
         return self.end - EXPLANATION_SHARE * self.budget
 
     @property
     def left(self) -> float:
-        """Seconds until judging must be over."""
+        """Seconds until judging must be finished."""
         return self.deadline - time.monotonic()
 
     def explaining(self) -> float:
-        """Seconds for the explanation from now on."""
+        """Seconds available for the explanation from now on."""
         return max(0.0, min(EXPLANATION_SHARE * self.budget, self.end - time.monotonic()))
 
     @property
     def timing(self) -> float:
-        """Seconds of the least number of rounds of timing."""
+        """Seconds of the minimum number of timing rounds."""
         return _LEAST_ROUNDS * self._round
 
     @property
     def judging(self) -> float:
-        """Seconds that judging one rewritten model takes at least: writing, opening, checking, timing."""
+        """Minimum seconds for judging one rewritten model: writing, loading, checking, timing."""
         return self._checking + self.timing
 
     def is_enough(self) -> bool:
-        """Whether a rewritten model can be found and judged in the time that is left; one that takes little
+        """Whether a rewritten model can be found and judged in the remaining time; always for small ones
         while any is left."""
         return self.left > 0 and self.judging < max(_SHORT, (1 - _LEAST_SEARCH_SHARE) * self.left)
 
     def allows_check(self) -> bool:
-        """Whether a rewritten model can be written, opened and run in the time that is left."""
+        """Whether a rewritten model can be written, loaded and run in the remaining time."""
         return self._lasts(self.writing + self.loading + self.running)
 
     def allows_timing(self) -> bool:
-        """Whether both models can be opened and run a few times in the time that is left."""
+        """Whether both models can be loaded and run a few times in the remaining time."""
         return self._lasts(2 * self.loading + 4 * self.running)
 
     def _lasts(self, seconds: float) -> bool:
         return seconds <= self.left or seconds < _SHORT
 
     def search_ends(self) -> float:
-        """When a search that begins now must be over (monotonic clock), so that what it finds is judged."""
+        """Deadline (monotonic clock) of a search that starts now, so that its result can be judged."""
         left = max(self.left, 0.0)
         low, high = (share * left for share in _SHARES)
         wanted = self._checking + _WANTED_ROUNDS * self._round
@@ -119,15 +118,15 @@ class Schedule:
         return self.deadline - min(high, max(low, wanted))
 
     def advice(self) -> str:
-        """What the model takes, and the budget that would do."""
+        """Description of the times that the model needs, with a sufficient budget."""
         spent = max(0.0, time.monotonic() - self.started)
         needed = spent + _SPARE * self.judging / (1 - _SHARES[0])
         share = 1 - EXPLANATION_SHARE - (_WRITING_SHARE if self.writing < self._writing_wanted else 0.0)
         enough = max((needed + self._writing_wanted) / (1 - EXPLANATION_SHARE), needed / share)
         budget = _STEP * math.ceil(max(enough, self.budget + _STEP) / _STEP)
         return (
-            f"opening the model takes {_seconds(self.loading)} and a run {_seconds(self.running)}, so that "
-            f"judging a rewritten one takes {_seconds(self.judging)}; a budget of {budget} s would do"
+            f"loading the model takes {_seconds(self.loading)} and a run {_seconds(self.running)}, so "
+            f"judging a rewritten one takes {_seconds(self.judging)}; a budget of {budget} s is enough"
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Which rules an optimization may use, and which nodes it must leave alone."""
+"""Select the rules that an optimization may use, and the nodes that it must not change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from superopt.rewriting import Substitution
 def usable_rules(
     rules: Iterable[Substitution], options: Options, opset: int | None
 ) -> Iterable[Substitution]:
-    """The rules that were not excluded and whose operators the model's operator set has.
-
-    Rules about divided tensors say where plans may divide, and are used in no graph. Raises
-    InvalidOptionError for an excluded rule that there is not.
-    """
+    """The rules that are not excluded and whose operators exist in the model's opset. Rules about sharded
+    tensors license divisions in plans, and are not applied to graphs. Raises InvalidOptionError for an
+    excluded rule that does not exist."""
     offered = tuple(rules)
     for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
-        raise InvalidOptionError(f"exclude-rule: there is no verified rule {unknown!r} to leave out")
+        raise InvalidOptionError(f"exclude-rule: no verified rule {unknown!r} to exclude")
     for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
         known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
@@ -33,10 +31,8 @@ def usable_rules(
 
 
 def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
-    """The graph nodes of ONNX nodes; raises InvalidOptionError for a name that the model does not have.
-
-    A node that computes sizes has none.
-    """
+    """The graph nodes of ONNX nodes; raises InvalidOptionError for an unknown name. A node that computes
+    sizes has none."""
     by_name = {node.name: index for index, node in enumerate(lifted.source.proto.graph.node) if node.name}
     given = {node.name for node in lifted.source.as_given.proto.graph.node}
     found: set[NodeId] = set()
@@ -44,19 +40,17 @@ def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
         if name not in by_name and name in given:
             continue
         if name not in by_name:
-            raise InvalidOptionError(f"keep: the model has no node called {name!r}")
+            raise InvalidOptionError(f"keep: the model has no node {name!r}")
         group = lifted.groups.get(by_name[name])
         found.update(group.nodes if group is not None else ())
     return frozenset(found)
 
 
 def is_safe_with_infinities(substitution: Substitution) -> bool:
-    """Whether what is finite stays so in floating point, although the equation is one of real numbers.
-
-    Not so is a direction that introduces an exponential, as what equals it need not overflow; nor one that
-    introduces a product with an identity matrix, which makes 0 times infinity of the infinite numbers that
-    masks of attention have.
-    """
+    """Whether finite values stay finite in floating point, since the equation holds only over the reals.
+    Rejects directions that introduce an exponential, because its equivalent need not overflow, and those that
+    introduce a product with an identity matrix, which computes 0 times infinity for infinite attention
+    masks."""
     return not (_introduces_overflow(substitution) or _multiplies_by_zeros(substitution))
 
 
@@ -78,7 +72,7 @@ def _multiplies_by_zeros(substitution: Substitution) -> bool:
 
 
 def _is_identity(term: Term, product: str) -> bool:
-    """Whether it is an identity matrix, or one scaled, transposed or beside others."""
+    """Whether it is an identity matrix, or one scaled, transposed or concatenated."""
     if not isinstance(term, Application):
         return False
     operator = OPERATORS[term.operator]

@@ -1,5 +1,4 @@
-"""Judging on a cluster that is not here: plans are simulated. That a rewritten graph is equal is checked here
-all the same, by running both models."""
+"""Judge for a remote cluster: plans are simulated, equivalence is checked by running both models here."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from superopt.ir.graph import Graph
 from superopt.ir.terms import Equation
 from superopt.onnx_io import LiftedModel, LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
-from superopt.optimizer.parallel.cluster_advice import what_would_do
+from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
 from superopt.optimizer.parallel.licences import Licences, declared, divisions_of, licensed
@@ -46,32 +45,30 @@ from superopt.rewriting import Substitution
 _FIRST_PLAN_SHARE = 0.5
 _REWRITING_SHARE = 0.65
 _PLANNING_SHARE = 0.8
-"""Of the budget: until then the graph is planned as it is, is rewritten, and what came out of that is
-planned; the rest is for checking."""
+"""Share of the budget until which the unchanged graph is planned, rewritten, and the results planned; the
+rest is for checking."""
 
 _UNCHECKED_SHARE = 0.9
-"""Where nothing is rewritten, planning may take until then."""
+"""Share of the budget for planning where nothing is rewritten."""
 
 _SAMPLING_SHARE = 0.15
-"""Until then the scale of random inputs is tried out on the original."""
+"""Share of the budget until which scales of random inputs are tried on the original."""
 
 _MOST_PREPARING = 0.4
-"""Of what is left of the budget: where running the original takes longer, no other graph is checked."""
+"""Share of the remaining budget: if running the original takes longer, no rewritten graph is checked."""
 
 _CHECK_SHARE = 0.7
-"""What opening and running a rewritten model takes, of what that took for the original, which is run more."""
+"""Time to load and run a rewritten model relative to that of the original, which is run more often."""
 
 _CHECKED_BYTES = 1 << 30
-"""Weights of a model that is run here to check a rewritten one; a larger one is planned as it is."""
+"""Maximum weight bytes of a model that is run here for checking; a larger one is planned unchanged."""
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Returns the plan that is predicted to be best on the cluster, and the graph that it is for.
-
-    Dimensions are divided by rules; where none says how, by the ``axioms``. ``given`` is a plan to be
-    evaluated instead of searched, as JSON values; its trace is applied first.
-    """
+    """Returns the plan with the best predicted cost on the cluster, and its graph. Dimensions are divided as
+    rules license, else as the ``axioms`` do. ``given`` is a plan to evaluate instead of searching, as JSON
+    values; its trace is applied first."""
 
     cluster: Cluster
     axioms: Sequence[Equation] = ()
@@ -79,7 +76,7 @@ class Simulated:
     device: None = field(default=None, init=False)
 
     def begin(self, prepared: Prepared) -> SimulatedTrial:
-        """A trial. Raises InvalidModelError for a model whose sizes are not known, InvalidOptionError and
+        """Starts a trial. Raises InvalidModelError for a model of unknown sizes, InvalidOptionError and
         InvalidFileError for options and plans that do not fit it."""
         request = prepared.request
         limit = request.options.memory_limit
@@ -92,19 +89,16 @@ class Simulated:
         return trial
 
     def _licences(self, rules: Sequence[Substitution]) -> Licences:
-        """By the rules of the library; where none says how an operator is divided, by the axioms; where these
-        do not, by what the operator declares, which the report tells apart."""
+        """Licences from the library's rules, else from the axioms, else from the operator's own declarations,
+        which the report marks."""
         axioms = [d for axiom in self.axioms for d in divisions_of(axiom, f"axiom:{axiom.name}")]
         return licensed(rules).and_otherwise(Licences(axioms, declared).rule)
 
 
 class SimulatedTrial(Trial[PlannedVariant]):
-    """One optimization for one cluster.
-
-    ``given`` is the variant of a plan that was given, ``plain`` that of the graph as it is. ``equality`` is
-    None before the original was run here, and where it cannot be, for the reason ``unchecked``. ``alone`` is
-    what one device takes.
-    """
+    """One optimization for one cluster. ``given`` is the variant of a given plan, ``plain`` that of the
+    unchanged graph. ``equality`` is None before the original was run here, and where it cannot be, for the
+    reason ``unchecked``. ``alone`` is the predicted time of one device."""
 
     def __init__(self, prepared: Prepared, cluster: Cluster, licences: Licences) -> None:
         super().__init__(prepared)
@@ -131,7 +125,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         self._best_at = 0.0
 
     def evaluate(self, given: Mapping[str, object]) -> None:
-        """Takes a plan to be evaluated, after its trace. Raises InvalidFileError where it does not fit."""
+        """Evaluates a given plan, after applying its trace. Raises InvalidFileError where it does not fit."""
         steps = recorded_trace(given) if "trace" in given else ()
         end = self._until(_FIRST_PLAN_SHARE)
 
@@ -147,7 +141,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         self._given = PlannedVariant(graph, canonical.steps, trace, subject, chosen)
 
     def _search(self, original: Original) -> PlannedVariant:
-        """The given plan; else the best one of the graph as it is and of what rewriting makes of it."""
+        """The given plan; else the best plan of the unchanged graph and of its rewritten forms."""
         if self._given is not None:
             self._keep_baselines(self._planner.experts(self._given.subject))
             return self._given
@@ -176,14 +170,14 @@ class SimulatedTrial(Trial[PlannedVariant]):
             return ""
         thriftiest = min(self._planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
         needs, has = limited_by(thriftiest.simulation, self._cluster)
-        enough = what_would_do(self._planned.subject, self._planner, needs)
+        enough = suggest_cluster(self._planned.subject, self._planner, needs)
         return (
-            f"the model does not fit on {self._cluster.name}: the plan that needs least memory needs "
+            f"the model does not fit on {self._cluster.name}: the plan with the lowest memory needs "
             f"{size_text(needs)} on a device that has {size_text(has)}; {enough}"
         )
 
     def _decide(self, original: Original, variant: PlannedVariant) -> Verdict[PlannedVariant]:
-        """The best variant, then the canonical graph, then the graph as it was given."""
+        """Tries the best variant, then the canonical graph, then the original graph."""
         plain = self._plain or variant
         best = variant.chosen.simulation.microseconds
         self._request.tell("check", self._tried, plain.chosen.simulation.microseconds, best)
@@ -215,11 +209,11 @@ class SimulatedTrial(Trial[PlannedVariant]):
             compared = self._equality.compare(lowered)
             why = f"{compared.why}; {predicted}" if compared.is_equal else compared.why
             return Verdict(variant, compared.is_equal, why, compared.model, compared.equivalence)
-        why = "the graph is as it was"
+        why = "the graph is unchanged"
         if self.verdicts:
             why = f"{self.verdicts[-1].why}; {why}"
         elif not self._is_checkable:
-            why = f"{why}: no other can be checked in time"
+            why = f"{why}: no rewritten graph can be checked in time"
         return Verdict(variant, True, f"{why}; {predicted}", lowered())  # noqa: FBT003
 
     def _predicted(self, chosen: SimulatedPlan) -> str:
@@ -238,8 +232,8 @@ class SimulatedTrial(Trial[PlannedVariant]):
         return self._plain
 
     def _prepare(self, original: Original) -> None:
-        """Runs the original, if another graph may come out and is likely to be checked in time; leaves the
-        time that the check will take. A graph that could not be checked stays as it was."""
+        """Runs the original, if a rewritten graph may be returned and can probably be checked in time;
+        reserves time for that check. Without a check the graph stays unchanged."""
         if not self._rewrites and not self._prepared.canonical.steps:
             return
         lifted, weight_bytes = self._request.lifted, self._schedule.weight_bytes
@@ -254,18 +248,18 @@ class SimulatedTrial(Trial[PlannedVariant]):
             self._is_checkable, self._reserved = False, 0.0
 
     def _open(self, original: Original) -> None:
-        """Runs the original on a first sample, where that was not tried."""
+        """Runs the original on a first sample, unless already tried."""
         if self._equality is not None or self._unchecked:
             return
         request, options = self._request, self._request.options
         if request.schedule.weight_bytes > _CHECKED_BYTES:
-            self._unchecked = "it is too large to be checked here"
+            self._unchecked = "it is too large to check on this machine"
             return
         scaled = request.started + _SAMPLING_SHARE * options.budget
         try:
             reference = original.reference(self._prepared.inputs, scaled)
         except REFUSED as error:
-            self._unchecked = f"the original cannot be run here: {error}"
+            self._unchecked = f"the original cannot be run on this machine: {error}"
             return
         if reference.first() is None:
             self._unchecked = refusal_of(options)
@@ -274,7 +268,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         self._equality = Equality(original, reference)
 
     def _rewritten(self, start: Graph) -> Iterator[tuple[Graph, tuple[TraceStep, ...]]]:
-        """Graphs whose best plan is estimated to be faster."""
+        """Rewritten graphs whose best plan is estimated to be faster."""
         if not self._rewrites:
             return
         self._planner.deadline = self._until(_REWRITING_SHARE)
@@ -294,27 +288,27 @@ class SimulatedTrial(Trial[PlannedVariant]):
 
     @property
     def _rewrites(self) -> bool:
-        """Whether rules are tried: where the outcome can be checked here."""
+        """Whether rules are tried: only where the result can be checked here."""
         is_small = self._schedule.weight_bytes <= _CHECKED_BYTES
         return self._is_checkable and is_small and self._request.options.search != "none"
 
     def _is_over(self) -> bool:
-        """Whether the planner's time is up, or nobody wants the result any more."""
+        """Whether the planner's time is over, or the job was cancelled."""
         return self._planner.is_expired() or self._request.cancel.is_cancelled
 
     def _sized(self, graph: Graph) -> Graph:
         return plannable(graph, self._request.options.dims)
 
     def _estimated(self, graph: Graph) -> float | None:
-        """What the graph takes by the planner's estimate, None where it cannot be planned."""
+        """The planner's estimate for a graph, None where it cannot be planned."""
         try:
             return self._planner.estimate(self._sized(graph))
         except SuperoptError:
             return None
 
     def _keep_baselines(self, experts: Sequence[SimulatedPlan]) -> None:
-        """Keeps what the plans of experts take that fit; and what one device takes, whether it fits or not:
-        what speed-ups are relative to."""
+        """Records the times of expert plans that fit, and of one device whether it fits or not, as the
+        baseline of speed-ups."""
         for candidate in experts:
             if candidate.proposal.name == ONE_DEVICE:
                 self._alone = candidate.simulation.microseconds
@@ -324,7 +318,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         return self._schedule.until(share, self._reserved)
 
     def account(self, report: Report) -> Report:
-        """The report with what is predicted, and the plan."""
+        """The report with predictions and the plan."""
         request = self._request
         is_profiled = any(device.kind.profile is not None for device in self._cluster.devices)
         cost = CostSummary("us", "profile" if is_profiled else "analytic", 0.0, 0.0)
@@ -362,12 +356,13 @@ def _variant(
 
 
 def _require_same_model(given: Mapping[str, object], lifted: LiftedModel) -> None:
-    """Raises InvalidFileError for the report of another model; a plan by itself may be for any."""
+    """Raises InvalidFileError for the report of another model; a plan without a report is accepted for
+    any."""
     own = lifted.source.sha256
     recorded = section_of(given, "model").get("sha256") if "model" in given else own
     if recorded != own:
         raise InvalidFileError(
             f"plan: the report is of another model: expected sha256 {own}, that of "
-            f"{Path(lifted.source.name).name}, got {recorded}; give its section 'parallel' alone to try its "
+            f"{Path(lifted.source.name).name}, got {recorded}; pass only its section 'parallel' to use its "
             "plan on this model"
         )

@@ -1,4 +1,4 @@
-"""Rewritten graphs on trial, and what became of them."""
+"""Rewritten graphs under trial, and their verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from superopt.optimizer.search import TraceStep
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rewritten graph and the steps that lead to it, those of canonicalisation first."""
+    """A rewritten graph and its steps, canonicalisation first."""
 
     graph: Graph
     canonical: tuple[CanonicalStep, ...]
@@ -28,12 +28,12 @@ class Variant:
 
     @property
     def plan(self) -> Plan:
-        """How it is executed."""
+        """Its execution plan."""
         return Plan()
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules applied, in the order of what they gained by prediction."""
+        """The rules applied, by decreasing predicted gain."""
         gains: dict[str, float] = {}
         for step in self.trace:
             gains[step.rule] = gains.get(step.rule, 0.0) + step.cost_before - step.cost_after
@@ -42,7 +42,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class PricedVariant(Variant):
-    """A variant for one device, with its price and that of the graph that the search began with."""
+    """A variant for one device, with its price and that of the search's starting graph."""
 
     cost: GraphCost
     start: GraphCost
@@ -55,7 +55,7 @@ class PricedVariant(Variant):
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant(Variant):
-    """A variant for a cluster, with its plan as the simulator sees it."""
+    """A variant for a cluster, with its plan as the simulator evaluates it."""
 
     subject: Subject
     chosen: SimulatedPlan
@@ -71,8 +71,8 @@ V_co = TypeVar("V_co", bound=Variant, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[V_co]):
-    """What became of a variant. ``why`` says in a sentence what decided; ``model`` is what was judged, and
-    what is written where the variant is accepted."""
+    """Outcome for a variant. ``why`` is the reason in one sentence; ``model`` is the model that was judged,
+    and that is written if the variant is accepted."""
 
     variant: V_co
     accepted: bool
@@ -84,7 +84,7 @@ class Verdict(Generic[V_co]):
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A rule left out of a variant on trial: timed with it and without it, each against the original."""
+    """A rule removed from a variant on trial: timed with it and without it, each against the original."""
 
     rule: str
     present: Comparison
@@ -93,8 +93,8 @@ class Ablation:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A variant that was judged and not returned, as a report holds it: by the rules that it applied, the one
-    that gained most first. ``equal`` is None where outputs were not compared."""
+    """A variant that was judged and not returned, for the report: its rules, by decreasing gain. ``equal`` is
+    None where outputs were not compared."""
 
     rules: tuple[str, ...]
     equal: bool | None
@@ -106,7 +106,7 @@ class Rejection:
 
 
 def rejections(verdicts: Sequence[Verdict[Variant]]) -> tuple[Rejection, ...]:
-    """Those of the verdicts that rejected, in the order in which they were given."""
+    """The rejections among verdicts, in order."""
     return tuple(
         Rejection(
             verdict.variant.rules,

@@ -1,4 +1,4 @@
-"""What is written of a rewritten graph: the model that was judged, with its plan."""
+"""Write a rewritten graph: the model that was judged, with its plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def for_devices(lifted: LiftedModel, graph: Graph, plan: Plan, cluster: str, devices: int) -> LoweredModel:
-    """The model, annotated with its plan; just the model where there is none."""
+    """The model with its plan as annotations; unchanged if there is no plan."""
     lowered = lower(lifted, graph, Plan())
     if not plan.parallel:
         return lowered

@@ -1,4 +1,4 @@
-"""Searching for a cheaper equal graph, and replaying what was found."""
+"""Search for cheaper equivalent graphs, and replay of recorded traces."""
 
 from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.minimise import Shortened, minimised

@@ -1,7 +1,7 @@
 """TASO's cost-based backtracking search (dissertation, section 2.6, Algorithm 2), made incremental.
 
-Beside single rewrites it takes macro steps: all places where one rule pays, at once. A network of sixty equal
-blocks is then one step per rule away from its optimum, instead of sixty.
+Besides single rewrites it considers macro steps: applying one rule at all places where it pays. A network of
+sixty equal blocks is then one step per rule from its optimum instead of sixty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_QUEUE = 4000
 
 @dataclass(order=True, slots=True)
 class _Entry:
-    """A place in the queue; the state of a single rewrite is built when its turn comes."""
+    """A queue entry; the state of a single rewrite is built when it is taken from the queue."""
 
     cost: float
     tie: float
@@ -35,12 +35,12 @@ class _Entry:
 
 
 class Backtracking:
-    """Graphs in order of cost; those up to alpha times the best are rewritten further."""
+    """Explores graphs in order of cost; those up to alpha times the best cost are rewritten further."""
 
     name = "backtracking"
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
-        """Searches until every graph within alpha is explored or the watch says stop."""
+        """Searches until every graph within alpha is explored or the watch interrupts."""
         return _Run(start, rules, watch).result()
 
 
@@ -86,7 +86,7 @@ class _Run:
         return None if candidate is None else candidate.build()
 
     def _expand(self, state: State) -> StoppedBy | None:
-        """Every rewrite of the state, rule by rule, and after each rule its macro step."""
+        """Every rewrite of the state, rule by rule, and each rule's macro step after it."""
         state.find(self._rules, self._account.may_go_on)
         if not self._account.may_go_on():
             return self._account.interruption()
@@ -125,7 +125,7 @@ class _Run:
         self._consider(after)
 
     def _is_known_to_be_idle(self, state: State, opportunity: Opportunity) -> bool:
-        """Whether what is known of the match from elsewhere says that it leads to nothing new."""
+        """Whether the cached effect of the match shows that it leads to nothing new."""
         gain = opportunity.gain if opportunity.gain is not None else opportunity.gain_at_most
         if gain is not None and state.cost.total - gain >= self._limit:
             return True
@@ -134,7 +134,7 @@ class _Run:
         return (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK in self._seen
 
     def _consider(self, candidate: Expansion) -> None:
-        """Keeps a graph that is new and not too costly."""
+        """Queues a graph that is new and not too costly."""
         cost = candidate.cost.total
         self._seen[candidate.digest.fingerprint] = cost
         if cost < self._best.cost.total:
@@ -153,7 +153,7 @@ class _Run:
             self._queue = heapq.nsmallest(_MAX_QUEUE // 2, self._queue)
 
     def _macro(self, state: State, substitution: Substitution, roots: list[NodeId]) -> StoppedBy | None:
-        """Applies a rule wherever it pays on its own and still does when its turn comes."""
+        """Applies a rule at all matches where it pays on its own and still does at its turn."""
         current = state
         stopped_by: StoppedBy | None = None
         for root in roots:
@@ -189,7 +189,7 @@ class _Run:
 
 
 def _by_rule(found: Iterable[Opportunity]) -> Iterable[list[Opportunity]]:
-    """Opportunities grouped by substitution, those with one output first: they cannot explode."""
+    """Opportunities grouped by substitution; single-output ones first, whose number is limited."""
     groups: dict[int, list[Opportunity]] = {}
     for opportunity in found:
         groups.setdefault(id(opportunity.match.substitution), []).append(opportunity)

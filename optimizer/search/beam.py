@@ -1,4 +1,4 @@
-"""Beam search: of all graphs one rewrite further, the cheapest few go on, however costly the way is."""
+"""Beam search: keeps the cheapest few graphs one rewrite further, even if they cost more than before."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from superopt.optimizer.search.trace import trace_of
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """``width`` graphs go on at each depth; graphs that were seen before do not count again."""
+    """``width`` graphs are kept at each depth; graphs seen before do not count."""
 
     width: int = 8
     name: str = "beam"
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
-        """Searches until no new graph is found or the watch says stop."""
+        """Searches until no new graph is found or the watch interrupts."""
         return _Run(start, rules, watch, self.width).result()
 
 

@@ -1,8 +1,8 @@
-"""A fingerprint of a graph that follows rewrites at the price of what they touch.
+"""Incremental graph fingerprint: a rewrite updates only what it touches.
 
-Every value belongs to a class, and a rewrite leaves the class of what it replaces as it is: both are equal. A
-graph is the multiset of its nodes, each an operator on classes that gives classes. Rewrites at different
-places therefore give one fingerprint in whatever order they are applied.
+Every value belongs to a class, and a rewrite keeps the class of the value that it replaces, since both are
+equal. A graph is the multiset of its nodes, each an operator from classes to classes. Rewrites at independent
+places therefore give the same fingerprint in any order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, eq=False)
 class Digest:
-    """``fingerprint`` is valid within one process; equal graphs derived alike have equal ones."""
+    """``fingerprint`` is valid within one process; equal graphs with the same derivation have equal ones."""
 
     fingerprint: int
     classes: Mapping[Value, int]
@@ -37,12 +37,12 @@ class Digest:
         return Digest((total + _ends(graph, classes.__getitem__)) & _MASK, classes)
 
     def after(self, before: Graph, rewrite: Rewrite) -> DigestUpdate:
-        """What a rewrite does to the digest; ``before`` is the graph that this one belongs to."""
+        """The digest update of a rewrite; ``before`` is the graph of this digest."""
         return DigestUpdate(self, before, rewrite)
 
 
 class DigestUpdate:
-    """The digest after one rewrite: its ``fingerprint`` at once, all of it on demand."""
+    """Digest after one rewrite: computes its ``fingerprint`` immediately, the rest on demand."""
 
     def __init__(self, digest: Digest, before: Graph, rewrite: Rewrite) -> None:
         self._digest = digest

@@ -1,28 +1,27 @@
-"""Cutting a graph into regions at narrow places, each a graph of its own that equal regions share.
+"""Cut a graph into regions at narrow places; equal regions share one graph.
 
-Units are the groups that are priced together; they stand in a depth-first order, so that a branch stays in
-one piece. A cut is narrow where few tensors that were computed before it are read after it.
+Units are the groups that are priced together, in depth-first order, so that a branch stays in one piece. A
+cut is narrow where few tensors computed before it are read after it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, Weight
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a graph as a graph of its own: what it reads became inputs, what is read of it outputs.
-
-    ``values`` says which value of the whole graph each value is, ``blocked`` which inputs come in the
-    runtime's layout for images, ``protected`` which nodes must stay. Regions of equal ``likeness`` are equal
-    up to names.
-    """
+    """A part of a graph as a separate graph: its operands became inputs, values read outside became outputs.
+    ``values`` maps the whole graph's values to the region's, ``blocked`` are inputs in the runtime's layout
+    for images, ``protected`` are nodes that must be kept. Regions of equal ``likeness`` are equal up to
+    names."""
 
     graph: Graph
     values: Mapping[Value, Value]
@@ -33,7 +32,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The units of a graph, operands first, and how many tensors are alive after each."""
+    """The units of a graph in topological order, and the number of live tensors after each."""
 
     units: tuple[tuple[NodeId, ...], ...]
     live: tuple[int, ...]
@@ -53,15 +52,15 @@ class Row:
         return Row(tuple(units), tuple(itertools.accumulate(change))[: len(units)])
 
     def cuts(self, least: int, most: int) -> list[int]:
-        """Where to cut so that a region has between ``least`` and ``most`` units: at the narrowest place, the
-        first of several. Blocks that repeat are cut alike."""
+        """Cut positions such that each region has ``least`` to ``most`` units: at the narrowest place, the
+        first of several. Repeated blocks are cut alike."""
         found = [0]
         while len(self.units) - found[-1] > most:
             found.append(self._narrowest(found[-1] + least, found[-1] + most))
         return [*found, len(self.units)]
 
     def shifted(self, cuts: Sequence[int]) -> list[int]:
-        """Other cuts, each in the middle half between two."""
+        """Alternative cuts, each in the middle half between two."""
         inner: list[int] = []
         for start, stop in itertools.pairwise(cuts):
             quarter = max(1, (stop - start) // 4)
@@ -70,7 +69,7 @@ class Row:
         return [0, *inner, len(self.units)]
 
     def regions(self, cuts: Sequence[int]) -> list[tuple[NodeId, ...]]:
-        """The nodes between one cut and the next."""
+        """The nodes between consecutive cuts."""
         return [
             tuple(itertools.chain(*self.units[start:stop]))
             for start, stop in itertools.pairwise(cuts)
@@ -82,7 +81,7 @@ class Row:
 
 
 def _units(cost: GraphCost) -> list[tuple[NodeId, ...]]:
-    """Groups, and nodes that are in none, so that each comes after what it reads; depth first."""
+    """Groups, and ungrouped nodes, in depth-first topological order."""
     graph, free = cost.graph, cost.free
     unit_of: dict[NodeId, tuple[NodeId, ...]] = {}
 
@@ -97,38 +96,18 @@ def _units(cost: GraphCost) -> list[tuple[NodeId, ...]]:
     def runs(node: NodeId) -> bool:
         return node not in free and not isinstance(graph.nodes[node].operator, Input)
 
-    ordered: list[tuple[NodeId, ...]] = []
-    entered: set[tuple[NodeId, ...]] = set()
-    left: set[tuple[NodeId, ...]] = set()
-    for end in (*(value.node for value in graph.outputs), *sorted(graph.nodes, reverse=True)):
-        if not runs(end):
-            continue
-        stack = [(unit(end), False)]
-        while stack:
-            current, is_done = stack.pop()
-            if is_done:
-                if current not in left:
-                    left.add(current)
-                    ordered.append(current)
-                continue
-            if current in entered:
-                continue
-            entered.add(current)
-            stack.append((current, True))
-            below = (
-                source
-                for member in current
-                for source in (*(v.node for v in graph.nodes[member].inputs), *graph.nodes[member].after)
-            )
-            stack.extend((unit(s), False) for s in list(below)[::-1] if runs(s) and unit(s) not in entered)
-    return ordered
+    def below(members: tuple[NodeId, ...]) -> Iterator[tuple[NodeId, ...]]:
+        for node in (graph.nodes[member] for member in members):
+            sources = (*(value.node for value in node.inputs), *node.after)
+            yield from (unit(source) for source in sources if runs(source))
+
+    ends = (*(value.node for value in graph.outputs), *sorted(graph.nodes, reverse=True))
+    return list(postorder((unit(end) for end in ends if runs(end)), below))
 
 
 def region_of(cost: GraphCost, members: Iterable[NodeId], protected: Iterable[NodeId] = ()) -> Region:
-    """The region that some nodes are, with all that is computed from weights for them.
-
-    Ids keep their order, as the order of ids decides between equals.
-    """
+    """The region of some nodes, with everything computed from weights for them. The order of ids is kept,
+    because it breaks ties."""
     graph = cost.graph
     inside = {node for node in members if node in graph.nodes}
     weights = _weights_of(cost, inside)
@@ -177,18 +156,14 @@ def region_of(cost: GraphCost, members: Iterable[NodeId], protected: Iterable[No
 
 
 def _weights_of(cost: GraphCost, inside: Iterable[NodeId]) -> set[NodeId]:
-    found: set[NodeId] = set()
-    waiting = list(inside)
-    while waiting:
-        for value in cost.graph.nodes[waiting.pop()].inputs:
-            if value.node in cost.free and value.node not in found:
-                found.add(value.node)
-                waiting.append(value.node)
-    return found
+    def sources(node: NodeId) -> list[NodeId]:
+        return [value.node for value in cost.graph.nodes[node].inputs if value.node in cost.free]
+
+    return set(postorder(itertools.chain.from_iterable(map(sources, inside)), sources))
 
 
 def _alike(operator: GraphOperator) -> GraphOperator | tuple[str, str]:
-    """The operator without what only names it."""
+    """The operator without attributes that are mere names."""
     if isinstance(operator, Weight):
         return Weight("", operator.type, operator.number)
     return (operator.domain, operator.op_type) if isinstance(operator, Opaque) else operator

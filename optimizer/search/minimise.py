@@ -1,7 +1,8 @@
-"""Traces without steps that gain nothing: what undoes itself, or could as well have been left out.
+"""Minimise traces: remove steps that gain nothing, such as steps that cancel each other.
 
-Steps fall into components that do not build on each other; each is reduced on its own, components whose steps
-do alike are reduced alike, and the whole is priced again. What then costs more is given up.
+Steps are divided into components that do not depend on each other. Each component is reduced separately,
+components with equal steps in the same way, and the whole is priced again; reductions that increase its cost
+are discarded.
 """
 
 from __future__ import annotations
@@ -32,11 +33,9 @@ def minimised(
     rules: Iterable[Substitution],
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> Shortened:
-    """The trace without steps whose absence leaves the final cost no worse, or as it was.
-
-    A trace of more than ``MAX_STEPS`` stays as it is: it would have to be followed several times.
-    ``may_go_on`` is asked between attempts: when it says no, what was found so far is returned.
-    """
+    """The trace without the steps that can be removed without increasing the final cost. A trace of more than
+    ``MAX_STEPS`` is returned unchanged, because it would have to be replayed several times. ``may_go_on`` is
+    checked between attempts; if it is false, the result so far is returned."""
     if len(found.trace) > MAX_STEPS:
         return found
     records = recorded(start.graph, found.trace, rules)
@@ -56,7 +55,7 @@ def minimised(
 
 
 def components(records: Sequence[Recorded]) -> list[list[int]]:
-    """The records' indices in groups that do not build on each other, each in order."""
+    """Indices of the records in independent components, each in order."""
     group = list(range(len(records)))
 
     def leader(index: int) -> int:
@@ -81,7 +80,7 @@ def components(records: Sequence[Recorded]) -> list[list[int]]:
 def kept_of(
     start: GraphCost, records: Sequence[Recorded], component: Sequence[int], may_go_on: Callable[[], bool]
 ) -> frozenset[int]:
-    """The steps of a component that its gain needs, tried one by one until none can go."""
+    """The steps of a component that its gain requires, removed one at a time until none can go."""
     needed = list(component)
     least, applied = _outcome(start, records, needed)
     needed = list(applied)
@@ -102,7 +101,7 @@ def kept_of(
 def _outcome(
     start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
 ) -> tuple[float, tuple[int, ...]]:
-    """The cost after some of the steps, and which of them applied."""
+    """The cost after applying some of the steps, and which of them applied."""
     transplant, chosen = Transplant(start), frozenset(wanted)
     applied: list[int] = []
     for index in range(wanted[0] if wanted else 0, wanted[-1] + 1 if wanted else 0):

@@ -1,7 +1,7 @@
-"""A discrimination net: which rules may match at a node, told from the operators around it.
+"""Discrimination net: the rules that may match at a node, selected by the operators around it.
 
-The shape of a node is its operator and the operators down to a depth below it. Nodes of one shape are asked
-about once: the rules that their shape allows are remembered, whatever graph they are in.
+The shape of a node is its operator and the operators below it to a given depth. The rules that a shape allows
+are computed once and cached across graphs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WRITTEN_IN_SEVERAL_WAYS = frozenset(("axis", "padding", "perm", "shape", "size"
 
 
 class Net:
-    """Rules by what they need to find around their first root."""
+    """Rules indexed by the operators required around their first root."""
 
     def __init__(self, substitutions: Sequence[Substitution]) -> None:
         self._by_root: dict[str, list[tuple[int, Application]]] = {}
@@ -36,10 +36,8 @@ class Net:
         self._allowed: dict[int, tuple[int, ...]] = {}
 
     def allowed(self, graph: Graph, node: NodeId, known: dict[tuple[NodeId, int], int]) -> tuple[int, ...]:
-        """Positions of the rules that may match with their first root at the node.
-
-        ``known`` holds shapes found before in the same graph.
-        """
+        """Indices of the rules that may match with their first root at the node. ``known`` caches shapes
+        found in the same graph."""
         shape = self._shape(graph, node, _DEPTH, known)
         found = self._allowed.get(shape)
         if found is None:

@@ -1,4 +1,4 @@
-"""What a search is given, what it reports on the way, and what it returns."""
+"""Search interface: inputs, progress reports and result."""
 
 from __future__ import annotations
 
@@ -18,28 +18,25 @@ StoppedBy: TypeAlias = Literal["exhausted", "max_candidates", "patience", "budge
 
 
 class CancelToken:
-    """Tells a running search, from any thread, to stop at the next candidate and return its best."""
+    """Cancels a running search from any thread: it stops at the next candidate and returns its best graph."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def cancel(self) -> None:
-        """Asks for the end."""
+        """Requests cancellation."""
         self._event.set()
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the end was asked for."""
+        """Whether cancellation was requested."""
         return self._event.is_set()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an optimization stands; costs are in the unit of the objective, NaN before the first is known.
-
-    A search ends ``until`` so many seconds at the latest: what remains of the budget is for judging what it
-    found.
-    """
+    """Progress of an optimization; costs are in the unit of the objective, NaN before the first is known. A
+    search ends after ``until`` seconds at the latest; the rest of the budget is for judging its result."""
 
     phase: Phase
     seconds: float
@@ -54,11 +51,9 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """How far a search goes.
-
-    Graphs up to ``alpha`` times as costly as the best one are explored further. ``deadline`` is a time of the
-    monotonic clock. ``patience``: a search ends after so many candidates without a better one.
-    """
+    """Limits of a search. Graphs up to ``alpha`` times the best cost are explored further. ``deadline`` is a
+    time of the monotonic clock. ``patience``: the search ends after this many candidates without
+    improvement."""
 
     deadline: float
     alpha: float = DEFAULTS.alpha
@@ -69,11 +64,8 @@ class SearchLimits:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The best graph found, how it came about, and how the search went.
-
-    ``matched`` counts the matches of each rule in the graph that the search started from; ``curve`` holds
-    (seconds, best cost).
-    """
+    """The best graph found, its trace, and search statistics. ``matched`` counts the matches of each rule in
+    the initial graph; ``curve`` holds (seconds, best cost)."""
 
     best: GraphCost
     trace: tuple[TraceStep, ...]
@@ -87,7 +79,7 @@ class SearchResult:
 
 @dataclass
 class Watch:
-    """Looks after time, cancellation and reports while a search runs."""
+    """Checks deadline, cancellation and patience, and reports progress while a search runs."""
 
     limits: SearchLimits
     cancel: CancelToken = field(default_factory=CancelToken)
@@ -102,7 +94,7 @@ class Watch:
         return time.monotonic() - self.started
 
     def interruption(self, candidates: int, since_best: int) -> StoppedBy | None:
-        """Why to stop now, None to go on."""
+        """Reason to stop now, None to continue."""
         limits = self.limits
         if self.cancel.is_cancelled:
             return "cancelled"
@@ -117,8 +109,8 @@ class Watch:
     def part(
         self, candidates: int, patience: int | None, report: ProgressCallback, share: float = 1.0
     ) -> Watch:
-        """A watch for a part of the search that begins after so many candidates, has its own patience and a
-        share of the time that is left."""
+        """A watch for a part of the search that begins after a number of candidates, with its own patience
+        and a share of the remaining time."""
         limits, now = self.limits, time.monotonic()
         left = None if limits.max_candidates is None else limits.max_candidates - candidates
         deadline = now + share * (limits.deadline - now) if share < 1 else limits.deadline
@@ -126,11 +118,11 @@ class Watch:
         return Watch(own, self.cancel, report if self.report else None, self.report_interval)
 
     def may_go_on(self) -> bool:
-        """Whether there is time left and nobody asked for the end."""
+        """Whether time is left and cancellation was not requested."""
         return not self.cancel.is_cancelled and time.monotonic() < self.limits.deadline
 
     def tell(self, candidates: int, cost_before: float, best_cost: float) -> None:
-        """Reports progress unless it was reported a moment ago."""
+        """Reports progress, at a limited rate."""
         now = time.monotonic()
         if self.report is not None and now - self._reported >= self.report_interval:
             self._reported = now
@@ -142,9 +134,9 @@ class Search(Protocol):
 
     @property
     def name(self) -> str:
-        """As ``--search`` names it."""
+        """Its ``--search`` name."""
         ...
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
-        """Searches until it is exhausted or the watch says stop."""
+        """Searches until exhausted or interrupted by the watch."""
         ...

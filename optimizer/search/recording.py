@@ -1,4 +1,4 @@
-"""A recorded run of rewrites, and the same run without some of them: the others are found where they went."""
+"""A recorded sequence of rewrites, and its replay with some steps left out; the others are relocated."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from superopt.rewriting import Match, Rewrite, Substitution, apply_match, find_m
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """One rewrite as it happened: the match, the nodes that it added, what took the place of what.
-
-    ``rewired`` are nodes that were there and read other values afterwards.
-    """
+    """A recorded rewrite: the match, the nodes added, and the values replaced. ``rewired`` are existing nodes
+    whose operands changed."""
 
     match: Match
     added: tuple[Node, ...]
@@ -38,26 +36,24 @@ class Recorded:
 
     @property
     def made(self) -> frozenset[NodeId]:
-        """Nodes that are as they are because of this rewrite."""
+        """Nodes created or changed by this rewrite."""
         return self.rewired.union(node.id for node in self.added)
 
 
 class Transplant:
-    """Applies recorded rewrites to a graph whose nodes have other ids, or that lacks earlier rewrites.
-
-    ``values`` says which value of the graph each recorded value is; one that it does not name is itself.
-    """
+    """Applies recorded rewrites to a graph with other node ids, or without some earlier rewrites. ``values``
+    maps recorded values to the graph's; missing ones map to themselves."""
 
     def __init__(self, cost: GraphCost, values: Mapping[Value, Value] | None = None) -> None:
         self.cost = cost
         self._values = dict(values or {})
 
     def value(self, recorded: Value) -> Value:
-        """What the recorded value is in this graph."""
+        """The value in this graph that corresponds to a recorded one."""
         return self._values.get(recorded, recorded)
 
     def apply(self, recorded: Recorded) -> tuple[Match, GraphCost] | None:
-        """Applies one rewrite and keeps the result; None, and nothing changes, where it does not apply."""
+        """Applies one rewrite and keeps the result; None, without any change, where it does not apply."""
         match = self._match(recorded.match)
         rewrite = None if match is None else apply_match(self.cost.graph, match)
         if match is None or rewrite is None:
@@ -70,7 +66,7 @@ class Transplant:
         return match, self.cost
 
     def leave_out(self, recorded: Recorded) -> None:
-        """What a rewrite that was left out gave is still what it would have replaced."""
+        """Maps the results of a rewrite that is left out to the values that it would have replaced."""
         for old, new in recorded.replaced.items():
             if new.node in {node.id for node in recorded.added}:
                 self._values[new] = self.value(old)
@@ -92,7 +88,7 @@ class Transplant:
         return type(binding)(binding.axis, tuple(self.value(value) for value in binding.values))
 
     def _follow(self, recorded: Recorded, graph: Graph) -> None:
-        """Finds each node that the recorded rewrite added in the graph that this one gave."""
+        """Maps each node added by the recorded rewrite to the one added here."""
         newest: list[NodeId] = []
         for node in recorded.added:
             found = self._counterpart(node, graph, newest)
@@ -117,7 +113,7 @@ class Transplant:
 
 
 def matches_at(graph: Graph, substitution: Substitution, site: tuple[NodeId, ...]) -> list[Match]:
-    """The matches at exactly these nodes, in a fixed order."""
+    """The matches at exactly these nodes, in deterministic order."""
     if not site or any(node not in graph.nodes for node in site):
         return []
     return [m for m in find_matches(graph, substitution, site[:1]) if m.sites == tuple(site)]

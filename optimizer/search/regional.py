@@ -1,8 +1,8 @@
-"""Big graphs by their parts: each region is searched on its own, equal regions once, then across the cuts.
+"""Regional search for large graphs: searches each distinct region once, then across region boundaries.
 
-What is found for a region is applied wherever the region occurs, step by step, at the prices of the whole
-graph; what does not pay there is given up. Further passes cut elsewhere, so that nothing is lost at a cut,
-and further rounds search larger regions for longer.
+A region's result is applied at every occurrence, step by step, priced in the whole graph; steps that do not
+pay there are discarded. Further passes cut at other places, so that rewrites across a cut are found too, and
+further rounds search larger regions for longer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from superopt.rewriting import Match
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Regions of ``least`` to ``most`` units, each searched until ``patience`` candidates brought nothing."""
+    """Regions of ``least`` to ``most`` units, each searched until ``patience`` candidates brought no
+    improvement."""
 
     least: int
     most: int
@@ -39,8 +40,8 @@ _MAX_REFUSALS = 2
 
 @dataclass(slots=True)
 class _Solution:
-    """What a region becomes; ``is_final``: longer search finds nothing else. ``refusals`` counts the places
-    where nothing of it paid in the whole graph."""
+    """Search result of a region; ``is_final``: a longer search finds nothing else. ``refusals`` counts the
+    occurrences where no step paid in the whole graph."""
 
     records: tuple[Recorded, ...]
     patience: int
@@ -49,7 +50,7 @@ class _Solution:
 
 
 class Regional:
-    """Any strategy on the regions of a graph."""
+    """Applies another strategy to the regions of a graph."""
 
     def __init__(self, inner: Search | None = None, rounds: Sequence[Round] = ROUNDS) -> None:
         self._inner = inner or Backtracking()
@@ -57,11 +58,11 @@ class Regional:
 
     @property
     def name(self) -> str:
-        """As ``--search`` names it."""
+        """Its ``--search`` name."""
         return "regions"
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
-        """Searches round by round until the last one brings nothing or the watch says stop."""
+        """Searches round by round until the last one brings no improvement or the watch interrupts."""
         return _Run(start, rules, watch, self._inner, self._rounds).result()
 
 
@@ -103,7 +104,7 @@ class _Run:
         return "exhausted"
 
     def _is_over(self, round_: Round) -> bool:
-        """Whether the round took the whole graph as one region and left nothing to try."""
+        """Whether the round searched the whole graph as one region, exhaustively."""
         row = Row.of(self._account.best)
         if len(row.cuts(round_.least, round_.most)) > 2:
             return False
@@ -141,7 +142,7 @@ class _Run:
         return region_of(self._account.best, members, self._rules.protected)
 
     def _solved(self, region: Region, round_: Round) -> _Solution:
-        """Searches one region, watched as the whole search is."""
+        """Searches one region under the watch of the whole search."""
         account = self._account
         cost = GraphCost.of(region.graph, self._start.objective, self._start.sizes, region.blocked)
         watch = account.part(round_.patience, lambda _: account.best.total)
@@ -151,8 +152,8 @@ class _Run:
         return _Solution(records, round_.patience, is_final=result.stopped_by == "exhausted")
 
     def _apply(self, region: Region, records: Sequence[Recorded]) -> bool:
-        """Takes the steps of a region's solution up to the point where the whole graph costs least; whether
-        any was taken."""
+        """Applies the steps of a region's solution up to the point of lowest cost of the whole graph; whether
+        any was applied."""
         transplant = Transplant(self._account.best, region.values)
         best, steps = self._account.best, list[tuple[GraphCost, Match, GraphCost]]()
         length = 0

@@ -1,4 +1,4 @@
-"""Rules ready for matching: looked up by the operators around their first root, found again near changes."""
+"""Rules indexed for matching: by the operators around their first root, and incrementally near changes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
 
 _LOOK_EVERY = 64
-"""Places at which rules are tried between two looks at the clock."""
+"""Number of places tried between two checks of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a rewrite changed. ``edited`` nodes are new or read other values; ``around`` also holds removed
-    nodes and those that gained or lost a reader."""
+    """Nodes changed by a rewrite. ``edited`` nodes are new or have other operands; ``around`` also holds
+    removed nodes and those that gained or lost a reader."""
 
     edited: frozenset[NodeId]
     around: frozenset[NodeId]
 
     def and_then(self, later: Change) -> Change:
-        """Both changes as one."""
+        """Union of two changes."""
         return Change(self.edited | later.edited, self.around | later.around)
 
     @staticmethod
@@ -43,10 +43,8 @@ class Change:
 
 
 class RuleSet:
-    """Substitutions in a fixed order; ``protected`` nodes are never part of a match.
-
-    A substitution whose outputs share no input is left out: it matches every pair of places in a graph.
-    """
+    """Substitutions in a fixed order; ``protected`` nodes are never part of a match. A substitution whose
+    outputs share no input is left out, because it matches every pair of places in a graph."""
 
     def __init__(self, substitutions: Iterable[Substitution], protected: Collection[NodeId] = ()) -> None:
         self.substitutions: Sequence[Substitution] = tuple(filter(_is_connected, substitutions))
@@ -63,7 +61,7 @@ class RuleSet:
         return self._protected
 
     def protecting(self, nodes: Collection[NodeId]) -> RuleSet:
-        """The same rules with other nodes protected."""
+        """The same rules with different protected nodes."""
         other = copy.copy(self)
         other._protected = nodes
         return other
@@ -72,7 +70,7 @@ class RuleSet:
         return len(self.substitutions)
 
     def position(self, substitution: Substitution) -> int:
-        """The place of a substitution in the order of rules."""
+        """Index of a substitution in the rule order."""
         return self._positions[id(substitution)]
 
     def matches_at(
@@ -88,7 +86,7 @@ class RuleSet:
     def matches(
         self, graph: Graph, free: Container[NodeId], may_go_on: Callable[[], bool] = lambda: True
     ) -> list[Match]:
-        """All matches that concern what runs, by rule and site; fewer once ``may_go_on`` says no."""
+        """All matches among live nodes, by rule and site; incomplete once ``may_go_on`` is false."""
         return list(self._matches_at(graph, free, graph.nodes, graph.nodes, may_go_on))
 
     def matches_near(
@@ -98,11 +96,11 @@ class RuleSet:
         region: Region,
         may_go_on: Callable[[], bool] = lambda: True,
     ) -> list[Match]:
-        """The matches whose first root lies in the region."""
+        """The matches whose first root is in the region."""
         return list(self._matches_at(graph, free, region.single, region.several, may_go_on))
 
     def region(self, graph: Graph, change: Change) -> Region:
-        """Where the first root of a match that the change made possible, or impossible, can be."""
+        """Possible first roots of matches that the change enabled or disabled."""
         single = set(change.edited)
         _extend_down(graph, single, self._single_height - 1)
         several: set[NodeId] = set()
@@ -135,7 +133,7 @@ class RuleSet:
         several: Iterable[NodeId],
         may_go_on: Callable[[], bool],
     ) -> Iterator[tuple[int, NodeId]]:
-        """Where which rule may match; what runs before the model does is worth no rule with one output."""
+        """Candidate places of each rule; rules with one output are not tried on constant-folded nodes."""
         shapes: dict[tuple[NodeId, int], int] = {}
         for root in single:
             if not may_go_on():
@@ -154,7 +152,7 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Nodes that may be first roots of new matches, of rules with one output and with several."""
+    """Possible first roots of new matches, for rules with one output and with several."""
 
     single: frozenset[NodeId]
     several: frozenset[NodeId]
@@ -166,7 +164,7 @@ class Region:
 
 
 def nodes_read(match: Match) -> frozenset[NodeId]:
-    """The nodes whose values the match's variables stand for."""
+    """The nodes bound to the match's variables."""
     found: set[NodeId] = set()
     for binding in match.values.values():
         parts: tuple[Value, ...] = binding.values if isinstance(binding, Bundle) else (binding,)
@@ -175,7 +173,7 @@ def nodes_read(match: Match) -> frozenset[NodeId]:
 
 
 def _is_connected(substitution: Substitution) -> bool:
-    """Whether every output reads a variable that an earlier one reads."""
+    """Whether every output shares a variable with an earlier one."""
     read = set(variables(*substitution.source[:1]))
     for term in substitution.source[1:]:
         own = set(variables(term))

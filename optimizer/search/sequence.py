@@ -1,4 +1,4 @@
-"""Strategies one after another, each from the best graph of the one before."""
+"""Sequential composition of strategies, each starting from the best graph of the one before."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from superopt.optimizer.search.trace import TraceStep
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A strategy that goes on until ``patience`` candidates brought nothing, or for a ``share`` of the time
-    that is left; without a patience as long as it may."""
+    """A strategy that runs until ``patience`` candidates brought no improvement, or for a ``share`` of the
+    remaining time; without patience until the limit."""
 
     search: Search
     patience: int | None = None
@@ -25,26 +25,26 @@ class Stage:
 
 
 Course: TypeAlias = Generator[Stage, SearchResult, None]
-"""Stages in turn; what became of a stage is sent back, and may decide which is next."""
+"""A generator of stages; it is sent each stage's outcome, which may determine the next."""
 
 
 class Stages(Protocol):
-    """Which stages a graph is worth."""
+    """Chooses the stages for a graph."""
 
     def __call__(self, start: GraphCost) -> Course:
-        """The stages in turn."""
+        """The stages in order."""
         ...
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """Stages that a graph decides on."""
+    """Runs stages chosen for a graph."""
 
     name: str
     stages: Stages
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
-        """Runs stage after stage until the watch says stop or all are done."""
+        """Runs stage after stage until the watch interrupts or all are done."""
         account, trace = Account(start, rules, watch), list[TraceStep]()
         course = self.stages(start)
         stage = next(course, None)

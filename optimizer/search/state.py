@@ -1,4 +1,4 @@
-"""A graph in the search: its cost, its fingerprint and its matches, each derived from those of its parent."""
+"""Search state: a graph with its cost, fingerprint and matches, each updated from its parent state."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ FINGERPRINT_MASK = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Opportunity:
-    """A match and what is known of its effect wherever its neighbourhood is untouched.
-
-    ``gain`` is by how much it lowers the cost, ``shift`` by how much it moves the fingerprint;
-    ``gain_at_most`` is known when the match was found too costly to look at closely.
-    """
+    """A match and its cached effect, valid while its neighbourhood is unchanged. ``gain`` is the decrease of
+    the cost, ``shift`` the change of the fingerprint; ``gain_at_most`` is an upper bound if the match was
+    excluded by its bound."""
 
     match: Match
     gain: float | None = None
@@ -31,8 +29,8 @@ class Opportunity:
 
 
 class State:
-    """One graph of the search. ``step`` leads here from ``parent``; matches derive from those of ``base``,
-    which differs from this graph by ``change``."""
+    """A graph of the search. ``step`` leads from ``parent`` to this state; matches are derived from those of
+    ``base``, which differs from this graph by ``change``."""
 
     def __init__(self, cost: GraphCost, digest: Digest) -> None:
         self.cost = cost
@@ -45,7 +43,7 @@ class State:
 
     @staticmethod
     def start(cost: GraphCost) -> State:
-        """The graph that a search starts from."""
+        """The initial state."""
         return State(cost, Digest.of(cost.graph))
 
     @property
@@ -64,14 +62,14 @@ class State:
         limit: float = math.inf,
         digest: DigestUpdate | None = None,
     ) -> Expansion | None:
-        """What a rewrite leads to; None when that is certainly not below the limit."""
+        """The result of a rewrite; None when its cost is certainly not below the limit."""
         update = self.cost.after(rewrite, limit)
         if update is None:
             return None
         return Expansion(self, match, rewrite, update, digest or self.digest.after(self.graph, rewrite))
 
     def rebase(self, base: State) -> None:
-        """Derives the matches from those of an ancestor, over all changes since."""
+        """Derives the matches from those of an ancestor, through all changes since."""
         state = self
         while state.parent is not None and state.parent is not base:
             state = state.parent
@@ -80,7 +78,7 @@ class State:
         self.base = base
 
     def path(self) -> list[tuple[State, Match, State]]:
-        """Every rewrite on the way from the start: before, match, after."""
+        """Every rewrite from the initial state: graph before, match, graph after."""
         steps: list[tuple[State, Match, State]] = []
         state = self
         while state.parent is not None and state.step is not None:
@@ -89,8 +87,8 @@ class State:
         return steps[::-1]
 
     def find(self, rules: RuleSet, may_go_on: Callable[[], bool] = lambda: True) -> None:
-        """Fills ``found``: matches of the base that nothing touched, and new ones near what changed; not
-        all of them once ``may_go_on`` says no."""
+        """Fills ``found``: matches of the base that are unaffected, and new ones near the change; incomplete
+        once ``may_go_on`` is false."""
         free = self.cost.free
         if self.base is None or self.change is None:
             self.found = [Opportunity(match) for match in rules.matches(self.graph, free, may_go_on)]
@@ -120,7 +118,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A state that may be worth building."""
+    """A candidate state that has not been built yet."""
 
     parent: State
     match: Match
@@ -129,7 +127,7 @@ class Expansion:
     digest: DigestUpdate
 
     def build(self) -> State:
-        """The state, complete."""
+        """Builds the complete state."""
         state = State(self.cost.build(), self.digest.build())
         state.parent, state.step, state.base = self.parent, self.match, self.parent
         state.change = Change.of(self.parent.graph, self.rewrite)
@@ -137,7 +135,7 @@ class Expansion:
 
 
 def _carried(opportunity: Opportunity, around: frozenset[int]) -> Opportunity:
-    """What a match does stays known while nobody touched its neighbourhood."""
+    """The cached effect of a match stays valid while its neighbourhood is unchanged."""
     match = opportunity.match
     if around.isdisjoint(match.sites) and around.isdisjoint(nodes_read(match)):
         return opportunity

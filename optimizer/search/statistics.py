@@ -1,4 +1,4 @@
-"""What every search keeps of its course, and what it makes of that at its end."""
+"""Search statistics common to all strategies, and the search result built from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from superopt.rewriting import Match
 
 
 class Account:
-    """How many candidates were looked at, how many since the best one, and when better ones were found."""
+    """Search statistics: candidates examined, candidates since the last improvement, and times of
+    improvements."""
 
     def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch) -> None:
         self.start = start
@@ -26,25 +27,25 @@ class Account:
         self._curve = [(0.0, start.total)]
 
     def count(self, candidates: int = 1) -> None:
-        """Candidates that were looked at."""
+        """Counts examined candidates."""
         self.candidates += candidates
         self.since_best += candidates
 
     def improve(self, best: GraphCost) -> None:
-        """A better graph is known from now on."""
+        """Records an improvement."""
         self.best = best
         self.since_best = 0
         self._curve.append((self._watch.seconds, best.total))
 
     def improve_by(self, part: SearchResult, since: float) -> None:
-        """A better graph was found by a search that began ``since`` seconds after this one."""
+        """Records an improvement by a nested search that began ``since`` seconds after this one."""
         self.best = part.best
         self.since_best = 0
         self._curve.extend((since + at, cost) for at, cost in part.curve[1:])
 
     def part(self, patience: int | None, best_of: Callable[[Progress], float], share: float = 1.0) -> Watch:
-        """A watch for a part of this search, with its own patience and a share of the time that is left;
-        ``best_of`` says what the best cost of the whole is when the part is so far."""
+        """A watch for a part of this search, with its own patience and a share of the remaining time;
+        ``best_of`` converts the part's best cost to that of the whole."""
 
         def report(progress: Progress) -> None:
             self._watch.tell(self.candidates + progress.candidates, self.start.total, best_of(progress))
@@ -52,25 +53,25 @@ class Account:
         return self._watch.part(self.candidates, patience, report, share)
 
     def tell(self) -> None:
-        """Reports how far the search is, unless that was done a moment ago."""
+        """Reports progress, at a limited rate."""
         self._watch.tell(self.candidates, self.start.total, self.best.total)
 
     def interruption(self) -> StoppedBy | None:
-        """Reports how far the search is; why to stop now, None to go on."""
+        """Reports progress; the reason to stop now, None to continue."""
         self.tell()
         return self._watch.interruption(self.candidates, self.since_best)
 
     def may_go_on(self) -> bool:
-        """Whether there is time left and nobody asked for the end."""
+        """Whether time is left and cancellation was not requested."""
         return self._watch.may_go_on()
 
     def shortened(self, trace: Iterable[TraceStep]) -> Shortened:
-        """The best graph, which a trace leads to, without steps that gain nothing."""
+        """The best graph and its trace, without steps that gain nothing."""
         found = Shortened(self.best, tuple(trace))
         return minimised(self.start, found, self._rules.substitutions, self.may_go_on)
 
     def result(self, found: Shortened, stopped_by: StoppedBy, matched: Mapping[str, int]) -> SearchResult:
-        """The whole account."""
+        """The search result with all statistics."""
         return SearchResult(
             best=found.cost,
             trace=found.trace,
@@ -84,5 +85,5 @@ class Account:
 
 
 def matches_by_rule(matches: Iterable[Match]) -> Mapping[str, int]:
-    """How many matches each rule has, by its id."""
+    """Number of matches of each rule, by its id."""
     return dict(Counter(match.substitution.rule_id for match in matches))

@@ -1,4 +1,4 @@
-"""The strategies by the names that ``--search`` knows, and which one a graph gets by default."""
+"""Search strategies by their ``--search`` names, and the default for a graph."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from superopt.optimizer.search.sequence import Course, Sequence, Stage
 
 _MANY_NODES = 1500
 _SHARE_OF_WHOLE = 0.4
-"""Of the time there is, what a graph of many nodes is looked at as a whole."""
+"""Share of the time for which a large graph is searched as a whole."""
 
 _LEAST_LOOK = 20
 
 
 def _auto(start: GraphCost) -> Course:
-    """Backtracking sees what is far apart and repeats, regions what is near, beams what is costly on the way:
-    first each for a short time, then larger regions and the whole for as long as there is time.
-
-    Where backtracking leaves nothing within alpha, only a beam can find more: it gets as many candidates.
-    """
+    """Backtracking finds distant and repeated rewrites, regional search local ones, beam search those with
+    costly intermediate steps: first each for a short time, then larger regions and the whole while time
+    remains. Where backtracking leaves nothing within alpha, only beam search can find more, and gets as many
+    candidates."""
     is_small = len(start.owner) <= _MANY_NODES
     if not is_small:
         yield Stage(Backtracking(), share=_SHARE_OF_WHOLE)

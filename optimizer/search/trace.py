@@ -1,4 +1,4 @@
-"""The trace of a search: every applied rule with its site, so that anyone can apply them again."""
+"""Search trace: every applied rule with its site, so that the steps can be replayed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _Known: TypeAlias = "Mapping[tuple[str, bool], Substitution]"
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One applied rule. ``equation`` reads from what was replaced to what replaced it; ``choice`` tells apart
-    several matches of the rule at the same nodes."""
+    """One applied rule. ``equation`` reads from source to target; ``choice`` distinguishes several matches of
+    the rule at the same nodes."""
 
     rule: str
     equation: str
@@ -32,7 +32,7 @@ class TraceStep:
     cost_after: float
 
     def to_json(self) -> dict[str, object]:
-        """The step as a report has it."""
+        """The step in the report's format."""
         return {
             "kind": "rule",
             "rule": self.rule,
@@ -46,7 +46,7 @@ class TraceStep:
 
 
 class ReplayStep(Protocol):
-    """What replaying needs to know of a step; a ``TraceStep`` is one, and so is a step read from a report."""
+    """The part of a step that replay needs; implemented by ``TraceStep`` and by steps read from a report."""
 
     @property
     def rule(self) -> str:
@@ -65,12 +65,12 @@ class ReplayStep(Protocol):
 
     @property
     def choice(self) -> int:
-        """Which of the matches at the site."""
+        """Index among the matches at the site."""
         ...
 
 
 def trace_of(state: State) -> tuple[TraceStep, ...]:
-    """The steps from the start of the search to a state."""
+    """The steps from the initial state to this one."""
     return tuple(step_of(before.cost, match, after.cost) for before, match, after in state.path())
 
 
@@ -83,11 +83,9 @@ def written(substitution: Substitution) -> str:
 
 
 def replay(graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substitution]) -> Graph:
-    """Applies recorded steps again, giving the same nodes the same ids.
-
-    ``rules`` are the verified ones: raises UnprovedRuleError for a step with any other rule, InvalidFileError
-    for a step that does not apply to the graph.
-    """
+    """Applies recorded steps again, with the same node ids. ``rules`` are the verified ones: raises
+    UnprovedRuleError for a step with any other rule, InvalidFileError for a step that does not apply to the
+    graph."""
     replayed = graph
     for _, after in _replayed(graph, steps, rules):
         replayed = after
@@ -100,7 +98,8 @@ def retraced(
     rules: Iterable[Substitution],
     price: Callable[[Graph], float | None],
 ) -> tuple[Graph, tuple[TraceStep, ...]]:
-    """``replay``, and the trace at other prices; what has no price costs as much as the graph before it."""
+    """Like ``replay``, with the trace at other prices; a graph without a price costs as much as its
+    predecessor."""
     before = (price(graph) if steps else None) or 0.0
     trace: list[TraceStep] = []
     for step, (equation, after) in zip(steps, _replayed(graph, steps, rules), strict=True):
@@ -114,7 +113,7 @@ def retraced(
 def _replayed(
     graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substitution]
 ) -> Iterator[tuple[str, Graph]]:
-    """What was applied in each step, as text, and what came of it."""
+    """The rewrites and resulting graphs of the steps."""
     known = {(rule.rule_id, rule.backwards): rule for rule in rules}
     for number, step in enumerate(steps, start=1):
         substitution = known.get((step.rule, step.backwards))
@@ -134,10 +133,8 @@ def without_rules(
     rules: Iterable[Substitution],
     dropped: Container[str],
 ) -> tuple[GraphCost, tuple[TraceStep, ...]]:
-    """The graph and the trace without the steps of some rules, and without what needs those.
-
-    The nodes that a step adds have other ids then; later steps are applied at the nodes that correspond.
-    """
+    """The graph and the trace without the steps of some rules and the steps that depend on them. Added nodes
+    get other ids; later steps are applied at the corresponding nodes."""
     records = recorded(start.graph, steps, rules)
     kept = [i for i, step in enumerate(steps) if step.rule not in dropped]
     return with_steps(start, records, kept)
@@ -146,7 +143,7 @@ def without_rules(
 def with_steps(
     start: GraphCost, records: Sequence[Recorded], kept: Iterable[int]
 ) -> tuple[GraphCost, tuple[TraceStep, ...]]:
-    """The graph and the trace with some recorded steps, as far as they apply without the others."""
+    """The graph and the trace with only some recorded steps, as far as these apply."""
     transplant = Transplant(start)
     wanted, trace = frozenset(kept), list[TraceStep]()
     for index, step in enumerate(records):
@@ -164,7 +161,7 @@ def with_steps(
 def recorded(
     graph: Graph, steps: Iterable[ReplayStep], rules: Iterable[Substitution]
 ) -> tuple[Recorded, ...]:
-    """The rewrites that a trace stands for; the trace applies to the graph."""
+    """The rewrites of a trace; the trace must apply to the graph."""
     known = {(rule.rule_id, rule.backwards): rule for rule in rules}
     records: list[Recorded] = []
     for step in steps:
@@ -185,7 +182,7 @@ def step_of(before: GraphCost, match: Match, after: GraphCost) -> TraceStep:
 
 
 def step_at(graph: Graph, match: Match) -> TraceStep | None:
-    """The step that a match in a graph is, without costs; None if it is not found at its place again."""
+    """The step for a match in a graph, without costs; None if the match is not found at its site."""
     substitution = match.substitution
     choices = matches_at(graph, substitution, match.sites)
     choice = next((i for i, other in enumerate(choices) if other == match), None)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Generic, NoReturn, TypeVar, cast
 
 import httpx
+from httpx_sse import EventSource
 
 from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Problem, Substitution
 from superopt.client.errors import ServerBusyError, ServerUnreachableError, error_of
@@ -229,32 +230,14 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-class EventReader:
-    """Parses server-sent events line by line (WHATWG HTML); ``last`` is the id of the last event."""
-
-    def __init__(self, last: int = 0) -> None:
-        self.last = last
-        self._fields: dict[str, str] = {}
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers that resume after the last event."""
-        return {"Accept": "text/event-stream", "Last-Event-ID": str(self.last)}
-
-    def read(self, line: str) -> Event | None:
-        """The event completed by this line, if any."""
-        if line:
-            name, _, value = line.partition(":")
-            self._fields[name] = value.removeprefix(" ")
-            return None
-        fields, self._fields = self._fields, {}
-        if "id" not in fields or "data" not in fields:
-            return None
-        event = Event(
-            int(fields["id"]), fields.get("event", ""), cast("JsonObject", json.loads(fields["data"]))
-        )
-        self.last = event.id
-        return event
+async def events_of(response: httpx.Response) -> AsyncGenerator[Event]:
+    """The events of a stream; none for a response without content."""
+    if response.status_code == HTTPStatus.NO_CONTENT:
+        return
+    async with aclosing(EventSource(response).aiter_sse()) as stream:
+        async for sent in stream:
+            if sent.id and sent.data:
+                yield Event(int(sent.id), sent.event, cast("JsonObject", sent.json()))
 
 
 def _opened(path: Path) -> BinaryIO:

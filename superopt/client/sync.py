@@ -1,24 +1,87 @@
-"""Synchronous client."""
+"""A client that blocks: it runs the coroutines of ``Operations`` over a blocking connection.
+
+They never suspend, so they need no event loop and may run within one.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 
 import httpx
 
 from superopt.client import calls
-from superopt.client.archives import temporary_beside, unpack
-from superopt.client.calls import Call, EventReader, Page, Retries
-from superopt.client.documents import Event, JsonObject, Judgement, Optimization, Substitution
-from superopt.client.downloads import Download
-from superopt.files import atomic_path
+from superopt.client.calls import Retries
+from superopt.client.documents import Event, Optimization, Substitution
+from superopt.client.operations import Operations
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of a response, read by blocking."""
+
+    def __init__(self, blocking: httpx.SyncByteStream) -> None:
+        self._blocking = blocking
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._blocking:
+            yield chunk
+
+    async def aclose(self) -> None:
+        self._blocking.close()
+
+
+class _Blocking(Operations[httpx.Client]):
+    """The operations, blocking wherever ``AsyncClient`` suspends."""
+
+    async def close(self) -> None:
+        self._http.close()
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        response = self._http.send(request, stream=True)
+        response.stream = _Body(cast("httpx.SyncByteStream", response.stream))
+        return response
+
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def _finished(coroutine: Coroutine[object, None, T]) -> T:
+    """The result of a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return cast("T", end.value)
+    raise RuntimeError("a coroutine over a blocking connection suspended")
+
+
+def _iterated(items: AsyncGenerator[T]) -> Iterator[T]:
+    """The items of a generator that never suspends, which is closed with the iterator."""
+    try:
+        while True:
+            yield _finished(anext(items))
+    except StopAsyncIteration:
+        return
+    finally:
+        _finished(items.aclose())
+
+
+def _blocking(
+    method: Callable[Concatenate[_Blocking, P], Coroutine[object, None, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """The method that runs a coroutine of the operations to its end."""
+
+    @functools.wraps(method)
+    def blocking(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
+        operations = self._operations  # pyright: ignore[reportPrivateUsage]
+        return _finished(method(operations, *args, **kwargs))
+
+    return blocking
 
 
 class Client:
@@ -36,101 +99,34 @@ class Client:
         retries: Retries | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._server = calls.checked_url(server)
-        self._retries = retries or Retries()
-        headers = calls.headers_of(key)
-        self._http = httpx.Client(
-            base_url=self._server, headers=headers, transport=transport, limits=calls.LIMITS
-        )
+        url, headers = calls.checked_url(server), calls.headers_of(key)
+        http = httpx.Client(base_url=url, headers=headers, transport=transport, limits=calls.LIMITS)
+        self._operations = _Blocking(url, retries, http)
 
-    def submit(
-        self,
-        model: str | Path,
-        *,
-        cluster: str | Path | bytes | None = None,
-        options: Mapping[str, object] | None = None,
-        idempotency_key: str | None = None,
-    ) -> Optimization:
-        """Submits a model with its external data; ``options`` as in ``OptimizationOptions`` of the service.
-
-        ``cluster`` is a cluster description, as a path or bytes. Calls with the same ``idempotency_key``
-        within a day return the same optimization; by default each call has its own key.
-        """
-        return self._do(calls.submitting(model, cluster, options, idempotency_key))
-
-    def get(self, identity: str) -> Optimization:
-        """Reads an optimization."""
-        return self._do(calls.getting(identity))
+    submit = _blocking(_Blocking.submit)
+    get = _blocking(_Blocking.get)
+    cancel = _blocking(_Blocking.cancel)
+    wait = _blocking(_Blocking.wait)
+    report = _blocking(_Blocking.report)
+    download_model = _blocking(_Blocking.download_model)
+    save_model = _blocking(_Blocking.save_model)
+    download_report = _blocking(_Blocking.download_report)
+    prove = _blocking(_Blocking.prove)
+    close = _blocking(_Blocking.close)
 
     def list(self, *, state: str | None = None) -> Iterator[Optimization]:
-        """Optimizations, optionally in one state, newest first; fetched page by page."""
-        return self._pages(calls.listing(state))
-
-    def cancel(self, identity: str) -> Optimization:
-        """Cancels an optimization; no effect on one that has ended."""
-        return self._do(calls.cancelling(identity))
+        """All optimizations, or those in a state, newest first; read page by page."""
+        return _iterated(self._operations.list(state=state))
 
     def events(self, identity: str, *, after: int = 0) -> Iterator[Event]:
-        """The events of an optimization after the event ``after``, until it ends."""
-        reader, failures = EventReader(after), 0
-        while True:
-            try:
-                for event in self._stream(identity, reader):
-                    failures = 0
-                    yield event
-                    if event.final:
-                        return
-                if self.get(identity).ended:
-                    return
-            except calls.BREAKS as error:
-                failures += 1
-                self._wait_or_raise(failures, error)
-
-    def wait(self, identity: str, *, on_event: Callable[[Event], None] = lambda _: None) -> Optimization:
-        """Waits until an optimization has ended, in any state; reconnects broken connections."""
-        for event in self.events(identity):
-            on_event(event)
-        return self.get(identity)
-
-    def report(self, identity: str) -> JsonObject:
-        """The report of a succeeded optimization."""
-        return self._do(calls.reporting(identity))
-
-    def download_model(self, identity: str, path: str | Path) -> int:
-        """Writes the optimised model (an archive if it has external data); returns its size in bytes.
-
-        The file appears atomically; interrupted downloads are resumed.
-        """
-        return self._download(f"/v1/optimizations/{identity}/model", Path(path))
-
-    def save_model(self, identity: str, path: str | Path) -> tuple[Path, ...]:
-        """Writes the optimised model to ``path``, its external data (if any) beside it; returns the files."""
-        target = Path(path)
-        result = self.get(identity).file("result")
-        if result is None or not result.name.endswith(".zip"):
-            self.download_model(identity, target)
-            return (target,)
-        with temporary_beside(target) as archive:
-            self.download_model(identity, archive)
-            return unpack(archive, target)
-
-    def download_report(self, identity: str, path: str | Path) -> int:
-        """Writes the report, as ``download_model`` does."""
-        return self._download(f"/v1/optimizations/{identity}/report", Path(path))
+        """What happened to an optimization behind the event ``after``, and happens, until it has ended."""
+        return _iterated(self._operations.events(identity, after=after))
 
     def substitutions(
         self, *, status: str | None = None, operator: str | None = None, text: str | None = None
     ) -> Iterator[Substitution]:
-        """The service's rules, smallest first; fetched page by page."""
-        return self._pages(calls.browsing(status, operator, text))
-
-    def prove(self, equation: str) -> Judgement:
-        """The service's verdict on an equation."""
-        return self._do(calls.proving(equation))
-
-    def close(self) -> None:
-        """Closes all connections."""
-        self._http.close()
+        """The service's rules, smallest first; read page by page."""
+        return _iterated(self._operations.substitutions(status=status, operator=operator, text=text))
 
     def __enter__(self) -> Self:
         return self
@@ -139,70 +135,3 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _do(self, call: Call[T]) -> T:
-        return calls.answer(call, self._sent(call))
-
-    def _sent(self, call: Call[T]) -> httpx.Response:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                with ExitStack() as files:
-                    response = self._http.send(call.request(self._http, files))
-            except httpx.TransportError as error:
-                self._wait_or_raise(attempt, error)
-                continue
-            if calls.is_in_flight(response):
-                attempt = min(attempt, self._retries.attempts - 1)
-            pause = self._retries.pause(attempt, response.headers.get("Retry-After"))
-            if not calls.is_temporary(response) or pause is None:
-                return response
-            time.sleep(pause)
-
-    def _pages(self, call: Call[Page[T]]) -> Iterator[T]:
-        following: Call[Page[T]] | None = call
-        while following is not None:
-            page = self._do(following)
-            yield from page.items
-            following = page.next
-
-    def _stream(self, identity: str, reader: EventReader) -> Iterator[Event]:
-        url = f"/v1/optimizations/{identity}/events"
-        with self._http.stream("GET", url, headers=reader.headers, timeout=calls.TIMEOUT) as response:
-            if not response.is_success:
-                response.read()
-                calls.raise_problem(response)
-            for line in response.iter_lines():
-                event = reader.read(line)
-                if event is not None:
-                    yield event
-
-    def _download(self, url: str, path: Path) -> int:
-        with atomic_path(path) as part, part.open("r+b") as file:
-            download, failures = Download(file), 0
-            while True:
-                before = download.bytes
-                try:
-                    self._fetch(url, download)
-                    break
-                except calls.BREAKS as error:
-                    failures = 1 if download.bytes > before else failures + 1
-                    self._wait_or_raise(failures, error)
-            download.finish()
-            return download.bytes
-
-    def _fetch(self, url: str, download: Download) -> None:
-        with self._http.stream("GET", url, headers=download.headers, timeout=calls.TIMEOUT) as response:
-            if not response.is_success:
-                response.read()
-                calls.raise_problem(response)
-            download.begin(response)
-            for chunk in response.iter_bytes():
-                download.write(chunk)
-
-    def _wait_or_raise(self, attempt: int, error: Exception) -> None:
-        pause = self._retries.pause(attempt)
-        if pause is None:
-            calls.give_up(self._server, error)
-        time.sleep(pause)

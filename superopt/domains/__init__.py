@@ -1,4 +1,4 @@
-"""What numbers are: one interface over floats, rationals, partial reals, a prime field and symbolic reals."""
+"""Number domains: one interface over floats, rationals, partial reals, prime fields and symbolic reals."""
 
 from superopt.domains.base import Array, Domain
 from superopt.domains.floats import FloatDomain

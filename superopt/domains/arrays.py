@@ -1,8 +1,8 @@
-"""Where arrays live and what computes them: numpy on the host, CuPy on a CUDA device, or any other library.
+"""Array backends: numpy on the host, CuPy on a CUDA device, or any other array library.
 
-Code for all of them uses operators, indices that end with an ellipsis, and the functions of ``Namespace``,
-which are those of the array API standard (data-apis.org/array-api, 2024.12). Nothing is moved between a
-device and the host but by ``Device.put`` and ``Device.get``.
+Shared code uses operators, indices that end with an ellipsis, and the functions of ``Namespace``, which are
+those of the array API standard (data-apis.org/array-api, 2024.12). Only ``Device.put`` and ``Device.get``
+move data between a device and the host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from superopt.errors import InvalidOptionError, MissingServiceError
 
 Array: TypeAlias = "npt.NDArray[Any]"
-"""An array of any library; that of numpy has the interface that all share, and more."""
+"""An array of any backend; typed as numpy's, whose interface includes the common one."""
 
 Shape: TypeAlias = "tuple[int, ...]"
 
@@ -26,7 +26,7 @@ DEVICES = ("cpu", "cuda")
 
 
 class Namespace(Protocol):
-    """What is used of a library, as the standard defines it."""
+    """The functions used of a backend, as defined by the array API standard."""
 
     float32: npt.DTypeLike
     float64: npt.DTypeLike
@@ -78,7 +78,7 @@ class Namespace(Protocol):
 
 @dataclass(frozen=True)
 class Device:
-    """A place for arrays: ``put`` brings one there from the host, ``get`` brings one back."""
+    """A device: ``put`` copies arrays from the host to it, ``get`` copies them back."""
 
     name: str
     put: Callable[[Array], Array]
@@ -93,10 +93,8 @@ HOST = Device("cpu", _itself, _itself)
 
 
 def device(name: str) -> Device:
-    """The device of that name, one of DEVICES.
-
-    Raises InvalidOptionError for another name, and MissingServiceError where there is no such device.
-    """
+    """The device of that name, one of DEVICES. Raises InvalidOptionError for another name, and
+    MissingServiceError where the device is missing."""
     if name == "cpu":
         return HOST
     if name != "cuda":
@@ -113,7 +111,7 @@ def device(name: str) -> Device:
 
 
 def namespace(array: Array) -> Namespace:
-    """The library that an array is of."""
+    """The backend of an array."""
     if _is_of_numpy(array):
         return _NUMPY
     own = getattr(array, "__array_namespace__", None)
@@ -121,7 +119,7 @@ def namespace(array: Array) -> Namespace:
 
 
 def round_in_place(array: Array) -> None:
-    """The nearest whole numbers, halves to even ones."""
+    """Rounds to the nearest whole number, halves to even."""
     if _is_of_numpy(array):
         np.rint(array, out=array)
     else:
@@ -129,18 +127,19 @@ def round_in_place(array: Array) -> None:
 
 
 def reshaped(array: Array, shape: Shape) -> Array:
-    """The same elements in row-major order at another shape."""
+    """Changes the shape, keeping elements in row-major order."""
     return namespace(array).reshape(array, shape)
 
 
 def aligned(left: Array, right: Array) -> tuple[Array, Array]:
-    """Stacked arrays at equal ranks, the missing axes put between the stack axis and the others."""
+    """Stacked arrays with equal ranks; missing axes are inserted after the stack axis."""
     rank = max(left.ndim, right.ndim)
     return _of_rank(left, rank), _of_rank(right, rank)
 
 
 def padded(array: Array, widths: tuple[int, int, int, int], *, repeat_edge: bool = False) -> Array:
-    """Zeros, or the border repeated, around the last two axes; widths are (top, left, bottom, right)."""
+    """Pads the last two axes with zeros, or with the repeated border; widths are (top, left, bottom,
+    right)."""
     top, left, bottom, right = widths
     xp = namespace(array)
     border = _itself if repeat_edge else xp.zeros_like
@@ -156,7 +155,7 @@ def padded(array: Array, widths: tuple[int, int, int, int], *, repeat_edge: bool
 def windows(
     array: Array, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> Array:
-    """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns]; a view where that can be."""
+    """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns]; a view where possible."""
     extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     if _is_of_numpy(array):
         views = sliding_window_view(array, extents, axis=(-2, -1))

@@ -1,7 +1,7 @@
-"""What an operator may ask of numbers: structure, ring, division, order, exponentials, and named functions.
+"""Interface of number domains: structure, ring, division, order, exponentials, and named functions.
 
 Every array of every domain has one leading *stack* axis, so that many evaluations of one operator are one
-call. A stack of length 1 broadcasts against any other. Shapes in this module leave the stack axis out.
+call. A stack of length 1 broadcasts against any other. Shapes in this module omit the stack axis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 
 class Domain(ABC, Generic[A]):
-    """A kind of numbers with stacked arrays of type ``A``."""
+    """A number domain with stacked arrays of type ``A``."""
 
     @abstractmethod
     def shape(self, array: A) -> tuple[int, ...]:
@@ -33,11 +33,11 @@ class Domain(ABC, Generic[A]):
 
     @abstractmethod
     def concatenate(self, arrays: Sequence[A], axis: int) -> A:
-        """Joins arrays along a non-negative axis (the stack axis not counted)."""
+        """Concatenates arrays along a non-negative axis (the stack axis not counted)."""
 
     @abstractmethod
     def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> A:
-        """A stack of one array of rational numbers."""
+        """An array of rational numbers as a stack of length 1."""
 
     @abstractmethod
     def add(self, left: A, right: A) -> A:
@@ -61,11 +61,11 @@ class Domain(ABC, Generic[A]):
 
     @abstractmethod
     def reciprocal(self, array: A) -> A:
-        """Elementwise 1/x; undefined, but without an error, where x is 0."""
+        """Elementwise 1/x; undefined where x is 0, without raising."""
 
     @abstractmethod
     def maximum(self, left: A, right: A) -> A:
-        """Elementwise larger one."""
+        """Elementwise maximum."""
 
     @abstractmethod
     def exp(self, array: A) -> A:
@@ -77,10 +77,10 @@ class Domain(ABC, Generic[A]):
 
     @abstractmethod
     def apply(self, function: str, array: A, parameters: tuple[Fraction, ...] = ()) -> A:
-        """A named elementwise function that the ring does not define: ``erf``, ``power`` and their like."""
+        """A named elementwise function outside the ring: ``erf``, ``power`` and similar."""
 
     def rational(self, value: Fraction | int | float) -> A:
-        """One number as a 0-d array, in a stack of one."""
+        """A number as a 0-d array, in a stack of length 1."""
         exact = Fraction(value)
         return self.constant(np.array(exact.numerator), np.array(exact.denominator))
 
@@ -89,15 +89,15 @@ class Domain(ABC, Generic[A]):
         return self.add(left, self.negate(right))
 
     def divide(self, left: A, right: A) -> A:
-        """Elementwise quotient; undefined, but without an error, where the divisor is 0."""
+        """Elementwise quotient; undefined where the divisor is 0, without raising."""
         return self.multiply(left, self.reciprocal(right))
 
     def minimum(self, left: A, right: A) -> A:
-        """Elementwise smaller one."""
+        """Elementwise minimum."""
         return self.negate(self.maximum(self.negate(left), self.negate(right)))
 
     def reshape(self, array: A, shape: tuple[int, ...]) -> A:
-        """The same elements in row-major order at another shape."""
+        """Changes the shape, keeping elements in row-major order."""
         return self.rearrange(lambda a: reshaped(a, (a.shape[0], *shape)), array)
 
     def transpose(self, array: A, permutation: tuple[int, ...]) -> A:

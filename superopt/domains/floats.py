@@ -1,4 +1,4 @@
-"""Floating point numbers: what a runtime computes, for folding weights and for comparing with it."""
+"""Floating-point domain: the arithmetic of runtimes, for folding weights and comparing results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FloatDomain(Domain[Array]):
         return function(array)
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Joins along an axis, stacks of one repeated."""
+        """Concatenates along an axis; broadcasts stacks of length 1."""
         stack = max(array.shape[0] for array in arrays)
         full = [np.broadcast_to(array, (stack, *array.shape[1:])) for array in arrays]
         return np.concatenate(full, axis=axis + 1)
@@ -69,7 +69,7 @@ class FloatDomain(Domain[Array]):
             return np.reciprocal(array)
 
     def maximum(self, left: Array, right: Array) -> Array:
-        """Larger one."""
+        """Elementwise maximum."""
         with np.errstate(invalid="ignore"):
             return np.maximum(*aligned(left, right))
 
@@ -93,7 +93,7 @@ class FloatDomain(Domain[Array]):
 
 
 def quotients(numerators: Array, denominators: Array) -> npt.NDArray[np.float64]:
-    """The quotients of integers of any size (arrays of Python integers too), rounded once."""
+    """The quotients of integers of any size (including arrays of Python integers), rounded once."""
     return np.asarray(np.true_divide(numerators, denominators), np.float64)
 
 

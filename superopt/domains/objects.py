@@ -1,4 +1,4 @@
-"""Numbers that are Python objects: exact rationals, and expressions that another domain builds."""
+"""Domain of Python objects: exact rationals, and expressions built by another domain."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from superopt.errors import UnsupportedError
 
 
 class ObjectDomain(Domain[Array]):
-    """Arrays of Python objects with ``+``, ``*`` and unary ``-``; subclasses give order and functions."""
+    """Arrays of Python objects with ``+``, ``*`` and unary ``-``; subclasses define order and functions."""
 
     def __init__(self) -> None:
         self._arrays = FloatDomain(object)
 
     @abstractmethod
     def number(self, value: Fraction) -> object:
-        """The object that stands for a rational number."""
+        """The object that represents a rational number."""
 
     def shape(self, array: Array) -> tuple[int, ...]:
         """The shape without the stack axis."""
         return array.shape[1:]
 
     def rearrange(self, function: Rearrangement, array: Array) -> Array:
-        """Applies the function; zeros that it put in become numbers of this domain."""
+        """Applies the function; zeros that it inserts are converted to numbers of this domain."""
         moved = function(array)
         zeros = [index for index, value in enumerate(moved.flat) if isinstance(value, int | np.integer)]
         if not zeros:
@@ -41,7 +41,7 @@ class ObjectDomain(Domain[Array]):
         return result
 
     def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Joins along an axis."""
+        """Concatenates along an axis."""
         return self._arrays.concatenate(arrays, axis)
 
     def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> Array:
@@ -74,14 +74,14 @@ class ObjectDomain(Domain[Array]):
 
 
 class ExactDomain(ObjectDomain):
-    """Rational numbers without rounding: decides ring, division and order; has no exponentials."""
+    """Exact rational numbers: ring, division and order; no exponentials."""
 
     def number(self, value: Fraction) -> object:
-        """The fraction itself."""
+        """The fraction unchanged."""
         return value
 
     def random(self, generator: np.random.Generator, stack: int, shape: tuple[int, ...]) -> Array:
-        """Small non-zero integers of both signs."""
+        """Small nonzero integers of both signs."""
         integers = generator.integers(1, 98, (stack, *shape)) * generator.choice((-1, 1), (stack, *shape))
         result = np.empty((stack, *shape), object)
         for index in np.ndindex(result.shape):
@@ -96,17 +96,17 @@ class ExactDomain(ObjectDomain):
         return result
 
     def maximum(self, left: Array, right: Array) -> Array:
-        """Larger one."""
+        """Elementwise maximum."""
         return self._arrays.maximum(left, right)
 
     def exp(self, array: Array) -> Array:
-        """Not rational."""
+        """Raises: not rational."""
         raise UnsupportedError("exp is not rational: use the prime field")
 
     def sqrt(self, array: Array) -> Array:
-        """Not rational."""
+        """Raises: not rational."""
         raise UnsupportedError("sqrt is not rational: use the prime field")
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
-        """Not rational."""
+        """Raises: not rational."""
         raise UnsupportedError(f"{function} is not rational: use the prime field")

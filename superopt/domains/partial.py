@@ -1,10 +1,10 @@
-"""Partial real numbers: float64 with a bound for the error, where an element may be undefined.
+"""Partial real numbers: float64 with an error bound; elements may be undefined.
 
-An element is *undefined* where an operator's definition divides by 0, takes the root of a negative number, a
-fractional power of one, or a negative power of 0, and where it depends on an undefined element: also on one
-that is multiplied by 0. It is *unknown* where rounding or overflow leaves open which of both it is; nothing
-that depends on it is known either. So neither overflow nor rounding is taken for undefined, and two elements
-that are known are different numbers if they are further apart than their errors.
+An element is *undefined* where an operator's definition divides by 0, takes the root or a fractional power of
+a negative number, or a negative power of 0, and where it depends on an undefined element, even one multiplied
+by 0. It is *unknown* where rounding or overflow does not allow to decide whether it is defined, and where it
+depends on an unknown element. Thus neither overflow nor rounding is mistaken for undefinedness, and two known
+elements are different numbers if they differ by more than their error bounds.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Floats: TypeAlias = "npt.NDArray[np.float64]"
 Flags: TypeAlias = "npt.NDArray[np.bool_]"
 
 _ROUNDING = 2.0**-50
-"""Of one operation, relative to its result; more than it is, so that bounds need not be rounded upwards."""
+"""Relative rounding error of one operation, overestimated so that bounds need not be rounded upwards."""
 _FUNCTION = 1e-14
-"""Of a function that a library computes, likewise."""
+"""Relative error of a library function, overestimated likewise."""
 _TINY = 1e-300
 _GRID, _LARGEST, _LONGEST = 2.0**12, 2.0**10, 1 << 8
 """Products of multiples of 2^-12 up to 2^10 are exact, and so are sums of 256 of them."""
@@ -38,7 +38,7 @@ _GRID, _LARGEST, _LONGEST = 2.0**12, 2.0**10, 1 << 8
 @dataclass(frozen=True, slots=True)
 class PartialArray:
     """Stacked numbers: NaN where undefined; ``error`` bounds the distance to the real number, infinite where
-    nothing is known."""
+    unknown."""
 
     value: Floats
     error: Floats
@@ -55,13 +55,13 @@ class PartialArray:
 
 
 class PartialDomain(Domain[PartialArray]):
-    """Arithmetic of partial real numbers; see the module."""
+    """Arithmetic of partial real numbers; see the module docstring."""
 
     def __init__(self) -> None:
         self._floats = FloatDomain(np.float64)
 
     def exactly(self, values: Array) -> PartialArray:
-        """Stacked numbers as they are; NaN is undefined."""
+        """Stacked exact numbers; NaN is undefined."""
         value = np.asarray(values, np.float64)
         return PartialArray(value, np.zeros(value.shape))
 
@@ -74,7 +74,7 @@ class PartialDomain(Domain[PartialArray]):
         return PartialArray(function(array.value), function(array.error))
 
     def concatenate(self, arrays: Sequence[PartialArray], axis: int) -> PartialArray:
-        """Joins values and errors."""
+        """Concatenates values and errors."""
         return PartialArray(
             self._floats.concatenate([array.value for array in arrays], axis),
             self._floats.concatenate([array.error for array in arrays], axis),
@@ -115,7 +115,7 @@ class PartialDomain(Domain[PartialArray]):
         return _known(product, error, np.isnan(a) | np.isnan(b))
 
     def matmul(self, left: PartialArray, right: PartialArray) -> PartialArray:
-        """Matrix product; an element is undefined where its row or its column has an undefined element."""
+        """Matrix product; an element is undefined if its row or its column has an undefined element."""
         a, b = aligned(left.value, right.value)
         d, e = aligned(left.error, right.error)
         in_row, in_column = _any_undefined(a, -1), _any_undefined(b, -2)
@@ -153,7 +153,7 @@ class PartialDomain(Domain[PartialArray]):
         return _known(result, bound, np.isnan(x) | ((x == 0) & (error == 0)))
 
     def maximum(self, left: PartialArray, right: PartialArray) -> PartialArray:
-        """Larger one."""
+        """Elementwise maximum."""
         with np.errstate(all="ignore"):
             a, b = aligned(left.value, right.value)
             d, e = aligned(left.error, right.error)
@@ -180,7 +180,7 @@ class PartialDomain(Domain[PartialArray]):
     def apply(
         self, function: str, array: PartialArray, parameters: tuple[Fraction, ...] = ()
     ) -> PartialArray:
-        """``erf``, and ``power`` for exponents that are not negative."""
+        """``erf``, and ``power`` with non-negative exponents."""
         match function:
             case "erf":
                 return self._erf(array)
@@ -216,7 +216,7 @@ class PartialDomain(Domain[PartialArray]):
 
 
 def _known(value: Floats, error: Floats, undefined: Flags) -> PartialArray:
-    """NaN where undefined; where the value or its error overflows, nothing is known."""
+    """NaN where undefined; where the value or its error overflows, the error is infinite."""
     unknown = ~(np.isfinite(value) & np.isfinite(error)) & ~undefined
     error = np.where(undefined, 0.0, np.where(unknown, np.inf, error))
     return PartialArray(np.where(undefined, np.nan, np.where(unknown, 0.0, value)), error)
@@ -231,7 +231,7 @@ def _all_on_grid(values: Floats, axis: int) -> Flags:
 
 
 def _on_grid(values: Floats) -> Flags:
-    """Where products are exact: multiples of 2^-12 that are not large."""
+    """Where products are exact: multiples of 2^-12 of limited size."""
     scaled = values * _GRID
     return (scaled == np.rint(scaled)) & (np.abs(values) <= _LARGEST)
 

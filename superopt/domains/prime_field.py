@@ -1,12 +1,12 @@
-"""Residues modulo a prime, with a float shadow that decides order: exact fingerprints of tensor programs.
+"""Residues modulo a prime with a float shadow that decides order: exact fingerprints of tensor programs.
 
 Ring identities hold exactly; two different polynomials of degree d agree on a random point with probability
 at most d / p. ``relu`` and ``max`` are decided by the shadow, so that order keeps its real identities.
-``exp`` is the homomorphism x -> g^x from residues modulo p' (the *exponent*, carried beside the residue) to
-residues modulo p, where p' divides p - 1. What is computed from an exponential, or from another function
-that the ring does not define, has a *derived* exponent: a keyed hash of its residue, so that equal values
-keep equal exponents (the construction of Mirage, OSDI 2025, section 5). Only an exponential of a value from
-which an exponential has cancelled, as in exp(exp(x) / exp(x)), is told from exp(1).
+``exp`` is the homomorphism x -> g^x from residues modulo p' (the *exponent*, stored with the residue) to
+residues modulo p, where p' divides p - 1. The result of an exponential, or of another function outside the
+ring, has a *derived* exponent: a keyed hash of its residue, so that equal values keep equal exponents (the
+construction of Mirage, OSDI 2025, section 5). As a consequence, only the exponential of a value from which an
+exponential has cancelled, as in exp(exp(x) / exp(x)), differs from exp(1).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from superopt.domains.floats import FloatDomain, quotients
 EXPONENT_PRIME = 1073741789
 MODULUS = 2147483579
 BASE = 271828**2 % MODULUS
-"""Of exponentials, as in ``superopt.domains.small_field``."""
+"""Base of exponentials, as in ``superopt.domains.small_field``."""
 DERIVED = -1
-"""In place of an exponent: it is a hash of the residue."""
+"""Marks a derived exponent, which is a hash of the residue."""
 
 _TERMS_PER_PRODUCT = 1 << 15
 
@@ -43,13 +43,13 @@ class FieldArray:
 
 
 class PrimeFieldDomain(Domain[FieldArray]):
-    """Exact arithmetic for fingerprints; see the module."""
+    """Exact arithmetic for fingerprints; see the module docstring."""
 
     def __init__(self) -> None:
         self._floats = FloatDomain(np.float64)
 
     def random(self, generator: np.random.Generator, stack: int, shape: tuple[int, ...]) -> FieldArray:
-        """Uniform residues, with shadows spread around 0."""
+        """Uniform residues, with shadows distributed around 0."""
         full = (stack, *shape)
         return FieldArray(
             generator.integers(1, MODULUS, full, dtype=np.int64),
@@ -66,7 +66,7 @@ class PrimeFieldDomain(Domain[FieldArray]):
         return FieldArray(function(array.residue), function(array.exponent), function(array.shadow))
 
     def concatenate(self, arrays: Sequence[FieldArray], axis: int) -> FieldArray:
-        """Joins all three parts."""
+        """Concatenates all three parts."""
         return FieldArray(
             self._floats.concatenate([array.residue for array in arrays], axis),
             self._floats.concatenate([array.exponent for array in arrays], axis),
@@ -82,7 +82,7 @@ class PrimeFieldDomain(Domain[FieldArray]):
         )
 
     def rational(self, value: Fraction | int | float) -> FieldArray:
-        """The number in both fields and as a float, made once."""
+        """The number in both fields and as a float, cached."""
         return _rational(Fraction(value))
 
     def add(self, left: FieldArray, right: FieldArray) -> FieldArray:
@@ -160,7 +160,7 @@ class PrimeFieldDomain(Domain[FieldArray]):
         return _derived(_power(np.int64(BASE), exponent, MODULUS), self._floats.exp(array.shadow))
 
     def sqrt(self, array: FieldArray) -> FieldArray:
-        """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""
+        """x^((p+1)/4): multiplicative, and a square root of every square, up to sign."""
         residue = _power(array.residue, np.int64((MODULUS + 1) // 4), MODULUS)
         return _derived(residue, self._floats.sqrt(np.abs(array.shadow)))
 
@@ -174,7 +174,7 @@ class PrimeFieldDomain(Domain[FieldArray]):
     def _matmul(
         self, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], modulus: int
     ) -> npt.NDArray[np.int64]:
-        """One factor is cut into 16-bit halves and long sums into parts, so that 63 bits suffice."""
+        """Splits one factor into 16-bit halves and long sums into parts, so that 63 bits suffice."""
         length = left.shape[-1]
         if length > _TERMS_PER_PRODUCT:
             cut = length // 2
@@ -187,7 +187,7 @@ class PrimeFieldDomain(Domain[FieldArray]):
     def _derived_by(
         self, product: Callable[[Array, Array], Array], left: FieldArray, right: FieldArray
     ) -> npt.NDArray[np.bool_]:
-        """Where a product has a derived factor whose partner is not exactly 0."""
+        """Where a product has a derived factor and the other is not exactly 0."""
         one = product((left.exponent < 0).astype(np.float64), _is_not_zero(right))
         other = product(_is_not_zero(left), (right.exponent < 0).astype(np.float64))
         return one + other > 0
@@ -207,7 +207,7 @@ def _is_not_zero(array: FieldArray) -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=4096)
 def _rational(value: Fraction) -> FieldArray:
-    """One number in both fields and as a float; nobody writes into it."""
+    """The number in both fields and as a float; read-only."""
     top, bottom = np.array(value.numerator), np.array(value.denominator)
     parts = FieldArray(
         _quotients(top, bottom, MODULUS)[np.newaxis],
@@ -251,7 +251,7 @@ def _key(key: str) -> int:
 
 
 def _hashed(values: npt.NDArray[np.int64], key: str) -> npt.NDArray[np.int64]:
-    """A keyed 63-bit mixing of every element (the finaliser of SplitMix64)."""
+    """Keyed 63-bit hash of every element (the finaliser of SplitMix64)."""
     mixed = values.astype(np.uint64) + np.uint64(_key(key))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

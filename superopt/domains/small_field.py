@@ -1,13 +1,13 @@
-"""Residues modulo a prime near 2^21, so small that float64 matrix products are exact: fast fingerprints.
+"""Residues modulo a prime near 2^21, for which float64 matrix products are exact: fast fingerprints.
 
-An array holds residues, and beside them only what some operator will ask for: a float shadow, which decides
-order (relu, max), and exponents, on which ``exp`` acts as x -> g^x as in ``superopt.domains.prime_field``.
-One residue tells two polynomials of degree d apart but for a chance of d / 2^21; three independent ones make
-a key of 63 bits.
+An array holds residues, and in addition only what some operator needs: a float shadow, which decides order
+(relu, max), and exponents, on which ``exp`` acts as x -> g^x as in ``superopt.domains.prime_field``. One
+residue fails to distinguish two polynomials of degree d with probability at most d / 2^21; three independent
+ones make a 63-bit key.
 
 Residues are centred, at most 2^20 in size, and held as float32. A product is below 2^40, a sum of 1024 of
-them below 2^50; of such a number x, x / p is known to 2^-23 and never nearer than 2^-22 to a half, so that
-rounding it finds the residue without correction.
+them below 2^50; for such a number x, x / p is known to 2^-23 and never within 2^-22 of a half, so that
+rounding gives the exact residue.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ORDER = 1048571
 """A prime; 2 ORDER = PRIME - 1."""
 
 BASE = 271828**2 % PRIME
-"""Of exponentials: a square, so that it generates the subgroup of order ORDER; and with it exponentials of
-small rational numbers are no small rational numbers themselves, as exp(1/2) would be with base 4."""
+"""Base of exponentials: a square, so that it generates the subgroup of order ORDER, and such that
+exponentials of small rational numbers are not small rational numbers, as exp(1/2) would be with base 4."""
 
 LONGEST_SUM = 1 << 10
 
@@ -44,17 +44,15 @@ Wide: TypeAlias = "npt.NDArray[np.float64]"
 
 @dataclass(frozen=True, slots=True)
 class SmallArray:
-    """Stacked residues modulo PRIME; approximate values and exponents modulo ORDER where they are carried.
-
-    An exponent is NaN where the value came from an exponential: it is then a hash of the residue.
-    """
+    """Stacked residues modulo PRIME, with optional approximate values and exponents modulo ORDER. An exponent
+    is NaN where the value came from an exponential: it is then a hash of the residue."""
 
     residue: Residues
     shadow: Wide | None = None
     exponent: Residues | None = None
 
     def each(self, function: Rearrangement) -> SmallArray:
-        """The function applied to every part that is carried."""
+        """Applies the function to every part that is present."""
         return SmallArray(
             function(self.residue),
             None if self.shadow is None else function(self.shadow),
@@ -63,18 +61,16 @@ class SmallArray:
 
     @property
     def bytes(self) -> int:
-        """The memory of all parts."""
+        """Bytes of all parts."""
         shadow = 0 if self.shadow is None else 8 * self.shadow.size
         exponent = 0 if self.exponent is None else 4 * self.exponent.size
         return 4 * self.residue.size + shadow + exponent
 
 
 class SmallFieldDomain(Domain[SmallArray]):
-    """Arithmetic modulo PRIME on arrays of one device; a result carries what all its arguments carry.
-
+    """Arithmetic modulo PRIME on arrays of one device; a result has the parts that all its arguments have.
     Residues and exponents are the same on every device; shadows differ by rounding. Raises UnsupportedError
-    where order is asked of arrays without shadows, or ``exp`` of arrays without exponents.
-    """
+    where order is required of arrays without shadows, or ``exp`` of arrays without exponents."""
 
     def __init__(self, device: Device = HOST) -> None:
         self._device = device
@@ -88,7 +84,7 @@ class SmallFieldDomain(Domain[SmallArray]):
         return array.each(function)
 
     def concatenate(self, arrays: Sequence[SmallArray], axis: int) -> SmallArray:
-        """Joins all parts."""
+        """Concatenates all parts."""
         shadows = [array.shadow for array in arrays if array.shadow is not None]
         exponents = [array.exponent for array in arrays if array.exponent is not None]
         return SmallArray(
@@ -106,7 +102,7 @@ class SmallFieldDomain(Domain[SmallArray]):
         ).each(self._device.put)
 
     def rational(self, value: Fraction | int | float) -> SmallArray:
-        """The number in both fields and as a float, made once."""
+        """The number in both fields and as a float, cached."""
         return _rational(Fraction(value), self._device)
 
     def add(self, left: SmallArray, right: SmallArray) -> SmallArray:
@@ -146,10 +142,8 @@ class SmallFieldDomain(Domain[SmallArray]):
         )
 
     def maximum(self, left: SmallArray, right: SmallArray) -> SmallArray:
-        """The argument whose shadow is larger.
-
-        Shadows of equal values differ by rounding, but which of two equal residues is taken does not matter.
-        """
+        """The argument whose shadow is larger. Shadows of equal values differ by rounding, but then both
+        residues are equal."""
         if left.shadow is None or right.shadow is None:
             raise UnsupportedError("order is asked of residues without shadows")
         first, second = aligned(left.shadow, right.shadow)
@@ -178,7 +172,7 @@ class SmallFieldDomain(Domain[SmallArray]):
         return _derived(_power_of(BASE, exponent), _shadow(array, lambda xp, shadow: xp.exp(shadow)))
 
     def sqrt(self, array: SmallArray) -> SmallArray:
-        """x^((p+1)/4): multiplicative, and a square root of every square, up to its sign."""
+        """x^((p+1)/4): multiplicative, and a square root of every square, up to sign."""
         return _derived_from(
             array,
             _power(array.residue, (PRIME + 1) // 4, PRIME),
@@ -224,13 +218,13 @@ class SmallFieldDomain(Domain[SmallArray]):
 
 
 def reduced(values: Wide, modulus: int = PRIME) -> Residues:
-    """The centred residues of whole numbers below 2^50; the array given is overwritten."""
+    """The centred residues of whole numbers below 2^50; overwrites the given array."""
     xp = namespace(values)
     return xp.astype(reduced_in_place(values, modulus), xp.float32)
 
 
 def reduced_in_place(values: Wide, modulus: int = PRIME) -> Wide:
-    """The same, as float64, in the array given."""
+    """The same, as float64, in place."""
     quotient = values * (1.0 / modulus)
     round_in_place(quotient)
     quotient *= modulus
@@ -251,7 +245,7 @@ def exact_matmul(left: Wide, right: Wide) -> Wide:
 def random_array(
     generator: np.random.Generator, stack: int, shape: tuple[int, ...], *, like: SmallArray
 ) -> SmallArray:
-    """Uniform residues that carry what ``like`` carries; no element has one sign in all of the stack."""
+    """Uniform residues with the same parts as ``like``; every element takes both signs within the stack."""
     full = (stack, *shape)
     residue = generator.integers(1, PRIME, full).astype(np.float64)
     exponent = generator.integers(1, ORDER, full).astype(np.float64)
@@ -268,7 +262,7 @@ def random_array(
 
 
 def _short(values: Array, modulus: int) -> Residues:
-    """The centred residues of a sum of two, in float32, where it is exact."""
+    """The centred residues of a sum of two, exact in float32."""
     quotient: Array = values * (1.0 / modulus)
     round_in_place(quotient)
     quotient *= modulus
@@ -280,7 +274,7 @@ def _both(function: Callable[[Array, Array], Array], left: Array | None, right: 
 
 
 def _shadow(array: SmallArray, function: Callable[[Namespace, Wide], Wide]) -> Wide | None:
-    """A function of the shadow, undefined without an error where that is so."""
+    """A function of the shadow; undefined results do not raise."""
     if array.shadow is None:
         return None
     with np.errstate(all="ignore"):
@@ -347,7 +341,7 @@ def _is_not_zero(array: SmallArray) -> Wide:
 
 @lru_cache(maxsize=4096)
 def _rational(value: Fraction, device: Device) -> SmallArray:
-    """One number in both fields and as a float; nobody writes into it."""
+    """The number in both fields and as a float; read-only."""
     return SmallFieldDomain(device).constant(np.array(value.numerator), np.array(value.denominator))
 
 
@@ -386,7 +380,7 @@ def _key(key: str) -> int:
 
 
 def _hashed(residue: Residues, key: str) -> npt.NDArray[np.int64]:
-    """A keyed 63-bit mixing of every element (the finaliser of SplitMix64)."""
+    """Keyed 63-bit hash of every element (the finaliser of SplitMix64)."""
     xp = namespace(residue)
     mixed = xp.astype(xp.astype(residue, xp.int64), xp.uint64) + _key(key)
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9

@@ -1,12 +1,12 @@
-"""Real numbers as Z3 expressions: executing an operator gives its meaning as a formula over its inputs.
+"""Real numbers as Z3 expressions: symbolic execution of an operator gives a formula over its inputs.
 
-The inverse of a polynomial is a number of its own, one of the ``inverses``; that of a product is the product
-of the inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the divisors
-met so far, which are not 0 where the values are defined. Order becomes if-then-else; functions that the ring
-does not define are uninterpreted, with the laws that the verifier's callers ask for kept in ``facts`` (an
-exponential is positive, a number times its inverse is 1). What is compared is named, so that
-a question about maxima need not be one about products: ``definitions`` says what the names stand for, for
-callers to whom an answer without them is not enough.
+The inverse of a polynomial is a separate variable, one of the ``inverses``; the inverse of a product is the
+product of inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the
+divisors so far; they are nonzero where the values are defined. Order becomes if-then-else; functions outside
+the ring are uninterpreted, and the laws that callers in the verifier request are kept in ``facts`` (an
+exponential is positive, a number times its inverse is 1). Operands of comparisons are given names, so that a
+question about maxima does not involve products; ``definitions`` maps the names to their expressions, for
+callers that need them.
 """
 # pyright: reportUnknownMemberType=false
 # z3 has no parameter types.
@@ -27,7 +27,7 @@ _MOST_FACTORS = 6
 
 
 class SymbolicDomain(ObjectDomain):
-    """Z3 real expressions. One instance belongs to one Z3 context and one question."""
+    """Z3 real expressions. An instance belongs to one Z3 context and one query."""
 
     def __init__(self, context: z3.Context) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class SymbolicDomain(ObjectDomain):
         self._inverses: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
 
     def variables(self, name: str, shape: tuple[int, ...]) -> Array:
-        """A stack of one array of fresh real variables ``name_i_j``."""
+        """Fresh real variables ``name_i_j`` as a stack of length 1."""
         result = np.empty((1, *shape), object)
         for index in np.ndindex(shape):
             label = "_".join((name, *(str(i) for i in index)))
@@ -52,7 +52,7 @@ class SymbolicDomain(ObjectDomain):
         return z3.Q(value.numerator, value.denominator, self._context)
 
     def reciprocal(self, array: Array) -> Array:
-        """1/x, the product of the inverses of the factors of x."""
+        """1/x as the product of the inverses of x's factors."""
         return self._each(array, self._inverse)
 
     def _inverse(self, value: z3.ArithRef) -> z3.ArithRef:
@@ -65,7 +65,7 @@ class SymbolicDomain(ObjectDomain):
         return result
 
     def _inverted(self, factor: z3.ArithRef) -> z3.ArithRef:
-        """The name of an inverse, about which nothing is said where there is none."""
+        """The variable for an inverse, unconstrained where the inverse does not exist."""
         key = factor.get_id()
         if key not in self._inverses:
             name = z3.Real(f"inverse_{len(self._inverses)}", self._context)
@@ -78,9 +78,8 @@ class SymbolicDomain(ObjectDomain):
         return self._inverses[key][1]
 
     def maximum(self, left: Array, right: Array) -> Array:
-        """``b + (a - b if a - b >= 0 else 0)``: what both arguments have in common stays outside, so that it
-        cancels as polynomials do, as in softmax.
-        """
+        """``b + (a - b if a - b >= 0 else 0)``: common parts of both arguments stay outside the condition and
+        cancel as polynomials, as in softmax."""
         first, second = np.broadcast_arrays(left, right)
         result = np.empty(first.shape, object)
         zero = z3.RealVal(0, self._context)
@@ -91,9 +90,8 @@ class SymbolicDomain(ObjectDomain):
         return result
 
     def exp(self, array: Array) -> Array:
-        """An uninterpreted function with positive values, of sums of a few linear terms the product of those
-        of the terms: then exp(x + y) = exp(x) exp(y) and exp(-x) = 1 / exp(x) hold.
-        """
+        """An uninterpreted function with positive values; for a sum of a few linear terms the product of its
+        values for the terms, so that exp(x + y) = exp(x) exp(y) and exp(-x) = 1 / exp(x) hold."""
         return self._each(array, self._exponential)
 
     def _exponential(self, value: z3.ArithRef) -> z3.ArithRef:
@@ -119,7 +117,7 @@ class SymbolicDomain(ObjectDomain):
         return self._uninterpreted("sqrt", array)
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
-        """An uninterpreted function for every name and parameters."""
+        """An uninterpreted function for every name and its parameters."""
         return self._uninterpreted("_".join((function, *(str(p) for p in parameters))), array)
 
     def _uninterpreted(self, name: str, array: Array) -> Array:
@@ -134,7 +132,7 @@ class SymbolicDomain(ObjectDomain):
         return result
 
     def _named(self, value: object) -> z3.ArithRef:
-        """A polynomial with products by a name of its own, the same for the same polynomial."""
+        """A variable for a polynomial with products, the same for equal polynomials."""
         polynomial = self._normal(value)
         parts = cast("list[z3.ExprRef]", polynomial.children())
         if not any(map(_is_product, (polynomial, *parts))):
@@ -163,7 +161,7 @@ def _is_product(expression: z3.ExprRef) -> bool:
 
 
 def _factors(polynomial: z3.ArithRef) -> list[z3.ArithRef]:
-    """What a monomial is the product of, powers written out; any other polynomial is its own factor."""
+    """The factors of a monomial, with powers expanded; any other polynomial is its own factor."""
     if z3.is_mul(polynomial):
         return [own for part in cast("list[z3.ArithRef]", polynomial.children()) for own in _factors(part)]
     if polynomial.decl().kind() == z3.Z3_OP_POWER:
@@ -176,7 +174,8 @@ def _factors(polynomial: z3.ArithRef) -> list[z3.ArithRef]:
 
 
 def _linear_terms(polynomial: z3.ArithRef) -> list[tuple[int, z3.ArithRef]] | None:
-    """(coefficient, term) of a sum of terms that are no products, with small whole coefficients, or None."""
+    """(coefficient, term) for each term of a sum without products and with small integer coefficients, else
+    None."""
     summands = cast("list[z3.ArithRef]", polynomial.children()) if z3.is_add(polynomial) else [polynomial]
     found: list[tuple[int, z3.ArithRef]] = []
     for summand in summands:

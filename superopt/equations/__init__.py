@@ -1,4 +1,4 @@
-"""Equations as text: parsing, printing, and the one spelling that gives a rule its id."""
+"""Equation text: parsing, printing, and the canonical form that gives a rule its id."""
 
 from superopt.equations.canonical import canonical, rule_id, spelled, text_id
 from superopt.equations.drawing import drawing

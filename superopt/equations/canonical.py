@@ -1,4 +1,4 @@
-"""One spelling for each rule: variables renamed in order of occurrence, and an id that is its hash."""
+"""Canonical form of a rule: variables renamed in order of occurrence; the rule's id is its hash."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ _ATTRIBUTE_LETTERS: Mapping[str, str] = {
 
 
 def canonical(equation: Equation) -> Equation:
-    """The equation with variables, attribute variables and dimension names renamed; sides and direction stay.
-
-    Raises IllTypedError for an operator or attribute that does not exist.
-    """
+    """The equation with variables, attribute variables and dimension names renamed; sides and direction are
+    kept. Raises IllTypedError for an unknown operator or attribute."""
     names = _variable_names(equation)
     letters = _attribute_names(equation)
     rename = {**{f"${name}": new for name, new in letters.items()}, **names}
@@ -65,20 +63,18 @@ def canonical(equation: Equation) -> Equation:
 
 
 def spelled(equation: Equation) -> Equation:
-    """The rule in its one spelling, whose text has the rule's id as its hash.
-
-    Of all orders of the outputs, and both ways of ``<=>``, it is the first by text.
-    """
+    """The canonical form of a rule, whose text's hash is the rule's id: the first by text among all orders of
+    outputs and, for ``<=>``, both directions."""
     return _by_text(equation)[1]
 
 
 def rule_id(equation: Equation) -> str:
-    """16 hex digits: the same for renamed variables, any order of outputs, and both ways of ``<=>``."""
+    """16 hex digits, invariant under renaming of variables, order of outputs, and reversal of ``<=>``."""
     return text_id(_by_text(equation)[0])
 
 
 def text_id(text: str) -> str:
-    """The id of the rule whose one spelling is this text."""
+    """The id of the rule with this canonical text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -139,8 +135,8 @@ def _renamed_attribute(value: AttributeTerm, letters: Mapping[str, str]) -> Attr
 
 
 def renamed_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
-    """The clause with these names for its tensors and, marked with ``$``, for its attribute variables; what
-    is not in ``names`` keeps its own."""
+    """The clause with renamed tensors and, marked with ``$``, attribute variables; names not in ``names`` are
+    kept."""
     right = None if condition.right is None else _renamed_operand(condition.right, names)
     return Condition(_renamed_operand(condition.left, names), condition.relation, right)
 

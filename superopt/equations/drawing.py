@@ -1,7 +1,7 @@
-"""Equations as drawings in SVG: the graph of the source, an arrow, the graph of the target, the condition.
+"""Draw equations as SVG: source graph, arrow, target graph, condition.
 
-Light and dark by what the reader prefers; on a ground of its own, so that it can be read on any page. To be
-shown as an image: its style is not meant to be mixed with a page's.
+Colours follow the reader's light or dark preference, on an opaque background. Use the SVG as an image: its
+style rules are not meant to be combined with those of a page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from superopt.equations.printer import format_condition, format_equation, format
 from superopt.ir.terms import Direction, Equation
 
 WIDEST = 860.0
-"""Two graphs that need more stand below each other."""
+"""Maximum width of two graphs side by side."""
 
 MARGIN = 16.0
 
@@ -66,7 +66,7 @@ _WORDS = {
 
 
 def drawing(equation: Equation) -> str:
-    """The equation as an SVG document; the same text for the same equation."""
+    """The equation as an SVG document; deterministic."""
     source, target = layout(equation.left), layout(equation.right)
     beside = source.width + _RELATION + target.width <= WIDEST
     if beside:
@@ -114,7 +114,7 @@ def _document(equation: Equation, parts: list[str], width: float, height: float)
 
 
 def description(equation: Equation) -> str:
-    """The equation in words, for who does not see the drawing."""
+    """The equation in words, for screen readers."""
     source, target = (", ".join(map(format_term, side)) for side in (equation.left, equation.right))
     conditions = ", ".join(map(format_condition, equation.conditions))
     where = f", where {conditions}" if conditions else ""
@@ -164,7 +164,7 @@ def _lines(lines: tuple[str, ...], middle: float, first: float) -> Iterator[str]
 
 
 def _edge(edge: Edge) -> str:
-    """A curve that leaves and arrives straight down, with a head."""
+    """An arrow that leaves and arrives vertically."""
     *_, end = edge.points
     points = (*edge.points[:-1], Point(end.x, end.y - _HEAD))
     path = f"M{_n(points[0].x)} {_n(points[0].y)}"
@@ -176,7 +176,7 @@ def _edge(edge: Edge) -> str:
 
 
 def _condition_lines(equation: Equation, width: float) -> tuple[str, ...]:
-    """The condition, in lines that the graphs have room for, but not less than 40 characters."""
+    """The condition, wrapped to the width of the graphs, but at least 40 characters."""
     text = ", ".join(map(format_condition, equation.conditions))
     room = max(40, int(width / SMALL_CHARACTER))
     return tuple(wrap(f"where {text}", room, break_long_words=False)) if text else ()

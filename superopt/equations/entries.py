@@ -1,4 +1,4 @@
-"""The entries of a file of equations: text, line, the comment above, the head of the schema around."""
+"""Entries of an equation file: text, line, preceding comment, head of the enclosing schema."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ _HEAD = re.compile(r"for\b.*:\s*(#.*)?")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An equation as written, from line ``line`` on.
-
-    ``comment`` is the comment directly above it, or above equations right above it, lines joined. ``head`` is
-    the line ``for f in ...:`` of the schema that it is part of; the comment above that serves where the
-    equation has none.
-    """
+    """An equation as written, starting at ``line``. ``comment`` is the comment directly above it, or above
+    adjacent equations above it, lines joined. ``head`` is the line ``for f in ...:`` of the schema that
+    contains it; the comment above that is used where the equation has none."""
 
     line: int
     text: str
@@ -28,12 +25,10 @@ class Entry:
 
 
 def entries(text: str, first_line: int = 1) -> Iterator[Entry]:
-    """All entries of a file: each starts in the first column, continuation lines are indented.
-
-    So are equations of a schema, below its head. Comments and blank lines in front of a continuation line
-    belong to the equation that they interrupt. Raises InvalidEquationError for an indented line that
-    continues nothing.
-    """
+    """All entries of a file: each starts in the first column, continuation lines are indented, as are
+    equations of a schema below its head. Comments and blank lines before a continuation line belong to the
+    equation that they interrupt. Raises InvalidEquationError for an indented line without an entry to
+    continue."""
     lines = text.splitlines()
     comment, index = "", 0
     while index < len(lines):
@@ -62,7 +57,7 @@ def entries(text: str, first_line: int = 1) -> Iterator[Entry]:
 
 
 def _end(lines: Sequence[str], start: int) -> int:
-    """The line after the last indented one that belongs to the line at ``start``."""
+    """The line after the last indented one that continues the line at ``start``."""
     end = index = start + 1
     while index < len(lines):
         line = lines[index]

@@ -1,4 +1,4 @@
-"""Words that are attribute values; any other name right of ``=`` in brackets is an attribute variable."""
+"""Keywords: names that are attribute values; all other attribute values that are names are variables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Layered layout of the graph that a side of an equation is: inputs above, outputs below, edges between.
+"""Layered graph layout of one side of an equation: inputs above, outputs below, edges between.
 
-Layers by longest path, order by barycentres, long edges bent at places kept free in each layer (Sugiyama,
-Tagawa and Toda 1981). Lengths are in pixels.
+Layers by longest path, order by barycentres, long edges routed through slots reserved in each layer
+(Sugiyama, Tagawa and Toda 1981). Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SWEEPS = 8
 
 
 class Kind(enum.StrEnum):
-    """What a box is."""
+    """The kind of a box."""
 
     INPUT = "input"
     OPERATOR = "operator"
@@ -46,7 +46,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place, from the left upper corner."""
+    """Coordinates from the upper left corner."""
 
     x: float
     y: float
@@ -54,7 +54,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node: its name, lines of attributes below, and where its left upper corner is."""
+    """A node: its name, lines of attributes below, and its upper left corner."""
 
     kind: Kind
     name: str
@@ -67,7 +67,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The way of a tensor from where it is made to where it is used, down through its points."""
+    """The points of an edge, from producer to consumer, downwards."""
 
     points: tuple[Point, ...]
 
@@ -84,7 +84,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class _Node:
-    """Something that has a place: a term, an output, or a bend of a long edge; ``key`` orders ties."""
+    """A node of the layout graph: a term, an output, or a bend of a long edge; ``key`` breaks ties."""
 
     key: int
     kind: Kind | None
@@ -108,14 +108,14 @@ class _Node:
         return LINE + len(self.attributes) * SMALL_LINE + PADDING
 
     def box(self, corner: Point) -> Box:
-        """The node there; one that is no bend."""
+        """The box of a node that is not a bend."""
         assert self.kind is not None
         return Box(self.kind, self.name, self.attributes, corner.x, corner.y, self.width, self.height)
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A piece of an edge between neighbouring layers; it enters at place ``port`` of ``ports``."""
+    """A segment of an edge between adjacent layers; it enters at slot ``port`` of ``ports``."""
 
     upper: int
     lower: int
@@ -124,12 +124,12 @@ class _Link:
 
     @property
     def shift(self) -> float:
-        """How far from the middle of the lower node it enters."""
+        """Horizontal offset of its end from the middle of the lower node."""
         return (self.port - (self.ports - 1) / 2) * _BEND
 
 
 class _Ends:
-    """Links by the node where they begin, and by the node where they end."""
+    """Links by their upper node, and by their lower node."""
 
     def __init__(self, links: Sequence[_Link]) -> None:
         self.below: defaultdict[int, list[_Link]] = defaultdict(list)
@@ -140,7 +140,8 @@ class _Ends:
 
 
 def layout(side: Sequence[Term]) -> Layout:
-    """One side of an equation: every distinct subterm once, outputs numbered if there are several."""
+    """Layout of one side of an equation: every distinct subterm once, outputs numbered if there are
+    several."""
     nodes, chains = _graph(side)
     ends = _Ends([link for chain in chains for link in chain])
     rows = _ordered(nodes, ends)
@@ -156,7 +157,7 @@ def layout(side: Sequence[Term]) -> Layout:
 
 
 def _graph(side: Sequence[Term]) -> tuple[dict[int, _Node], list[list[_Link]]]:
-    """The nodes by key, and each edge as the chain of its links."""
+    """The nodes by key, and each edge as a chain of links."""
     terms = list(subterms(*side))
     keys = {term: key for key, term in enumerate(terms)}
     layers = _layers(terms)
@@ -185,7 +186,7 @@ def _graph(side: Sequence[Term]) -> tuple[dict[int, _Node], list[list[_Link]]]:
 
 
 def _layers(terms: Sequence[Term]) -> dict[Term, int]:
-    """Longest way from above; what has no inputs is just above the first that uses it."""
+    """Longest path from above; nodes without inputs are just above their first consumer."""
     layers: dict[Term, int] = {}
     for term in terms:
         inputs = term.inputs if isinstance(term, Application) else ()
@@ -217,7 +218,7 @@ def _attribute_lines(term: Application) -> Iterator[str]:
 
 
 def _ordered(nodes: Mapping[int, _Node], ends: _Ends) -> list[list[int]]:
-    """The nodes of each layer from left to right, with few crossings of links."""
+    """The nodes of each layer from left to right, with few crossings."""
     rows: list[list[int]] = [[] for _ in range(1 + max(node.layer for node in nodes.values()))]
     for key, node in sorted(nodes.items()):
         rows[node.layer].append(key)
@@ -235,7 +236,7 @@ def _ordered(nodes: Mapping[int, _Node], ends: _Ends) -> list[list[int]]:
 
 
 def _wanted(key: int, ends: _Ends, place: Mapping[int, float], sweep: int) -> float:
-    """The mean place of what a node is linked to above, or below in every other sweep."""
+    """The mean position of a node's neighbours above, or below in every other sweep."""
     if sweep % 2 == 0:
         places = [place[link.upper] for link in ends.above[key]]
     else:
@@ -244,7 +245,7 @@ def _wanted(key: int, ends: _Ends, place: Mapping[int, float], sweep: int) -> fl
 
 
 def _crossings(rows: Sequence[Sequence[int]], ends: _Ends) -> int:
-    """How many pairs of links begin in one order and end in the other."""
+    """The number of crossings."""
     place = {key: number for row in rows for number, key in enumerate(row)}
     crossings = 0
     for row in rows:
@@ -258,7 +259,8 @@ def _crossings(rows: Sequence[Sequence[int]], ends: _Ends) -> int:
 
 
 def _placed(rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node], ends: _Ends) -> dict[int, float]:
-    """The middle of each node: near the middle of its neighbours, in the order of its layer, from 0 on."""
+    """The horizontal centre of each node, from 0: close to the mean of its neighbours, keeping the order in
+    its layer."""
     middles: dict[int, float] = {}
     gaps = [[(nodes[a].width + nodes[b].width) / 2 + BETWEEN for a, b in pairwise(row)] for row in rows]
     spaced = list(zip(rows, gaps, strict=True))
@@ -273,7 +275,7 @@ def _placed(rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node], ends: _En
 
 
 def _target(key: int, ends: _Ends, middles: Mapping[int, float], sweep: int) -> float:
-    """Where a node would stand in the middle of its neighbours: of all, in every fourth sweep of one side."""
+    """The mean position of a node's neighbours: on one side, or on both in every fourth sweep."""
     above = [middles[link.upper] - link.shift for link in ends.above[key]] if sweep % 4 != 3 else []
     below = [middles[link.lower] + link.shift for link in ends.below[key]] if sweep % 4 != 0 else []
     places = above + below
@@ -281,7 +283,8 @@ def _target(key: int, ends: _Ends, middles: Mapping[int, float], sweep: int) -> 
 
 
 def _apart(targets: Sequence[float], gaps: Sequence[float]) -> list[float]:
-    """Places near the targets that keep the order and the distances: half-way between two such packings."""
+    """Positions near the targets that keep order and distances: the mean of packing from the left and from
+    the right."""
     rightwards = [targets[0]]
     for gap, target in zip(gaps, targets[1:], strict=True):
         rightwards.append(max(target, rightwards[-1] + gap))
@@ -292,7 +295,7 @@ def _apart(targets: Sequence[float], gaps: Sequence[float]) -> list[float]:
 
 
 def _tops(rows: Sequence[Sequence[int]], nodes: Mapping[int, _Node]) -> dict[int, float]:
-    """The upper edge of each node; nodes of a layer have a common middle."""
+    """The top of each node; nodes of a layer share their vertical centre."""
     tops: dict[int, float] = {}
     y = 0.0
     for row in rows:

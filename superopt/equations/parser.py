@@ -1,4 +1,4 @@
-"""Text to equations: the one syntax of axioms, rules, reports and the command line."""
+"""Parse equations: the one syntax of axioms, rules, reports and the command line."""
 # pyright: reportUnknownMemberType=false
 # lark leaves what its errors and parsers hold untyped.
 
@@ -43,17 +43,17 @@ _PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr")
 Tree: TypeAlias = "lark.Tree[lark.Token]"
 
 DEEPEST = 100
-"""How deep terms and conditions may be nested, so that whatever walks them keeps to Python's stack."""
+"""Maximum nesting depth of terms and conditions, so that recursive functions stay within Python's stack."""
 
 _NESTING = frozenset(("application", "plain_application", "call"))
 MOST_DIGITS = 100
 _LONG_NUMBER = re.compile(rf"(?<![A-Za-z_\d])\d{{{MOST_DIGITS + 1}}}")
 _FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
-"""A comment, which may say anything, or a character that no equation has: letters that look like others."""
+"""A comment, which may contain anything, or a non-ASCII character, which may resemble another."""
 
 
 def parse_equation(text: str, name: str = "", *, first_line: int = 1) -> Equation:
-    """One equation, ``name:`` before it or not; raises InvalidEquationError with line and column."""
+    """Parses one equation, with or without ``name:``; raises InvalidEquationError with line and column."""
     label = _LABEL.match(text)
     body = text[label.end() :] if label else text
     reader = _Reader(body, first_line, len(text) - len(body))
@@ -61,18 +61,18 @@ def parse_equation(text: str, name: str = "", *, first_line: int = 1) -> Equatio
 
 
 def parse_equations(text: str) -> tuple[Equation, ...]:
-    """All equations of a file: each starts in the first column, continuation lines are indented."""
+    """Parses all equations of a file: each starts in the first column, continuation lines are indented."""
     return tuple(parse_equation(entry.text, first_line=entry.line) for entry in entries(text))
 
 
 def parse_term(text: str) -> Term:
-    """One term; raises InvalidEquationError."""
+    """Parses one term; raises InvalidEquationError."""
     reader = _Reader(text, 1, 0)
     return reader.term(reader.parse("term"))
 
 
 class _Reader:
-    """Reads one equation or term of a file: ``first_line`` and ``shift`` say where its text starts."""
+    """Parses one equation or term of a file: ``first_line`` and ``shift`` are the position of its text."""
 
     def __init__(self, text: str, first_line: int, shift: int) -> None:
         self._text = text
@@ -103,7 +103,7 @@ class _Reader:
         return tree
 
     def _require_ascii(self) -> None:
-        """Raises InvalidEquationError at the first character that is not one of printable ASCII."""
+        """Raises InvalidEquationError at the first character that is not printable ASCII."""
         found = next((match for match in _FOREIGN.finditer(self._text) if match[1]), None)
         if found is None:
             return
@@ -115,7 +115,7 @@ class _Reader:
         )
 
     def equation(self, name: str) -> Equation:
-        """The equation that the text is."""
+        """The equation in the text."""
         left, relation, right, *rest = self.parse("equation").children
         sides = [self._side(cast("Tree", side)) for side in (left, right)]
         clauses = [clause for tree in rest if isinstance(tree, lark.Tree) for clause in _trees(tree)]
@@ -128,13 +128,13 @@ class _Reader:
         both = sorted(self._attributes & self._tensors)
         if both:
             raise InvalidEquationError(
-                f"line {self._first_line}: {', '.join(both)} names a tensor and an attribute"
+                f"line {self._first_line}: {', '.join(both)} names both a tensor and an attribute"
             )
         types = tuple(sorted(self._types.items()))
         return Equation(sides[0], sides[1], Direction(str(relation)), conditions, types, name)
 
     def term(self, tree: Tree) -> Term:
-        """The term that a syntax tree is; types of variables are kept aside."""
+        """The term of a syntax tree; types of variables are collected separately."""
         name = str(tree.children[0])
         match tree.data:
             case "variable":

@@ -1,4 +1,4 @@
-"""Equations as pictures of text: both sides as trees, what is computed once drawn once."""
+"""Draw equations as text: both sides as trees, shared subterms drawn once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from superopt.equations.printer import format_attribute
 from superopt.ir.terms import Application, Equation, Term, Variable, subterms
 
 WIDTH = 100
-"""Two trees that need more columns stand below each other."""
+"""Maximum columns of two trees side by side."""
 
 _GAP = 4
 
 
 def picture(equation: Equation) -> str:
-    """The source and the target as trees, an operator above its inputs, side by side where there is room.
-
-    A subterm that is used several times is numbered where it is drawn, ``(1) relu``, and goes by its number
-    elsewhere; numbers count for both sides.
-    """
+    """The source and the target as trees, an operator above its inputs, side by side where there is room. A
+    shared subterm is numbered where it is drawn, ``(1) relu``, and referred to by its number elsewhere; both
+    sides share the numbering."""
     numbers = _numbers((*equation.left, *equation.right))
     drawn: set[Term] = set()
     left, right = (_side(side, numbers, drawn) for side in (equation.left, equation.right))
@@ -62,7 +60,7 @@ def _label(term: Application) -> str:
 
 
 def _numbers(terms: Sequence[Term]) -> dict[Term, int]:
-    """Numbers for the applications that are used more than once: by others, or as outputs too."""
+    """Numbers of the applications that are used more than once, by others or as outputs."""
     every = list(subterms(*terms))
     uses = Counter(child for term in every if isinstance(term, Application) for child in term.inputs)
     uses.update(terms)

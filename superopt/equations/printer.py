@@ -1,4 +1,4 @@
-"""Equations to text, such that parsing the text gives the equation back."""
+"""Print equations so that parsing the text gives the same equation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewritten regions as a report holds them, as equations that can be drawn."""
+"""Read the rewritten regions of a report as equations that can be drawn."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from superopt.ir.terms import Application, Direction, Equation, Term, Variable
 
 
 def equation_of_region(region: Mapping[str, object]) -> Equation | None:
-    """What was there and what took its place; None for a region that is too large to be drawn.
-
-    Attributes are one text. Raises KeyError, IndexError, TypeError or ValueError for what is no region.
-    """
+    """The region before and after as an equation; None for a region that is too large to be drawn. Attributes
+    are one text. Raises KeyError, IndexError, TypeError or ValueError for malformed regions."""
     if not region.get("before") or not region.get("after"):
         return None
     left, right = (_terms(_object(region[side])) for side in ("before", "after"))

@@ -14,12 +14,12 @@ from math import gcd
 from typing import TypeAlias
 
 _MOST_TERMS = 16
-"""Of a quotient of polynomials."""
+"""Maximum terms of a quotient of polynomials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A named unknown, for instance the batch of an ONNX model or a variable of a rule."""
+    """A named unknown, such as the batch size of an ONNX model or a variable of a rule."""
 
     name: str
 
@@ -56,7 +56,7 @@ class SymbolicDimension:
         return hash(self.terms)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Made anew when unpickled: hashes of text differ between processes."""
+        """Constructed again when unpickled, because text hashes differ between processes."""
         return (SymbolicDimension, (self.terms,))
 
     def __add__(self, other: Dimension) -> Dimension:
@@ -126,7 +126,7 @@ def symbol(name: str) -> SymbolicDimension:
 
 
 def as_symbol(dimension: Dimension) -> str | None:
-    """The name, when the dimension is a bare symbol."""
+    """The name, when the dimension is a single symbol."""
     if isinstance(dimension, int) or len(dimension.terms) != 1:
         return None
     monomial, coefficient = dimension.terms[0]
@@ -141,10 +141,8 @@ def symbols_of(dimension: Dimension) -> frozenset[str]:
 
 
 def floor_divide(numerator: Dimension, denominator: Dimension) -> Dimension:
-    """``numerator // denominator``, with what divides exactly taken out of the floor.
-
-    Raises ZeroDivisionError for a denominator of 0.
-    """
+    """``numerator // denominator``, with exactly divisible parts moved out of the floor. Raises
+    ZeroDivisionError for a denominator of 0."""
     if isinstance(denominator, int):
         if isinstance(numerator, int):
             return numerator // denominator
@@ -200,7 +198,7 @@ def _towards_zero(numerator: int, denominator: int) -> int:
 
 
 def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
-    """The dimension with symbols replaced; symbols that the assignment lacks stay."""
+    """The dimension with symbols replaced; symbols missing in the assignment are kept."""
     if isinstance(dimension, int) or dimension.symbols.isdisjoint(assignment):
         return dimension
     name = as_symbol(dimension)
@@ -218,12 +216,10 @@ def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
 def solve(
     left: Dimension, right: Dimension, fixed: frozenset[str] = frozenset()
 ) -> dict[str, Dimension] | None:
-    """One symbol, expressed by the others, that makes ``left = right``; empty when they are equal already.
-
-    Factors that all terms share are cancelled (sizes are not 0). Then only a symbol that occurs linearly with
-    coefficient 1 or -1, and nowhere else, is solved for; symbols in ``fixed`` are not, and a solution that is
-    a negative number is none. Returns None when there is none such.
-    """
+    """An assignment of one symbol in terms of the others that makes ``left = right``; empty when they are
+    already equal. Common factors of all terms are cancelled (sizes are not 0). A symbol is eligible only if
+    it occurs linearly with coefficient 1 or -1, nowhere else, and is not in ``fixed``; negative solutions are
+    rejected. Returns None when there is no solution of this form."""
     if left == right:
         return {}
     bare = _solve_bare(left, right, fixed)
@@ -246,7 +242,7 @@ def solve(
 
 
 def _solve_bare(left: Dimension, right: Dimension, fixed: frozenset[str]) -> dict[str, Dimension] | None:
-    """``solve`` for what it is mostly asked: two symbols, or a symbol and a size; None to look closer."""
+    """Fast path of ``solve`` for two symbols, or a symbol and a size; None for all other cases."""
     one, other = as_symbol(left), as_symbol(right)
     if one is not None and other is not None:
         (first, second) = ((one, right), (other, left)) if one > other else ((other, left), (one, right))
@@ -259,7 +255,7 @@ def _solve_bare(left: Dimension, right: Dimension, fixed: frozenset[str]) -> dic
 
 
 def _without_common_factors(dimension: SymbolicDimension) -> SymbolicDimension:
-    """The polynomial divided by the number and the symbols that divide every term."""
+    """The polynomial divided by the common integer and symbol factors of its terms."""
     number = reduce(gcd, (coefficient for _, coefficient in dimension.terms))
     shared = list(dimension.terms[0][0])
     for monomial, _ in dimension.terms[1:]:
@@ -278,7 +274,7 @@ def _without_common_factors(dimension: SymbolicDimension) -> SymbolicDimension:
 
 
 def _taken(atoms: list[Atom], atom: Atom) -> bool:
-    """Whether the atom was there; it is gone then."""
+    """Removes the atom if present; returns whether it was."""
     if atom not in atoms:
         return False
     atoms.remove(atom)
@@ -286,14 +282,14 @@ def _taken(atoms: list[Atom], atom: Atom) -> bool:
 
 
 def is_multiple(dimension: Dimension, number: int) -> bool:
-    """Whether the dimension is a multiple of a positive number whatever the symbols stand for."""
+    """Whether the dimension is a multiple of a positive number for all values of its symbols."""
     if isinstance(dimension, int):
         return dimension % number == 0
     return all(coefficient % number == 0 for _, coefficient in dimension.terms)
 
 
 def is_positive(dimension: Dimension) -> bool:
-    """Whether the dimension is at least 1 whenever every symbol is; False where that cannot be seen."""
+    """Whether the dimension is at least 1 if all symbols are; False where this is not evident."""
     if isinstance(dimension, int):
         return dimension > 0
     return all(
@@ -303,13 +299,13 @@ def is_positive(dimension: Dimension) -> bool:
 
 
 def surely_below(left: Dimension, right: Dimension) -> bool:
-    """Whether ``left < right`` is seen to hold whatever the symbols stand for: the difference is a number."""
+    """Whether ``left < right`` for all values of the symbols: their difference is a negative number."""
     difference = left - right
     return isinstance(difference, int) and difference < 0
 
 
 def surely_even(dimension: Dimension) -> bool:
-    """Whether the dimension is a multiple of 2 whatever the symbols stand for."""
+    """Whether the dimension is a multiple of 2 for all values of the symbols."""
     return is_multiple(dimension, 2)
 
 
@@ -352,7 +348,7 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, tuple[tuple[str, bool]
 
 
 def _atom_order(atom: Atom) -> tuple[str, bool]:
-    """By their text; a symbol whose name is the text of a floor division comes first."""
+    """Order by text; a symbol precedes a floor division with the same text."""
     return (atom.name, False) if isinstance(atom, Symbol) else (str(atom), True)
 
 
@@ -373,7 +369,7 @@ def _substitute_atom(atom: Atom, assignment: Assignment) -> Dimension:
 
 
 def _exact_quotient(numerator: Dimension, denominator: SymbolicDimension) -> Dimension | None:
-    """The polynomial that times the denominator is the numerator, by long division; None when none is."""
+    """The exact quotient by polynomial long division; None if there is a remainder."""
     leading, scale = denominator.terms[0]
     quotient: Dimension = 0
     remainder = numerator

@@ -1,7 +1,7 @@
-"""Graphs of tensor operators: immutable values that share their nodes, and the editor that derives new ones.
+"""Graphs of tensor operators: immutable values that share nodes, and an editor to derive new graphs.
 
-A node has an identity (its id) that survives rewriting around it. Graphs are not hash-consed: two equal nodes
-stay two. Graph inputs and weights are nodes without inputs.
+A node has an id that survives rewrites around it. Graphs are not hash-consed: two equal nodes remain
+distinct. Graph inputs and weights are nodes without inputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NodeId = NewType("NodeId", int)
 
 @runtime_checkable
 class GraphOperator(Protocol):
-    """What a graph asks of an operator; the registry in ``superopt.ops`` gives the real ones."""
+    """Interface of operators in a graph; the registry in ``superopt.ops`` provides the implementations."""
 
     name: ClassVar[str]
 
@@ -48,10 +48,8 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor whose content is known before the model runs; the content itself stays outside the graph.
-
-    ``number`` is the content of a tensor of one element, where it is known.
-    """
+    """A tensor whose content is known before the model runs; the content is stored outside the graph.
+    ``number`` is the content of a tensor of one element, where it is known."""
 
     name: ClassVar[str] = "weight"
     label: str
@@ -72,10 +70,8 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """An operator applied to values. ``origin`` is the ONNX node it came from, None for a rewritten one.
-
-    ``after`` are ordering edges: nodes that must run earlier although no value flows from them.
-    """
+    """An operator applied to values. ``origin`` is the ONNX node it came from, None for one created by
+    rewriting. ``after`` are ordering edges: nodes that must run earlier although no value flows from them."""
 
     id: NodeId
     operator: GraphOperator
@@ -101,17 +97,15 @@ class Node:
 
 
 class CyclicGraphError(UnsupportedError):
-    """Something would depend on itself: a value of a graph, or an ONNX node that is about to be written."""
+    """A cyclic dependency: of a value of a graph, or of an ONNX node to be written."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A computation: nodes by id, the ids of its inputs, the values it returns.
-
-    Its indices (users, nodes by operator) are built when first asked for, and derived from those of the graph
-    that it was edited from, so that an edit costs what it touches. ``nodes`` must not be changed after
-    construction: derive a new graph with ``edit``.
-    """
+    """A computation: nodes by id, the ids of its inputs, the values it returns. Its indices (users, nodes by
+    operator) are built on demand, and derived from those of the graph that it was edited from, so that an
+    edit costs only what it touches. ``nodes`` must not be changed after construction: derive a new graph with
+    ``edit``."""
 
     nodes: Mapping[NodeId, Node]
     inputs: tuple[NodeId, ...]
@@ -161,21 +155,21 @@ class Graph:
 
     @cached_property
     def awaited(self) -> frozenset[NodeId]:
-        """Nodes that another node must run after although it reads no value of theirs."""
+        """Nodes that must run before another node that reads none of their values."""
         return frozenset(source for node in self.nodes.values() for source in node.after)
 
     @cached_property
     def position(self) -> Mapping[NodeId, int]:
-        """The place of every node in ``order``."""
+        """The index of every node in ``order``."""
         return {node: index for index, node in enumerate(self.order)}
 
     @cached_property
     def output_nodes(self) -> frozenset[NodeId]:
-        """Nodes with an output that the graph returns."""
+        """Nodes with an output that is a graph output."""
         return frozenset(value.node for value in self.outputs)
 
     def is_used_once(self, value: Value) -> bool:
-        """Whether exactly one input slot of one node reads the value and the graph does not return it."""
+        """Whether exactly one input slot of one node reads the value and it is not a graph output."""
         if value in self.outputs:
             return False
         slots = sum(self.nodes[user].inputs.count(value) for user in self.users(value.node))
@@ -183,7 +177,7 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[NodeId, ...]:
-        """Node ids such that inputs come first; ties by id. Raises CyclicGraphError."""
+        """Node ids in topological order; ties by id. Raises CyclicGraphError."""
         waiting: dict[NodeId, int] = {}
         followers: dict[NodeId, list[NodeId]] = {}
         for node in self.nodes.values():
@@ -207,7 +201,7 @@ class Graph:
 
     @cached_property
     def weight_only(self) -> frozenset[NodeId]:
-        """Nodes whose outputs depend on weights alone, weights included: they are folded when lowering."""
+        """Nodes whose outputs depend only on weights, including weights: they are folded when lowering."""
         known: set[NodeId] = set()
         for node_id in self.order:
             node = self.nodes[node_id]
@@ -219,7 +213,7 @@ class Graph:
 
     @cached_property
     def signature(self) -> str:
-        """A hash of the computation up to the ids of its nodes: graphs that are written alike share it."""
+        """A hash of the computation up to node ids: graphs with the same text share it."""
         digests: dict[NodeId, bytes] = {}
         for node_id in self.order:
             node = self.nodes[node_id]
@@ -234,12 +228,12 @@ class Graph:
         return hashlib.blake2b(ends + everything, digest_size=16).hexdigest()
 
     def edit(self) -> GraphEditor:
-        """An editor that starts from this graph and leaves it as it is."""
+        """An editor that starts from this graph without changing it."""
         return GraphEditor(self)
 
 
 class GraphEditor:
-    """Collects changes to a graph; ``build`` returns the new one. No graph is changed."""
+    """Collects changes to a graph; ``build`` returns a new graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._start(graph)
@@ -255,7 +249,7 @@ class GraphEditor:
 
     @property
     def _table(self) -> dict[NodeId, Node]:
-        """The nodes, copied at the first change."""
+        """The nodes, copied on the first change."""
         if self._own is None:
             self._nodes = self._own = dict(self._base.nodes)
         return self._own
@@ -268,7 +262,7 @@ class GraphEditor:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """What the graph returns."""
+        """The graph outputs."""
         return self._outputs
 
     def type_of(self, value: Value) -> ValueType:
@@ -297,11 +291,11 @@ class GraphEditor:
         return node
 
     def set_outputs(self, outputs: Iterable[Value]) -> None:
-        """Says what the graph returns."""
+        """Sets the graph outputs."""
         self._outputs = tuple(outputs)
 
     def set_inputs_of(self, node: NodeId, inputs: tuple[Value, ...]) -> None:
-        """Rewires one node; types are taken to stay as they are."""
+        """Rewires one node; its output types are assumed to be unchanged."""
         self._table[node] = replace(self._nodes[node], inputs=inputs)
         self._changed.add(node)
 
@@ -318,13 +312,13 @@ class GraphEditor:
         self._outputs = tuple(replacements.get(value, value) for value in self._outputs)
 
     def remove(self, nodes: Iterable[NodeId]) -> None:
-        """Removes nodes; the caller knows that nothing reads them any more."""
+        """Removes nodes; the caller ensures that nothing reads them."""
         for node in nodes:
             del self._table[node]
             self._changed.add(node)
 
     def build(self) -> Graph:
-        """The edited graph, from which further edits start; its indices derive from those of the old one."""
+        """The edited graph; its indices are derived from those of the original."""
         graph = Graph(self._nodes, self._inputs, self._outputs, self._next_id)
         known = self._base.__dict__
         if "_users" in known:

@@ -1,8 +1,8 @@
-"""Plan: everything about how a graph is executed that is not part of what it computes.
+"""Execution plan of a graph: everything about its execution that does not change what it computes.
 
-A plan lies beside a graph and is keyed by node id. It says which nodes the runtime executes as one kernel,
-into which tasks operators are divided and where those run; further dimensions (synchronisation,
-recomputation) join it here.
+A plan is separate from its graph and keyed by node id. It states which nodes the runtime executes as one
+kernel, into which tasks operators are divided and where those run; synchronisation and recomputation will be
+added here.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ class FusionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """How one operator is divided into tasks, and the device of each: a machine mapping (Unity, section 3.2).
-
+    """Division of one operator into tasks, and the device of each: a machine mapping (Unity, section 3.2).
     ``degrees`` gives for each task dimension of the operator's ``splits`` the number of equal parts. All
     tasks run ``copies`` times, redundantly, where that saves communication. ``devices`` are the devices of
-    the tasks, row-major over ``(*degrees, copies)``, and distinct. ``stage`` is the pipeline stage.
-    """
+    the tasks, row-major over ``(*degrees, copies)``, and distinct. ``stage`` is the pipeline stage."""
 
     degrees: tuple[int, ...]
     devices: tuple[int, ...]
@@ -67,7 +65,7 @@ class Plan:
     microbatches: int = 1
 
     def restricted_to(self, graph: Graph) -> Plan:
-        """The plan without what speaks of nodes that the graph does not have."""
+        """The plan without entries for nodes that the graph does not have."""
         return Plan(
             MappingProxyType(
                 {

@@ -1,7 +1,7 @@
-"""Terms and equations: the language of axioms and rules, independent of any operator's meaning.
+"""Terms and equations: the syntax of axioms and rules, independent of operator semantics.
 
 A term is a variable or an operator applied to terms. Attributes of an operator are constants or attribute
-variables. An equation relates as many terms on the left as on the right; equal subterms are one node.
+variables. An equation has equally many terms on both sides; equal subterms are one node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AttributeValue: TypeAlias = "int | float | Fraction | str | tuple[int, ...]"
 
 @dataclass(frozen=True, slots=True)
 class AttributeVariable:
-    """An attribute that a rule leaves open, for instance ``s`` in ``conv[stride=s]``."""
+    """An attribute variable of a rule, such as ``s`` in ``conv[stride=s]``."""
 
     name: str
 
@@ -27,7 +27,7 @@ AttributeTerm: TypeAlias = "AttributeValue | AttributeVariable"
 
 @dataclass(frozen=True, slots=True)
 class VariableType:
-    """What an equation says about the type of an input: element type name and dimension names or sizes."""
+    """The declared type of an equation's input: element type name and dimension names or sizes."""
 
     element: str
     shape: tuple[int | str, ...]
@@ -35,14 +35,14 @@ class VariableType:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A tensor that a rule leaves open."""
+    """A tensor variable of a rule."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Application:
-    """An operator applied to terms; ``attributes`` holds only what the text says, sorted by name."""
+    """An operator applied to terms; ``attributes`` holds only those in the text, sorted by name."""
 
     operator: str
     attributes: tuple[tuple[str, AttributeTerm], ...]
@@ -56,11 +56,11 @@ class Application:
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Made anew when unpickled: hashes of text differ between processes."""
+        """Constructed again when unpickled, because text hashes differ between processes."""
         return (Application, (self.operator, self.attributes, self.inputs))
 
     def attribute(self, name: str) -> AttributeTerm | None:
-        """The attribute of that name, None when the text leaves it out."""
+        """The attribute of that name, None when it is not in the text."""
         return next((value for key, value in self.attributes if key == name), None)
 
 
@@ -99,7 +99,7 @@ ConditionTerm: TypeAlias = "int | str | tuple[int, ...] | ConditionName | Condit
 
 
 class Direction(enum.StrEnum):
-    """How an equation may be used."""
+    """The directions in which an equation may be used."""
 
     EQUAL = "="
     FORWARD = "=>"
@@ -123,7 +123,7 @@ class Equation:
 
 
 def subterms(*terms: Term) -> Iterator[Term]:
-    """Every distinct subterm once, inputs before what uses them."""
+    """Every distinct subterm once, in topological order."""
     seen: set[Term] = set()
     stack: list[tuple[Term, bool]] = [(term, False) for term in reversed(terms)]
     while stack:
@@ -139,12 +139,12 @@ def subterms(*terms: Term) -> Iterator[Term]:
 
 
 def applications(*terms: Term) -> Iterator[Application]:
-    """The distinct applications among the subterms, inputs first."""
+    """The distinct applications among the subterms, in topological order."""
     return (term for term in subterms(*terms) if isinstance(term, Application))
 
 
 def variables(*terms: Term) -> tuple[str, ...]:
-    """Names of tensor variables in the order of their first occurrence, left to right."""
+    """Names of tensor variables in order of first occurrence, left to right."""
     return tuple(term.name for term in subterms(*terms) if isinstance(term, Variable))
 
 
@@ -159,5 +159,5 @@ def attribute_variables(*terms: Term) -> frozenset[str]:
 
 
 def operator_count(*terms: Term) -> int:
-    """How many operators a computation of all the terms needs, shared work counted once."""
+    """The number of operators needed to compute all terms, counting shared subterms once."""
     return sum(1 for _ in applications(*terms))

@@ -1,4 +1,4 @@
-"""Graphs as text, one node a line: for reports, for inspection, and for tests that a person can read."""
+"""Graphs as text, one node per line, for reports, inspection and tests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value, 
 
 
 def format_graph(graph: Graph) -> str:
-    """The graph in its order, for instance ``%2 = matmul(x, w): f32[2, 4]``, and what it returns.
-
-    Inputs and weights go by their names, other nodes by ``%`` and their ids; ``%5.1`` is the second output.
-    """
+    """The graph in topological order, such as ``%2 = matmul(x, w): f32[2, 4]``, and its outputs. Inputs and
+    weights are shown by name, other nodes by ``%`` and id; ``%5.1`` is the second output."""
     names = {node.id: _name(node) for node in graph}
     lines = [_line(graph, node_id, names) for node_id in graph.order]
     returned = ", ".join(_value(graph, value, names) for value in graph.outputs)
@@ -20,7 +18,7 @@ def format_graph(graph: Graph) -> str:
 
 
 def format_operator(operator: GraphOperator) -> str:
-    """The operator with the attributes that are not at their defaults, for instance ``softmax[axis=1]``."""
+    """The operator with its non-default attributes, such as ``softmax[axis=1]``."""
     attributes = ", ".join(_attributes(operator))
     return f"{operator.name}[{attributes}]" if attributes else operator.name
 

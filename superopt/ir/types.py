@@ -1,4 +1,4 @@
-"""Types of values: element type and shape; and the type of values that are not tensors of known rank."""
+"""Types of values: element type and shape; and a type for values that are not tensors of known rank."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ElementType(enum.StrEnum):
 
     @property
     def bytes_per_element(self) -> int:
-        """Bytes in memory of one element; 8 where that is not fixed."""
+        """Bytes in memory of one element; 8 where the size is not fixed."""
         return _BYTES.get(self, 8)
 
 
@@ -96,7 +96,7 @@ class TensorType:
         return TensorType(self.element, shape)
 
     def substitute(self, assignment: Assignment) -> TensorType:
-        """The type with symbols replaced by what the assignment says."""
+        """The type with symbols replaced by the assignment."""
         if not assignment:
             return self
         return TensorType(self.element, tuple(substitute(d, assignment) for d in self.shape))
@@ -108,14 +108,14 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How an axis is divided: among ``degree`` places, and there over ``batches`` turns."""
+    """Division of an axis: over ``degree`` places, and at each over ``batches`` turns."""
 
     degree: int = 1
     batches: int = 1
 
     @property
     def parts(self) -> int:
-        """How many parts there are in all."""
+        """The total number of parts."""
         return self.degree * self.batches
 
     def __str__(self) -> str:
@@ -124,21 +124,20 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class ShardedType(TensorType):
-    """A tensor that lies in equal parts along its axes, and in replicas (Unity, section 3.1).
-
-    ``shape`` is that of the whole. Replicas need not be equal: those of a partial result are terms of a sum.
-    """
+    """A tensor divided into equal parts along its axes, and into replicas (Unity, section 3.1). ``shape`` is
+    that of the whole. Replicas need not be equal: those of a partial result are terms of a sum."""
 
     divisions: tuple[Division, ...]
     replicas: int = 1
 
     @property
     def array_shape(self) -> tuple[Dimension, ...]:
-        """The shape of the array that holds the value: an axis of replicas first where there are several."""
+        """The shape of the array that holds the value: with a leading replica axis if there are several
+        replicas."""
         return (self.replicas, *self.shape) if self.replicas > 1 else self.shape
 
     def substitute(self, assignment: Assignment) -> TensorType:
-        """The type with symbols replaced by what the assignment says."""
+        """The type with symbols replaced by the assignment."""
         shape = tuple(substitute(d, assignment) for d in self.shape)
         return ShardedType(self.element, shape, self.divisions, self.replicas)
 
@@ -153,7 +152,7 @@ class ShardedType(TensorType):
 
 @dataclass(frozen=True, slots=True)
 class UnknownType:
-    """A value that is no tensor of known rank: a sequence, an optional, a tensor of unknown rank."""
+    """A value that is not a tensor of known rank: a sequence, an optional, a tensor of unknown rank."""
 
     description: str
 

@@ -1,4 +1,4 @@
-"""ONNX models in and out: reading, lifting to a graph, lowering to ONNX, folding of weights."""
+"""ONNX input and output: reading models, lifting to graphs, lowering to ONNX, constant folding."""
 
 from superopt.onnx_io.executed import Executed, executed
 from superopt.onnx_io.folding import fold

@@ -1,8 +1,8 @@
-"""Multi-device annotations of ONNX (IR version 11): how they are written, and a strict validator.
+"""Multi-device annotations of ONNX (IR version 11): writer and strict validator.
 
-The ONNX checker and ONNX Runtime validate none of them. A specification is read strictly here: devices are
-numbers into the configuration, a negative number is a group and has an entry in the map, every part of a
-tensor has one entry, no device holds two parts of one tensor, and sizes are multiples of their shards.
+The ONNX checker and ONNX Runtime do not validate them. A specification is read strictly here: devices are
+indices into the configuration, a negative number is a group with an entry in the map, every shard of a tensor
+has one entry, no device holds two shards of one tensor, and sizes are multiples of their shard counts.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ IR_WITH_ANNOTATIONS = 11
 
 @dataclass(frozen=True, slots=True)
 class TensorSharding:
-    """Where the parts of one tensor of a node lie.
-
-    Axis i is divided into ``degrees[i]`` equal parts; ``groups`` has for every part, row-major, the devices
-    that hold it.
-    """
+    """Sharding of one tensor of a node. Axis i is divided into ``degrees[i]`` equal parts; ``groups`` holds
+    for every part, row-major, the devices that hold it."""
 
     tensor: str
     type: TensorType
@@ -36,7 +33,7 @@ class TensorSharding:
 
 @dataclass(frozen=True, slots=True)
 class NodeSharding:
-    """The parts of a node's tensors, and its pipeline stage where there are several."""
+    """Shardings of a node's tensors, and its pipeline stage if there are several."""
 
     tensors: tuple[TensorSharding, ...]
     stage: int | None = None
@@ -45,12 +42,9 @@ class NodeSharding:
 def annotated(
     model: onnx.ModelProto, configuration: str, devices: Sequence[str], nodes: Mapping[str, NodeSharding]
 ) -> onnx.ModelProto:
-    """The model with a configuration of those devices and the shardings of nodes, by the name of an output.
-
-    The model may lack its initialisers. The IR version is raised to 11 where it is lower. Raises
-    InvalidModelError when the result breaks a rule of ``annotation_problems``, and for a node that the model
-    does not have.
-    """
+    """The model with a configuration of those devices and the shardings of nodes, by output name. The model
+    may lack its initialisers. The IR version is raised to at least 11. Raises InvalidModelError when the
+    result violates ``annotation_problems``, and for an unknown node."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     result.ir_version = max(result.ir_version, IR_WITH_ANNOTATIONS)
@@ -60,7 +54,7 @@ def annotated(
     for output, sharding in nodes.items():
         node = by_output.get(output)
         if node is None:
-            raise InvalidModelError(f"no node makes {output!r}, which a sharding is given for")
+            raise InvalidModelError(f"no node produces {output!r}, which has a sharding")
         entry = node.device_configurations.add(configuration_id=configuration)
         if sharding.stage is not None:
             entry.pipeline_stage = sharding.stage
@@ -91,10 +85,8 @@ def _write(spec: onnx.ShardingSpecProto, sharding: TensorSharding) -> None:
 
 
 def validate_annotations(model: onnx.ModelProto) -> None:
-    """Checks every multi-device annotation of a model.
-
-    Raises InvalidModelError that names the first place where one is broken, and what was expected there.
-    """
+    """Validates all multi-device annotations of a model. Raises InvalidModelError stating the first violation
+    and what was expected."""
     _require_none(annotation_problems(model, infer_types(model).types))
 
 
@@ -105,7 +97,7 @@ def _require_none(problems: Iterator[str]) -> None:
 
 
 def annotation_problems(model: onnx.ModelProto, types: Mapping[str, ValueType]) -> Iterator[str]:
-    """One sentence for every rule that the annotations of a model break; ``types`` by tensor name."""
+    """One sentence for every rule that the annotations of a model violate; ``types`` by tensor name."""
     sizes: dict[str, int] = {}
     for configuration in model.configuration:
         yield from _configuration_problems(configuration, sizes)
@@ -139,7 +131,7 @@ def _configuration_problems(
         yield f"{where}: expected at least 1 device, got {configuration.num_devices}"
     names = list(configuration.device)
     if names and len(names) != configuration.num_devices:
-        yield f"{where}: expected {configuration.num_devices} names of devices, got {len(names)}"
+        yield f"{where}: expected {configuration.num_devices} device names, got {len(names)}"
     if len(set(names)) != len(names):
         yield f"{where}: two devices have the same name"
 
@@ -159,12 +151,12 @@ def _node_problems(
             yield f"{where}: configuration {name!r} is given twice"
         seen.add(name)
         if entry.pipeline_stage < 0:
-            yield f"{where}: expected a pipeline stage from 0, got {entry.pipeline_stage}"
+            yield f"{where}: expected a pipeline stage of at least 0, got {entry.pipeline_stage}"
         specified: set[str] = set()
         for spec in entry.sharding_spec:
             place = f"{where}, tensor {spec.tensor_name!r}"
             if spec.tensor_name not in tensors:
-                yield f"{place}: the node neither reads nor makes it"
+                yield f"{place}: the node neither reads nor produces it"
             if spec.tensor_name in specified:
                 yield f"{place}: is specified twice"
             specified.add(spec.tensor_name)
@@ -216,12 +208,12 @@ def _axis_problems(spec: onnx.ShardingSpecProto, shape: Sequence[object] | None)
             yield f"axis {axis} is sharded twice"
         axes.add(axis)
         if not dim.simple_sharding:
-            yield f"axis {axis} says not how it is sharded"
+            yield f"axis {axis} does not state how it is sharded"
         for simple in dim.simple_sharding:
             if simple.num_shards < 1:
                 yield f"axis {axis}: expected at least 1 shard, got {simple.num_shards}"
             elif simple.HasField("dim_value") and simple.dim_value % simple.num_shards:
-                yield f"axis {axis}: {simple.dim_value} is no multiple of {simple.num_shards} shards"
+                yield f"axis {axis}: {simple.dim_value} is not a multiple of {simple.num_shards} shards"
             parts *= max(simple.num_shards, 1)
         yield from _size_problems(axis, dim, None if shape is None else shape[axis])
     if parts != len(spec.device):
@@ -241,7 +233,7 @@ def _size_problems(axis: int, dim: onnx.ShardedDimProto, size: object) -> Iterat
 
 
 def _stage_problems(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """A node runs in no earlier stage than what it reads, configuration by configuration."""
+    """A node's stage must not precede those of its operands, in each configuration."""
     made: dict[tuple[str, str], int] = {}
     for node in nodes:
         for entry in node.device_configurations:

@@ -1,4 +1,4 @@
-"""Shapes inside a model at given shapes of its inputs, and what they say of its symbolic dimensions."""
+"""Shapes of all tensors of a model for given input shapes, and the values of its symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ Shape = Sequence[int]
 def sizes_inside(
     lifted: LiftedModel, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape] | None = None
 ) -> dict[str, int]:
-    """The sizes of symbolic dimensions, those of intermediate tensors included, that follow from the shapes
-    of the inputs; ``outputs`` are shapes that a run gave.
-
-    A dimension that depends on what the tensors hold, and on no output, is not among them.
-    """
+    """Values of symbolic dimensions, including those of intermediate tensors, implied by input shapes;
+    ``outputs`` are shapes observed in a run. Dimensions that depend on tensor contents but appear in no
+    output are not included."""
     shapes = shapes_at(lifted.source, inputs)
     for name, shape in (*(outputs or {}).items(), *inputs.items()):
         shapes[name] = tuple(shape)
@@ -50,8 +48,7 @@ def sizes_inside(
 
 
 def shapes_at(source: SourceModel, inputs: Mapping[str, Shape]) -> dict[str, tuple[int | None, ...]]:
-    """The shape of every tensor of known rank by name, inferred from shapes of the inputs; None for a size
-    that cannot be told."""
+    """Shapes of all tensors of known rank by name, inferred from input shapes; None for an unknown size."""
     skeleton = without_weights(source.proto)
     for value in skeleton.graph.input:
         if value.name in inputs:

@@ -1,4 +1,4 @@
-"""Models around a small model: copies of it side by side, and inputs in the runtime's layout for images."""
+"""Wrap a small model for measuring: parallel copies of it, and inputs in the runtime's image layout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from superopt.onnx_io.protos import names_within, rename_captured, renamed
 
 TICK = "tick"
-"""The input of one number that copies side by side have besides their own."""
+"""Additional scalar input of a model with parallel copies."""
 
 BLOCKED = "blocked."
-"""What the names of tensors in the runtime's own layout for images begin with."""
+"""Prefix of names of tensors in the runtime's layout for images."""
 
 _TOCK = "tock"
 _SPREAD = "spread."
@@ -24,12 +24,11 @@ _UNREAD = "unread."
 _CHANNELS = 1
 _IMAGE_RANK = 4
 _COUNTING = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL))
-"""Elements that may be indices."""
+"""Maximum elements of a tensor that may hold indices."""
 
 
 def with_open_sizes(model: bytes) -> bytes:
-    """The model with the sizes of its inputs and the shapes of its outputs left open, the channels of images
-    aside."""
+    """The model with input sizes and output shapes left open, except for image channels."""
     proto = onnx.ModelProto.FromString(model)
     for value in proto.graph.input:
         shape = value.type.tensor_type.shape
@@ -42,14 +41,14 @@ def with_open_sizes(model: bytes) -> bytes:
 
 
 def copy_name(name: str, copy: int) -> str:
-    """What a copy calls its own input or weight; each copy has another name for it."""
+    """The name of a copy's own input or weight."""
     return f"{name}.{copy}"
 
 
 def with_blocked_inputs(model: bytes, names: Collection[str]) -> bytes:
-    """The model with some float inputs [n, c, h, w] replaced by ones of one channel, which a convolution
-    spreads over all: the runtime keeps what that makes in its own layout for images. A second
-    reader, of which nothing is read, keeps the runtime from fusing the convolution with the first."""
+    """The model with some float inputs [n, c, h, w] replaced by inputs of one channel, which a convolution
+    expands to all channels: the runtime keeps the result in its layout for images. A second, unused reader
+    prevents the runtime from fusing this convolution with the next one."""
     if not names:
         return model
     proto = onnx.ModelProto.FromString(model)
@@ -70,13 +69,10 @@ def with_blocked_inputs(model: bytes, names: Collection[str]) -> bytes:
 def side_by_side(
     model: bytes, count: int, *, shared: Collection[str] = (), blocked: Collection[str] = ()
 ) -> bytes:
-    """A model that runs ``count`` copies of a model, and nothing reads what they make.
-
-    Its output is the positive part of its input ``TICK``, a tensor of one number. All copies read the same
-    inputs and weights in ``shared``, and the same inputs in ``blocked``, which are as
-    ``with_blocked_inputs`` says; every copy has its own of the others. An output that the model reads itself
-    stays an output, so that nothing is fused across it.
-    """
+    """A model that runs ``count`` copies of a model and discards their results. Its output is the positive
+    part of its scalar input ``TICK``. All copies share the inputs and weights in ``shared``, and the inputs
+    in ``blocked``, which are those of ``with_blocked_inputs``; every copy has its own version of the others.
+    An output that the model also reads stays an output, so that nothing is fused across it."""
     proto = onnx.ModelProto.FromString(model)
     graph = proto.graph
     parts = _Parts(graph)
@@ -105,7 +101,7 @@ def _add_spread(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
 
 
 class _Parts:
-    """The inputs, weights, nodes and outputs of a graph, taken out of it."""
+    """The inputs, weights, nodes and outputs of a graph under construction."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.inputs = {value.name: value for value in graph.input}
@@ -118,7 +114,7 @@ class _Parts:
             graph.ClearField(field)
 
     def add_copy(self, graph: onnx.GraphProto, copy: int, common: Mapping[str, str]) -> None:
-        """Adds a copy; ``common`` says what it calls the tensors that it has no own of."""
+        """Adds a copy; ``common`` maps the tensors that it shares to their names."""
         names = {name: copy_name(name, copy) for name in self._inner}
         names.update(common)
         names[""] = ""
@@ -148,7 +144,7 @@ def _add_named(field: RepeatedCompositeFieldContainer[_Named], part: _Named, nam
 
 
 def _tell_apart(tensor: TensorProto, copy: int) -> None:
-    """Changes one bit or a few of the first number: the runtime keeps equal packed weights once."""
+    """Changes a few bits of the first number, because the runtime merges equal packed weights."""
     if tensor.data_type in _COUNTING or not all(tensor.dims):
         return
     if not tensor.raw_data:

@@ -1,4 +1,4 @@
-"""Declared types of tensors that contradict what ONNX infers from the inputs: nothing is lifted by them."""
+"""Declared tensor types that contradict ONNX shape inference; they are not used for lifting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from superopt.onnx_io.source import SourceModel
 
 
 def without_false_types(source: SourceModel) -> SourceModel:
-    """The model without declarations that are false, and warnings that say so; itself where all may hold."""
+    """The model without false type declarations, and warnings about them; the same model if there are
+    none."""
     if source.fixed_reason is not None:
         return source
     false = false_declarations(source.proto)
@@ -28,7 +29,7 @@ def without_false_types(source: SourceModel) -> SourceModel:
 
 
 def false_declarations(model: onnx.ModelProto) -> Mapping[str, tuple[TensorType, TensorType]]:
-    """(declared, inferred) of each computed tensor that has another rank or size than is declared."""
+    """(declared, inferred) for each computed tensor whose declared rank or size is wrong."""
     graph = model.graph
     made = frozenset(name for node in graph.node for name in node.output if name)
     declared = {value.name: value for value in (*graph.value_info, *graph.output) if value.name in made}
@@ -56,7 +57,7 @@ def _only(declared: Mapping[str, onnx.ValueInfoProto]) -> onnx.GraphProto:
 
 
 def _without(model: onnx.ModelProto, names: frozenset[str]) -> onnx.ModelProto:
-    """The model without what is declared of these tensors, but for the element types of outputs."""
+    """The model without declarations of these tensors, except for element types of outputs."""
     result = copy_without_graph(model)
     for field, content in model.graph.ListFields():
         if not field.is_repeated:

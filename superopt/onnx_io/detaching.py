@@ -1,8 +1,8 @@
-"""Large models whose weights lie in the model file: taken apart into a small file and a file of weights, and
-put together again, without ever holding the weights in memory.
+"""Large models with embedded weights: split into a small model file and a weight file, and merged back,
+without holding the weights in memory.
 
-What reads and writes models keeps external data on disk, but must parse a model file as a whole. The wire
-format of a model is walked (``superopt.onnx_io.protobuf_wire``) as far as the initialisers' ``raw_data``.
+The ONNX libraries keep external data on disk, but have to parse a model file as a whole. This module walks
+the wire format of a model (``superopt.onnx_io.protobuf_wire``) down to the initialisers' ``raw_data``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from superopt.onnx_io.protos import tensors_in_model
 
 _RAW_DATA = 9
 _DETACHED = 1024
-"""Tensors with more bytes than this are taken out of the file."""
+"""Minimum bytes of a tensor to be moved out of the file."""
 
 _ALIGNMENT = 64
 _CHUNK = 1 << 24
@@ -42,8 +42,8 @@ _DATA = "weights.data"
 
 
 def detach(model: Path, directory: Path, least: int) -> Path | None:
-    """A copy of the model in an empty directory, its weights in a file beside it; None for a model with less
-    than ``least`` bytes of such weights, and for what is no model."""
+    """A copy of the model in an empty directory, with its weights in a separate file; None for a model with
+    less than ``least`` bytes of such weights, and for a file that is not a model."""
     with model.open("rb") as file:
         if os.fstat(file.fileno()).st_size < least:
             return None
@@ -68,7 +68,7 @@ def _is_large(field: Field) -> bool:
 def _without_weights(
     content: mmap.mmap, graph: Field, initializers: Sequence[Field], file: BinaryIO, data: BinaryIO
 ) -> bytes:
-    """The model, whose large tensors refer to what was copied from one file to the other."""
+    """The model, with large tensors referring to data copied from one file to the other."""
     inner = bytearray()
     position = graph.start
     for field in initializers:
@@ -80,7 +80,7 @@ def _without_weights(
 
 
 def _referring(content: mmap.mmap, field: Field, file: BinaryIO, data: BinaryIO) -> bytes:
-    """A tensor that refers to its data, as it was where that is no ``raw_data``."""
+    """A tensor that refers to its data; unchanged if it has no ``raw_data``."""
     parts = list(fields(content, field.start, field.end))
     raw = [part for part in parts if part.number == _RAW_DATA]
     if len(raw) != 1 or raw[0].wire_type != DELIMITED or raw[0].end - raw[0].start <= _DETACHED:
@@ -99,7 +99,8 @@ def _referring(content: mmap.mmap, field: Field, file: BinaryIO, data: BinaryIO)
 
 
 def attach(model: Path, target: BinaryIO) -> None:
-    """Writes a model with external data as one file, byte for byte what its proto with the data gives."""
+    """Writes a model with external data as one file, byte for byte as its proto with embedded data would
+    be."""
     proto = ModelProto.FromString(model.read_bytes())
     initializers = list(proto.graph.initializer)
     del proto.graph.initializer[:]
@@ -120,7 +121,7 @@ def attach(model: Path, target: BinaryIO) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """A tensor to be written: what comes before its data, the data as ``original`` says, what comes after."""
+    """A tensor to be written: the bytes before its data, a reference to the data, and the bytes after it."""
 
     original: TensorProto
     before: bytes
@@ -129,7 +130,7 @@ class _Pieces:
 
     @staticmethod
     def of(tensor: TensorProto) -> _Pieces:
-        """How to write a tensor of a file."""
+        """The pieces of a tensor of a file."""
         if not is_external(tensor):
             return _Pieces(tensor, tensor.SerializeToString(), 0, b"")
         length = external_place(tensor, tensor.name).length
@@ -147,7 +148,7 @@ class _Pieces:
 
     @property
     def opening(self) -> bytes:
-        """What comes before the tensor."""
+        """The bytes that precede the tensor."""
         return header(INITIALIZER, self.size)
 
     def write(self, base: Path, target: BinaryIO) -> None:
@@ -169,7 +170,7 @@ def _refer_no_more(tensor: TensorProto) -> None:
 def _halves(
     message: GraphProto | ModelProto, kind: type[GraphProto] | type[ModelProto], number: int
 ) -> tuple[bytes, bytes]:
-    """The message's fields before and after one of that number, which is left out."""
+    """The message's fields before and after the given one, which is omitted."""
     halves = kind(), kind()
     for field, value in message.ListFields():
         half = halves[field.number > number]
@@ -189,6 +190,6 @@ def _chunks(file: BinaryIO, start: int, length: int) -> Iterator[bytes]:
     while position < start + length:
         chunk = os.pread(file.fileno(), min(_CHUNK, start + length - position), position)
         if not chunk:
-            raise OSError(f"{file.name} became shorter")
+            raise OSError(f"{file.name} was truncated while being read")
         yield chunk
         position += len(chunk)

@@ -1,4 +1,4 @@
-"""The one table from operators to ONNX nodes; an operator that states its ONNX form needs no entry."""
+"""The table of emitters from operators to ONNX nodes; operators with a declared ONNX form need no entry."""
 
 from __future__ import annotations
 
@@ -65,10 +65,8 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
 
 
 def recipe(emission: Emission, node: Node) -> Recipe:
-    """How to write the node, together with those that merge into it.
-
-    Raises UnsupportedError for an operator that ONNX, or the model's operator set, has no form for.
-    """
+    """The recipe for a node, together with those merged into it. Raises UnsupportedError for an operator
+    without a form in ONNX or the model's opset."""
     if not isinstance(node.operator, Operator):
         raise UnsupportedError(f"{node.operator.name} has no ONNX form")
     emitter = EMITTERS.get(type(node.operator), _by_form)
@@ -83,8 +81,8 @@ def _by_form(emission: Emission, node: Node) -> Recipe:
         raise UnsupportedError(f"{operator.name} has no ONNX form")
     if emission.opset < form.since:
         raise UnsupportedError(
-            f"{operator.name}: operator set {emission.opset} has no {form.op_type} of that meaning, "
-            f"which came with {form.since}"
+            f"{operator.name}: operator set {emission.opset} has no equivalent {form.op_type}, "
+            f"which was introduced in {form.since}"
         )
     schema = onnx.defs.get_schema(form.op_type, emission.opset, "")
     values = attributes_of(operator)
@@ -97,7 +95,7 @@ def _by_form(emission: Emission, node: Node) -> Recipe:
 
 
 def _attribute(schema: OpSchema, name: str, value: object) -> OnnxAttribute:
-    """The value in the type that ONNX declares: whole fractions are floats where ONNX wants floats."""
+    """The value in the type that ONNX declares: whole fractions become floats where required."""
     kind = schema.attributes[name].type
     if kind == OpSchema.AttrType.FLOAT:
         assert isinstance(value, (int, float, Fraction)), f"{schema.name}.{name} is {value!r}"

@@ -1,4 +1,4 @@
-"""Writing elementwise operators: broadcasts disappear into ONNX's own, missing operators are decomposed."""
+"""Emit elementwise operators: explicit broadcasts become implicit, missing operators are decomposed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def number(writer: Writer, value: float, element: ElementType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one side of an operator reads, and its shape."""
+    """One operand of an operator: its value and shape."""
 
     operand: Operand | Number
     shape: tuple[Dimension, ...]
 
 
 def before_broadcast(emission: Emission, value: Value, rank: int | None) -> Part:
-    """What a broadcast repeats, or the value itself."""
+    """The operand of a broadcast, or the value itself."""
     node = emission.graph[emission.resolve(value).node]
     while isinstance(node.operator, Broadcast):
         value = node.inputs[0]
@@ -50,7 +50,7 @@ def before_broadcast(emission: Emission, value: Value, rank: int | None) -> Part
 
 
 def covers(shapes: list[tuple[Dimension, ...]], target: tuple[Dimension, ...]) -> bool:
-    """Whether numpy broadcasts the shapes together to exactly the target."""
+    """Whether numpy broadcasting of the shapes gives exactly the target."""
     if max(len(shape) for shape in shapes) != len(target):
         return False
     padded = [(1,) * (len(target) - len(shape)) + shape for shape in shapes]
@@ -60,10 +60,8 @@ def covers(shapes: list[tuple[Dimension, ...]], target: tuple[Dimension, ...]) -
 def without_broadcasts(
     emission: Emission, operands: Sequence[Value], target: tuple[Dimension, ...], trailing: int = 0
 ) -> tuple[Operand | Number, ...]:
-    """The operands before broadcasting, as far as ONNX's implicit one gives the target again.
-
-    The last ``trailing`` axes take no part in broadcasting (the matrices of a product).
-    """
+    """The operands before broadcasting, where ONNX's implicit broadcasting gives the same result. The last
+    ``trailing`` axes do not take part in broadcasting (the matrices of a product)."""
     rank = None if trailing else len(target)
     whole = [Part(Operand(value, rank=rank), emission.type(value).shape) for value in operands]
     bare = [before_broadcast(emission, value, rank) for value in operands]
@@ -78,7 +76,7 @@ def without_broadcasts(
 
 
 def _inner(part: Part, count: int) -> tuple[Dimension, ...]:
-    """The last axes of a part's shape, as many as it has."""
+    """The last axes of a part's shape, at most as many as it has."""
     return part.shape[max(0, len(part.shape) - count) :]
 
 
@@ -96,7 +94,7 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
 
 
 def scale(emission: Emission, node: Node) -> Recipe:
-    """Mul by a 0-d tensor; one with an axis of size 1 ONNX Runtime does not take into a convolution."""
+    """Mul by a 0-d tensor; ONNX Runtime does not fold one with an axis of size 1 into a convolution."""
     assert isinstance(node.operator, Scale)
     data, factor = node.inputs
     clipped = _clipped(emission, data, factor)
@@ -110,7 +108,7 @@ def scale(emission: Emission, node: Node) -> Recipe:
 
 
 def _clipped(emission: Emission, data: Value, factor: Value) -> Node | None:
-    """The hard sigmoid that the factor stretches to the clipped identity, if it does."""
+    """The hard sigmoid whose product with the factor is a clipped identity, if any."""
     gate = emission.producer(data, HardSigmoid)
     number = emission.graph[emission.resolve(factor).node].operator
     if gate is None or not isinstance(gate.operator, HardSigmoid) or not isinstance(number, Weight):
@@ -135,11 +133,12 @@ def clip(emission: Emission, node: Node, gate: Node) -> Recipe:
 
 
 CLIP_TAKES_OPERANDS = 11
-"""The operator set since which the bounds of Clip are operands."""
+"""The opset since which the bounds of Clip are operands."""
 
 
 class Spread:
-    """A vector shaped to combine with a tensor along one axis: stored so if it is a weight, else reshaped."""
+    """A vector shaped to broadcast with a tensor along one axis: stored in that shape if it is a weight, else
+    reshaped."""
 
     def __init__(self, emission: Emission, node: Node, position: int) -> None:
         assert isinstance(node.operator, ChannelOperator)
@@ -158,7 +157,7 @@ class Spread:
             self._shape = RuntimeShape(emission, node.id, (-1, *(1,) * trailing))
 
     def write(self, writer: Writer, name: str) -> str:
-        """The name under which the shaped vector can be read."""
+        """Returns the name of the shaped vector."""
         if self._shape is None:
             return name
         shaped = writer.temporary("vector")
@@ -188,7 +187,7 @@ def power(emission: Emission, node: Node) -> Recipe:
 
 
 def hard_swish(_emission: Emission, node: Node) -> Recipe:
-    """HardSwish, or x * HardSigmoid(x) before operator set 14."""
+    """HardSwish, or x * HardSigmoid(x) before opset 14."""
     assert isinstance(node.operator, HardSwish)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
@@ -203,7 +202,7 @@ def hard_swish(_emission: Emission, node: Node) -> Recipe:
 
 
 def silu(emission: Emission, node: Node) -> Recipe:
-    """x * Sigmoid(alpha x), which ONNX Runtime fuses and every operator set has, rather than Swish."""
+    """x * Sigmoid(alpha x), which ONNX Runtime fuses and every opset has, instead of Swish."""
     assert isinstance(node.operator, Silu)
     alpha, element = float(node.operator.alpha), emission.type(node.value).element
 
@@ -220,7 +219,7 @@ def silu(emission: Emission, node: Node) -> Recipe:
 
 
 def gelu(emission: Emission, node: Node) -> Recipe:
-    """Gelu, or its definition before operator set 20, in the form that ONNX Runtime fuses."""
+    """Gelu, or its definition before opset 20, in the form that ONNX Runtime fuses."""
     assert isinstance(node.operator, Gelu)
     operator, element = node.operator, emission.type(node.value).element
 
@@ -257,7 +256,7 @@ def _curve_by_tanh(writer: Writer, x: str, element: ElementType) -> str:
 
 
 def softmax(emission: Emission, node: Node) -> Recipe:
-    """Softmax; before operator set 13 it spans all axes from its own on, so the axis is moved to the end."""
+    """Softmax; before opset 13 it spans all axes from the given one on, so the axis is moved to the end."""
     assert isinstance(node.operator, Softmax)
     type_: TensorType = emission.type(node.value)
     axis = axis_of("softmax", node.operator.axis, type_.rank)

@@ -1,4 +1,4 @@
-"""Writing layers: products, convolutions, poolings and batch normalisation, with their biases."""
+"""Emit layers with their biases: matrix products, convolutions, poolings and batch normalisation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
 def matmul(emission: Emission, node: Node) -> Recipe:
-    """MatMul; batch dimensions broadcast by themselves."""
+    """MatMul; batch dimensions broadcast implicitly."""
     assert isinstance(node.operator, Matmul)
     target = emission.type(node.value).shape[:-2]
     parts = without_broadcasts(emission, node.inputs, target, trailing=2)
@@ -34,7 +34,7 @@ def matmul(emission: Emission, node: Node) -> Recipe:
 
 
 def bias_add(emission: Emission, node: Node) -> Recipe:
-    """The bias of the Conv or Gemm that nothing else reads, or an Add."""
+    """The bias of a Conv or Gemm with no other reader, or an Add."""
     assert isinstance(node.operator, BiasAdd)
     data, bias = node.inputs
     rank = emission.rank(data)
@@ -70,7 +70,7 @@ def _gemm(emission: Emission, product: Node, defines: tuple[Value, ...], bias: V
 
 
 def conv(emission: Emission, node: Node) -> Recipe:
-    """Conv without bias, its activation as a node of its own."""
+    """Conv without bias, followed by its activation as a separate node."""
     return _convolution(emission, node, node.values, None)
 
 
@@ -102,7 +102,7 @@ def _convolution(emission: Emission, node: Node, defines: tuple[Value, ...], bia
 def padding_attributes(
     padding: Padding, kernel: tuple[int, int], dilation: tuple[int, int]
 ) -> dict[str, OnnxAttribute]:
-    """``pads`` where the numbers are known, ``auto_pad`` where they depend on the size of the input."""
+    """``pads`` where the numbers are known, ``auto_pad`` where they depend on the input size."""
     match padding:
         case "valid":
             return {"pads": (0, 0, 0, 0)}
@@ -139,20 +139,18 @@ def max_pool(_emission: Emission, node: Node) -> Recipe:
 
 
 def average_pool(_emission: Emission, node: Node) -> Recipe:
-    """AveragePool, which counts padding or not."""
+    """AveragePool, with or without counting the padding."""
     assert isinstance(node.operator, AveragePool)
     counted = node.operator.includes_padding
     return _pool(node, "AveragePool", {"count_include_pad": 1} if counted else {})
 
 
 def upsample(emission: Emission, node: Node) -> Recipe:
-    """Resize by factors, which came with operator set 11."""
+    """Resize by factors; requires opset 11."""
     operator = node.operator
     assert isinstance(operator, Upsample)
     if emission.opset < 11:
-        raise UnsupportedError(
-            f"{operator.name}: operator set {emission.opset} has no Resize of that meaning"
-        )
+        raise UnsupportedError(f"{operator.name}: operator set {emission.opset} has no equivalent Resize")
     is_linear = isinstance(operator, LinearUpsample)
     attributes: dict[str, OnnxAttribute] = {
         "mode": "linear" if is_linear else "nearest",
@@ -194,10 +192,8 @@ def affine(emission: Emission, node: Node) -> Recipe:
 
 
 def enlarge(emission: Emission, node: Node) -> Recipe:
-    """Zeros joined on all sides, for a kernel that is computed at run time.
-
-    Not Pad: ONNX Runtime moves a Pad before a convolution into it, also one that pads its kernel.
-    """
+    """Concatenates zeros on all sides of a kernel that is computed at run time. Pad is not used, because ONNX
+    Runtime fuses a Pad into the following convolution even if it pads the kernel."""
     assert isinstance(node.operator, Enlarge)
     type_ = emission.type(node.inputs[0])
     shape = [known("enlarge", size) for size in type_.shape]
@@ -222,7 +218,7 @@ def enlarge(emission: Emission, node: Node) -> Recipe:
 
 
 def batch_norm_scale(emission: Emission, node: Node) -> Recipe:
-    """gamma / sqrt(variance + epsilon), for statistics that are computed at run time."""
+    """gamma / sqrt(variance + epsilon), for statistics computed at run time."""
     assert isinstance(node.operator, BatchNormScale)
     epsilon = np.asarray(float(node.operator.epsilon)).astype(dtype_of(emission.type(node.value).element))
 
@@ -236,7 +232,7 @@ def batch_norm_scale(emission: Emission, node: Node) -> Recipe:
 
 
 def batch_norm_shift(_emission: Emission, node: Node) -> Recipe:
-    """beta - mean * scale, for statistics that are computed at run time."""
+    """beta - mean * scale, for statistics computed at run time."""
     assert isinstance(node.operator, BatchNormShift)
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
@@ -248,7 +244,7 @@ def batch_norm_shift(_emission: Emission, node: Node) -> Recipe:
 
 
 def kernel_response(emission: Emission, node: Node) -> Recipe:
-    """The convolution of an image that is as large as the kernel, for kernels computed at run time."""
+    """The convolution of an image of the kernel's size, for kernels computed at run time."""
     assert isinstance(node.operator, KernelResponse)
     weight, vector = (emission.type(value) for value in node.inputs)
     kernel = (known("kernel_response", weight.shape[2]), known("kernel_response", weight.shape[3]))

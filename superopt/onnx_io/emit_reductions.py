@@ -1,4 +1,4 @@
-"""Writing reductions and the normalisations made of them, in the form that the model's operator set has."""
+"""Emit reductions, and normalisations made of them, in the form of the model's opset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RMS_NORMALIZATION_SINCE = 23
 
 
 def reduction(emission: Emission, node: Node) -> Recipe:
-    """ReduceSum, ReduceMean, ReduceMax; the axis stays."""
+    """ReduceSum, ReduceMean, ReduceMax; the axis is kept."""
     assert isinstance(node.operator, Reduction)
     op_type = NAMES[type(node.operator)]
     axis = axis_of(node.operator.name, node.operator.axis, emission.rank(node.inputs[0]))
@@ -37,7 +37,7 @@ def reduction(emission: Emission, node: Node) -> Recipe:
 
 
 def layer_normalization(emission: Emission, node: Node) -> Recipe:
-    """LayerNormalization, or its definition before operator set 17, in the form that ONNX Runtime fuses."""
+    """LayerNormalization, or its definition before opset 17, in the form that ONNX Runtime fuses."""
     assert isinstance(node.operator, LayerNormalization)
     epsilon = float(node.operator.epsilon)
     type_ = emission.type(node.value)
@@ -58,7 +58,7 @@ def layer_normalization(emission: Emission, node: Node) -> Recipe:
 
 
 def rms_normalization(emission: Emission, node: Node) -> Recipe:
-    """RMSNormalization, or its definition before operator set 23, in the form that ONNX Runtime fuses."""
+    """RMSNormalization, or its definition before opset 23, in the form that ONNX Runtime fuses."""
     assert isinstance(node.operator, RmsNormalization)
     epsilon = float(node.operator.epsilon)
     type_ = emission.type(node.value)

@@ -1,4 +1,4 @@
-"""Writing operators that move elements, with shapes that may have to be computed at run time."""
+"""Emit data movement operators; their shapes may have to be computed at run time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
 
 
 class RuntimeShape:
-    """A shape as an ONNX tensor: an initialiser when all dimensions are known, else computed at run time.
-
-    ``reader`` is the node that it is written for.
-    """
+    """A shape as an ONNX tensor: an initialiser if all dimensions are known, else computed at run time.
+    ``reader`` is the node that uses it."""
 
     def __init__(self, emission: Emission, reader: NodeId, dimensions: Sequence[Dimension]) -> None:
         self._dimensions = tuple(dimensions)
@@ -82,7 +80,7 @@ def _integers(writer: Writer, numbers: Sequence[int]) -> str:
 
 
 def reshaping(emission: Emission, node: Node, shape: tuple[Dimension, ...]) -> RuntimeShape:
-    """The shape operand of an ONNX Reshape: 0 copies an unknown size, one -1 stands for what is left."""
+    """The shape operand of an ONNX Reshape: 0 copies an unknown size, at most one -1 is inferred."""
     own = emission.type(node.inputs[0]).shape
     if any(size == 0 for size in shape):
         raise UnsupportedError("reshape: an empty tensor")
@@ -98,7 +96,7 @@ def reshaping(emission: Emission, node: Node, shape: tuple[Dimension, ...]) -> R
 
 
 def reshape(emission: Emission, node: Node) -> Recipe:
-    """Reshape with its shape as a tensor."""
+    """Reshape with its shape operand."""
     assert isinstance(node.operator, Reshape)
     shape = reshaping(emission, node, node.operator.shape)
 
@@ -119,7 +117,7 @@ def _expansion(
 
 
 def broadcast(emission: Emission, node: Node) -> Recipe:
-    """Expand, where the reader cannot broadcast by itself."""
+    """Expand, where the reader does not broadcast implicitly."""
     assert isinstance(node.operator, Broadcast)
     shape = _expansion(emission, node, emission.type(node.inputs[0]).shape, node.operator.shape)
 
@@ -130,7 +128,7 @@ def broadcast(emission: Emission, node: Node) -> Recipe:
 
 
 def repeated_number(operator: GraphOperator) -> Number | None:
-    """The number that a tensor of one number repeats."""
+    """The number that a constant tensor repeats."""
     match operator:
         case Ones():
             return Number(1, ElementType.FLOAT)
@@ -141,7 +139,7 @@ def repeated_number(operator: GraphOperator) -> Number | None:
 
 
 def filled(emission: Emission, node: Node) -> Recipe:
-    """A number expanded, for shapes that are too large to be stored or not known."""
+    """Expand of a number, for shapes that are unknown or too large to store."""
     assert isinstance(node.operator, Ones | Full)
     number = repeated_number(node.operator)
     assert number is not None, "the operator fills a tensor"
@@ -154,7 +152,7 @@ def filled(emission: Emission, node: Node) -> Recipe:
 
 
 def transpose(emission: Emission, node: Node) -> Recipe:
-    """Transpose with all axes written out."""
+    """Transpose with an explicit permutation."""
     assert isinstance(node.operator, Transpose)
     permutation = node.operator.permutation(emission.rank(node.inputs[0]))
 
@@ -195,7 +193,7 @@ def _axis_of_split(emission: Emission, node: Node) -> int:
 
 
 def outer_split(emission: Emission, node: Node) -> Node:
-    """The split that this one is written in: itself, unless it cuts a piece that nothing else reads."""
+    """The split into which this one is merged: itself, unless its operand is a piece with no other reader."""
     while node.id not in emission.untouched:
         outer = emission.producer(node.inputs[0], Split)
         if outer is None or outer.id in emission.untouched:

@@ -1,4 +1,4 @@
-"""What a graph executes, whatever its names: equal for graphs of the same kernels, wired in the same way."""
+"""Name-independent identity of a graph: equal for graphs with the same kernels connected in the same way."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ _FLOATS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """How often each operator is executed, and a digest of all of them with their wiring.
-
-    Weights count by type and shape, integers (which may be sizes) by content.
-    """
+    """Execution counts of operators, and a digest of all nodes with their connections. Weights are identified
+    by type and shape, integers (which may be sizes) by content."""
 
     kernels: Mapping[str, int]
     digest: str
@@ -37,21 +35,19 @@ class Executed:
 
 
 def executed(path: Path) -> Executed:
-    """What the model in a file executes; its external data are not read.
-
-    Raises InvalidModelError for a file that is no model.
-    """
+    """The operators executed by the model in a file, without reading external data. Raises InvalidModelError
+    for a file that is not a model."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
     except (DecodeError, OSError) as error:
-        raise InvalidModelError(f"{path.name} is no valid ONNX model: {error}") from error
+        raise InvalidModelError(f"{path.name} is not a valid ONNX model: {error}") from error
     kernels = Counter(f"{node.domain}.{node.op_type}".lstrip(".") for node in model.graph.node)
     return Executed(kernels, _graph(model.graph, {}))
 
 
 def _graph(graph: onnx.GraphProto, outer: Mapping[str, str]) -> str:
-    """The digest of a graph: of its nodes, each by what it computes from, and of its outputs in order."""
+    """The digest of a graph: of its nodes, each identified by its operands, and of its outputs in order."""
     known = dict(outer)
     known.update((port.name, _digest(b"input", port.name)) for port in graph.input)
     known.update((tensor.name, _digest(_weight(tensor))) for tensor in graph.initializer)

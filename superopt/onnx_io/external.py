@@ -1,4 +1,4 @@
-"""Tensor contents: are the bytes there, are they as many as the shape says, do they lie where they may."""
+"""Validate tensor contents: data is present, has the size of its shape, and lies at a permitted path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from superopt.errors import InvalidModelError
 
 @dataclass(frozen=True, slots=True)
 class ExternalPlace:
-    """Where a tensor lies: ``length`` bytes from ``offset`` of a file, relative to the model."""
+    """Location of external tensor data: ``length`` bytes from ``offset`` of a file, relative to the model."""
 
     location: str
     offset: int
@@ -22,16 +22,14 @@ class ExternalPlace:
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Whether the tensor's content lies outside the model file."""
+    """Whether the tensor's content is outside the model file."""
     return tensor.data_location == TensorProto.EXTERNAL
 
 
 def stored_tensor(tensor: TensorProto, base: Path) -> onnx_ir.TensorProtocol:
-    """The content of a tensor, memory-mapped where it lies in a file; ``base`` is the model's directory.
-
-    ``check_external_data`` says whether the file may be read. onnx-ir's own check, which an absolute place
-    turns off, also refuses files with several hard links, which shared stores of weights are made of.
-    """
+    """The content of a tensor, memory-mapped if external; ``base`` is the model's directory.
+    ``check_external_data`` decides whether the file may be read. onnx-ir's own check, which an absolute path
+    disables, also rejects files with several hard links, as in deduplicated weight stores."""
     if not is_external(tensor):
         return onnx_ir.serde.deserialize_tensor(tensor)  # pyright: ignore[reportUnknownMemberType]
     place = external_place(tensor, tensor.name)
@@ -46,7 +44,7 @@ def stored_tensor(tensor: TensorProto, base: Path) -> onnx_ir.TensorProtocol:
 
 
 def bytes_of(tensor: TensorProto) -> int:
-    """The bytes that a tensor takes when stored densely, whatever is stored; 0 for strings."""
+    """The bytes of the tensor in dense storage, whatever is stored; 0 for strings."""
     return _dense_bytes(tensor.data_type, math.prod(tensor.dims))
 
 
@@ -57,38 +55,36 @@ def _dense_bytes(data_type: int, elements: int) -> int:
 
 
 def external_place(tensor: TensorProto, name: str) -> ExternalPlace:
-    """Where the tensor lies; raises InvalidModelError if that is not written correctly."""
+    """Location of the tensor; raises InvalidModelError if it is malformed."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if not location:
-        raise InvalidModelError(f"{name}: tensor {tensor.name!r} is stored externally but names no file")
+        raise InvalidModelError(f"{name}: tensor {tensor.name!r} is stored externally but has no file name")
     try:
         offset = int(entries.get("offset", "0"))
         length = int(entries.get("length", str(bytes_of(tensor))))
     except ValueError:
         raise InvalidModelError(
-            f"{name}: tensor {tensor.name!r} has an offset or length that is no number"
+            f"{name}: tensor {tensor.name!r} has an offset or length that is not a number"
         ) from None
     return ExternalPlace(location, offset, length)
 
 
 def check_external_data(tensor: TensorProto, base: Path, name: str) -> None:
-    """Raises InvalidModelError unless the tensor's bytes lie in a regular file inside ``base``.
-
-    Absolute locations, ``..`` and symbolic links that lead outside are refused.
-    """
+    """Raises InvalidModelError unless the tensor's bytes are in a regular file inside ``base``. Absolute
+    paths, ``..`` and symbolic links to outside are rejected."""
     _check_type(tensor, name)
     place = external_place(tensor, name)
-    where = f"{name}: tensor {tensor.name!r} lies in {place.location!r}"
+    where = f"{name}: tensor {tensor.name!r} is stored in {place.location!r}"
     if Path(place.location).is_absolute() or ".." in Path(place.location).parts or "\\" in place.location:
         raise InvalidModelError(f"{where}; expected a path inside the directory of the model, without '..'")
     path = base / place.location
     if not path.exists():
         raise InvalidModelError(f"{where}, which does not exist")
     if not path.resolve().is_relative_to(base.resolve()):
-        raise InvalidModelError(f"{where}, a link that leads outside the directory of the model")
+        raise InvalidModelError(f"{where}, a link to outside the model's directory")
     if not path.is_file():
-        raise InvalidModelError(f"{where}, which is no regular file")
+        raise InvalidModelError(f"{where}, which is not a regular file")
     needs = bytes_of(tensor)
     size = path.stat().st_size
     if place.offset < 0 or place.length < needs or place.offset + needs > size:
@@ -98,7 +94,7 @@ def check_external_data(tensor: TensorProto, base: Path, name: str) -> None:
 
 
 def check_inline_data(tensor: TensorProto, name: str) -> None:
-    """Raises InvalidModelError unless a raw tensor holds exactly the bytes that its shape asks for."""
+    """Raises InvalidModelError unless a raw tensor holds exactly the bytes that its shape requires."""
     _check_type(tensor, name)
     if any(dimension < 0 for dimension in tensor.dims):
         raise InvalidModelError(
@@ -122,7 +118,7 @@ TYPED_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double
 
 
 def _typed_entries(tensor: TensorProto) -> int:
-    """How many numbers of a typed field the tensor needs at least: small types may be packed."""
+    """The minimum number of entries of a typed field for the tensor: small types may be packed."""
     elements = math.prod(tensor.dims)
     if tensor.data_type == TensorProto.STRING:
         return elements

@@ -1,4 +1,4 @@
-"""Folding: what depends on weights alone is computed once, in float64, and rounded once."""
+"""Constant folding: values that depend only on weights are computed in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops import Operator
+from superopt.traversal import postorder
 
 
 def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
-    """The weight-only values that other nodes or the caller of the graph read, weights themselves left out.
-
-    ``weight`` gives the content of a weight by its label. Arrays have the element type of the value.
-    """
+    """The weight-only values that other nodes or graph outputs read, except weights themselves. ``weight``
+    gives the content of a weight by its label. Arrays have the element type of the value."""
     folded = graph.weight_only
     wanted = {
         value for node in graph if node.id not in folded for value in node.inputs if value.node in folded
@@ -34,7 +33,7 @@ def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
 
 
 class Folder:
-    """Evaluates weight-only values on demand and keeps what it has computed."""
+    """Evaluates weight-only values on demand and caches the results."""
 
     def __init__(self, graph: Graph, weight: Callable[[str], Array]) -> None:
         self._graph = graph
@@ -44,7 +43,7 @@ class Folder:
 
     def value(self, value: Value) -> Array:
         """The content of a weight-only value, rounded to its element type."""
-        for node_id in self._missing((value,)):
+        for node_id in postorder(self._missing((value,)), lambda n: self._missing(self._graph[n].inputs)):
             self._evaluate(self._graph[node_id])
         array = self._arrays[value][0]
         type_ = self._graph.type_of(value)
@@ -54,19 +53,8 @@ class Folder:
         return array
 
     def _missing(self, values: Iterable[Value]) -> list[NodeId]:
-        """The nodes that must be evaluated first, inputs before users."""
-        order: list[NodeId] = []
-        seen: set[NodeId] = set()
-        stack: list[tuple[NodeId, bool]] = [(value.node, False) for value in values]
-        while stack:
-            node_id, expanded = stack.pop()
-            if expanded:
-                order.append(node_id)
-            elif node_id not in seen and Value(node_id) not in self._arrays:
-                seen.add(node_id)
-                stack.append((node_id, True))
-                stack.extend((source.node, False) for source in self._graph[node_id].inputs)
-        return order
+        """The nodes that must still be evaluated to have the values."""
+        return [value.node for value in values if Value(value.node) not in self._arrays]
 
     def _evaluate(self, node: Node) -> None:
         operator = node.operator
@@ -84,18 +72,9 @@ class Folder:
 
 def folded_bytes(graph: Graph, value: Value) -> tuple[int, int]:
     """The bytes of the folded value, and those of the distinct weights that it is computed from."""
-    seen: set[NodeId] = set()
-    stack = [value.node]
-    sources = 0
-    while stack:
-        node = graph[stack.pop()]
-        if node.id in seen:
-            continue
-        seen.add(node.id)
-        if isinstance(node.operator, Weight):
-            sources += _bytes(graph, node.value)
-        stack.extend(source.node for source in node.inputs)
-    return _bytes(graph, value), sources
+    needed = postorder([value.node], lambda node: (source.node for source in graph[node].inputs))
+    weights = (node for node in map(graph.__getitem__, needed) if isinstance(node.operator, Weight))
+    return _bytes(graph, value), sum(_bytes(graph, node.value) for node in weights)
 
 
 def _bytes(graph: Graph, value: Value) -> int:

@@ -1,6 +1,6 @@
-"""Types that ONNX does not infer although they are certain: of ``ai.onnx.ml`` and of ONNX Runtime's domain.
+"""Type inference for operators of ``ai.onnx.ml`` and ONNX Runtime's domain, which ONNX does not infer.
 
-Only what the documentation of an operator says for every input is here; what one run would show is no proof.
+Only what an operator's documentation guarantees for every input is included, not what one run would show.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
 
 
 def foreign_types(node: onnx.NodeProto, known: Mapping[str, TypeProto]) -> dict[str, TypeProto]:
-    """The types of outputs that a rule gives, by name; ``known`` are tensors of known type and shape."""
+    """Output types given by a rule, by name; ``known`` are tensors of known type and shape."""
     rule = RULES.get((node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type))
     if rule is None or all(name in known for name in node.output if name):
         return {}
@@ -30,7 +30,7 @@ def foreign_types(node: onnx.NodeProto, known: Mapping[str, TypeProto]) -> dict[
 
 
 def has_rule(node: onnx.NodeProto) -> bool:
-    """Whether ``foreign_types`` may know something about the node."""
+    """Whether ``foreign_types`` has a rule for the node."""
     return (node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type) in RULES
 
 
@@ -58,7 +58,7 @@ def _integer(node: onnx.NodeProto, name: str, default: int) -> int:
 
 
 def _like(*slots: int, element: int | None = None, element_of: int | None = None) -> Rule:
-    """Each output has the shape of an operand, and its element type unless another one is named."""
+    """Each output has the shape of an operand, and its element type unless another is given."""
 
     def rule(_: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
         found: list[TypeProto | None] = []
@@ -75,7 +75,7 @@ def _like(*slots: int, element: int | None = None, element_of: int | None = None
 
 
 def _per_row(node: onnx.NodeProto, operands: Operands, *columns: int | None) -> Sequence[TypeProto | None]:
-    """Numbers for each row of a matrix: a vector where ``columns`` is None; -1 is as many as are not told."""
+    """Numbers for each row of a matrix: a vector where ``columns`` is None; -1 means unknown."""
     first = _operand(operands, 0)
     if first is None or len(_dims(first)) != 2:
         return [None] * len(columns)
@@ -113,7 +113,7 @@ def _is_same(first: TensorShapeProto.Dimension, second: TensorShapeProto.Dimensi
 
 
 def _matmul(slot: int, element_of: int) -> Rule:
-    """A product with a matrix in that slot."""
+    """Matrix product with a matrix in that slot."""
 
     def rule(_: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
         left, right, source = (_operand(operands, place) for place in (0, slot, element_of))
@@ -159,4 +159,4 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): _SAME,
     ("", "SimplifiedLayerNormalization"): _SAME,
 }
-"""By domain and operator, where the output's type is certain from those of the operands."""
+"""Type rules by domain and operator, where the operand types determine the output's."""

@@ -19,25 +19,25 @@ from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, elemen
 logger = logging.getLogger(__name__)
 
 ROUNDS = 64
-"""How many operators of other domains in a row are typed at most."""
+"""Maximum number of consecutive operators of other domains whose types are inferred."""
 
 SMALL = 4096
-"""Bytes up to which a tensor's content is shown to shape inference: shapes, axes, sizes are all smaller."""
+"""Maximum bytes of a tensor whose content is passed to shape inference: shapes, axes, sizes."""
 
 _SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|undefined", re.IGNORECASE)
-"""Names that exporters write on every open axis, whatever its size."""
+"""Names that exporters give to every open axis, whatever its size."""
 
 
 @dataclass(frozen=True)
 class InferredTypes:
-    """``types`` by tensor name; ``symbols`` says for each unknown dimension where it occurs first."""
+    """``types`` by tensor name; ``symbols`` gives for each unknown dimension its first occurrence."""
 
     types: Mapping[str, ValueType]
     symbols: Mapping[str, str]
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which large tensors of the main graph are graph inputs: small, and it types alike."""
+    """A small copy with the same types, in which large tensors of the main graph are graph inputs."""
     copy = copy_without_graph(model)
     copy.ClearField("training_info")
     for entry in copy.opset_import:
@@ -67,7 +67,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _import_all_domains(model: onnx.ModelProto) -> None:
-    """Some runtimes know their own domains without an import; inference of all types fails without it."""
+    """Imports domains that some runtimes accept without an import; type inference fails otherwise."""
     imported = {entry.domain for entry in model.opset_import}
     domains = {node.domain for node in model.graph.node if node.domain not in STANDARD_DOMAINS}
     for domain in sorted(domains - imported):
@@ -75,7 +75,7 @@ def _import_all_domains(model: onnx.ModelProto) -> None:
 
 
 def _spell_standard_domain(node: onnx.NodeProto) -> None:
-    """The checker takes ``ai.onnx`` for the standard domain in imports, but not in nodes."""
+    """The checker accepts ``ai.onnx`` as the standard domain in imports, but not in nodes."""
     if node.domain in STANDARD_DOMAINS:
         node.domain = ""
 
@@ -92,11 +92,9 @@ def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
 
 
 def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredTypes:
-    """The types of all tensors of the main graph, as far as ONNX can tell; the model is not changed.
-
-    An unknown dimension of a graph input gets a symbol of its own, named after input and axis, and so does
-    one whose name says nothing or is among those ``apart``, of which the axes may differ.
-    """
+    """The types of all tensors of the main graph, as far as ONNX infers them; the model is not changed. An
+    unknown dimension of a graph input gets its own symbol, named after input and axis, and so does one with a
+    meaningless name or with one of the names ``apart``, whose axes may differ."""
     skeleton = without_weights(model)
     _import_all_domains(skeleton)
     for value in (*skeleton.graph.input, *skeleton.graph.value_info, *skeleton.graph.output):
@@ -119,7 +117,7 @@ def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredT
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with all types that ONNX infers, also behind operators of other domains."""
+    """The model with all types that ONNX infers, including those behind operators of other domains."""
     result = onnx.shape_inference.infer_shapes(model, data_prop=True)
     foreign = [node for node in model.graph.node if has_rule(node)]
     for _ in range(min(len(foreign), ROUNDS)):
@@ -146,7 +144,7 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Symbols:
-    """Gives names to dimensions that have none, and remembers where each symbol was seen first."""
+    """Names unnamed dimensions, and records the first occurrence of each symbol."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.where: dict[str, str] = {}
@@ -158,13 +156,13 @@ class _Symbols:
         }
 
     def name_unknown_dimensions(self, value: onnx.ValueInfoProto) -> None:
-        """Writes a fresh symbol where a dimension of an input says nothing."""
+        """Adds a fresh symbol to each unnamed dimension of an input."""
         for axis, dimension in enumerate(_dimensions(value)):
             if _is_unknown(dimension):
                 dimension.dim_param = self._fresh(value.name, axis)
 
     def type_of(self, value: onnx.ValueInfoProto) -> ValueType:
-        """The type of a tensor; UnknownType for all that is no tensor of known rank."""
+        """The type of a tensor; UnknownType for all that is not a tensor of known rank."""
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             return UnknownType((kind or "unknown").removesuffix("_type").replace("_", " "))

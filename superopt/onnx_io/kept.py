@@ -1,4 +1,4 @@
-"""Which ONNX nodes a rewritten graph leaves as they were, and what their operands are now."""
+"""Original ONNX nodes that a rewritten graph keeps, with their current operands."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.onnx_io.lifting import Group, LiftedModel
-from superopt.onnx_io.ordering import stuck
 from superopt.ops import Opaque
+from superopt.traversal import acyclic
 
 
 @dataclass(frozen=True, slots=True)
 class KeptNode:
-    """An ONNX node that stays: ``rewired`` says what an operand that the graph sees has become."""
+    """An ONNX node that is kept: ``rewired`` gives the current operands."""
 
     index: int
     group: Group
@@ -21,12 +21,10 @@ class KeptNode:
 
 
 def kept_nodes(lifted: LiftedModel, graph: Graph) -> dict[int, KeptNode]:
-    """The ONNX nodes whose graph nodes are all there and wired to each other as before.
-
-    Their inner values are read inside only. Operands may have been replaced by values of the same type. What
-    a node reads beside the graph, a shape that is computed at run time, must still be there and not depend on
-    the node. Opaque nodes are left to the caller.
-    """
+    """The ONNX nodes whose graph nodes are all present and connected as before. Their inner values must have
+    no other readers. Operands may have been replaced by values of the same type. Other tensors that a node
+    reads, such as a shape computed at run time, must still exist and not depend on the node. Opaque nodes are
+    left to the caller."""
     found: dict[int, KeptNode] = {}
     beside: dict[int, frozenset[NodeId]] = {}
     for index, group in lifted.groups.items():
@@ -50,7 +48,7 @@ def kept_nodes(lifted: LiftedModel, graph: Graph) -> dict[int, KeptNode]:
 
 
 def _read_beside(before: Graph, group: Group, rewired: Mapping[Value, Value]) -> frozenset[NodeId]:
-    """What an ONNX node reads although no graph node of its group does."""
+    """Tensors that an ONNX node reads although no graph node of its group does."""
     read = {value for member in group.nodes for value in before[member].inputs}
     slots = (slot for slot in group.slots if slot is not None and slot not in read)
     return frozenset(rewired.get(slot, slot).node for slot in slots)
@@ -59,7 +57,7 @@ def _read_beside(before: Graph, group: Group, rewired: Mapping[Value, Value]) ->
 def _in_cycles(
     graph: Graph, found: Mapping[int, KeptNode], beside: Mapping[int, frozenset[NodeId]]
 ) -> set[int]:
-    """Nodes that depend on themselves through what they read beside the graph, or that may do so."""
+    """Nodes that may depend on themselves through tensors outside the graph."""
     head = {member: kept.group.nodes[0] for kept in found.values() for member in kept.group.nodes}
     hidden = {found[index].group.nodes[0]: sources for index, sources in beside.items()}
     sources: dict[NodeId, set[NodeId]] = {}
@@ -68,12 +66,12 @@ def _in_cycles(
         read = {value.node for value in node.inputs}.union(node.after, hidden.get(node.id, ()))
         sources.setdefault(own, set()).update(head.get(source, source) for source in read)
         sources[own].discard(own)
-    waiting = stuck({node: tuple(needed) for node, needed in sources.items()})
-    return {index for index in beside if found[index].group.nodes[0] in waiting}
+    independent = set(acyclic(sources))
+    return {index for index in beside if found[index].group.nodes[0] not in independent}
 
 
 def _rewired(before: Graph, after: Graph, group: Group) -> dict[Value, Value] | None:
-    """What each outer operand of the group has become; None if the group is not what it was."""
+    """The current value of each outer operand of the group; None if the group has changed."""
     members = set(group.nodes)
     rewired: dict[Value, Value] = {}
     for member in group.nodes:

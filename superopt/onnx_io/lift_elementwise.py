@@ -1,4 +1,4 @@
-"""Lifting elementwise arithmetic: broadcasting becomes a node, weights per channel become vectors."""
+"""Lift elementwise arithmetic: broadcasting becomes explicit nodes, per-channel weights become vectors."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Lifter = Callable[[Site], tuple[Value | None, ...]]
 
 
 def broadcast_shape(left: tuple[Dimension, ...], right: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
-    """The shape to which numpy broadcasts both; not lifted when that depends on the value of a symbol."""
+    """The numpy broadcast of two shapes; raises NotLiftedError when it depends on the value of a symbol."""
     rank = max(len(left), len(right))
     shape: list[Dimension] = []
     for a, b in zip((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right, strict=True):
         if a != b and a != 1 and b != 1:
-            raise NotLiftedError(f"whether {a} and {b} broadcast is known at run time only")
+            raise NotLiftedError(f"whether {a} and {b} broadcast is only known at run time")
         shape.append(b if a == 1 else a)
     return tuple(shape)
 
 
 def channel_axis(data: TensorType, weight: TensorType) -> int | None:
-    """The axis of ``data`` that a weight varies along; None when it varies along none or several."""
+    """The only axis of ``data`` along which a weight varies; None when it varies along none or several."""
     axes = [axis for axis, size in enumerate(weight.shape) if size != 1]
     if len(axes) != 1 or weight.rank > data.rank:
         return None
@@ -63,7 +63,7 @@ def int_of(dimension: Dimension) -> int:
 
 
 def _data_and_weight(site: Site) -> tuple[int, int] | None:
-    """Which operand is data and which a weight; None when both are the same."""
+    """Which operand is data and which is a weight; None when both are the same."""
     for slot in (0, 1):
         site.type(slot)
     if site.is_weight(0) == site.is_weight(1):
@@ -91,7 +91,7 @@ def _per_channel(site: Site, operator: type[BiasAdd] | type[ChannelScale]) -> Va
 
 
 def _same_for_all_channels(site: Site, data: Value, number: Value) -> Value:
-    """A number added to everything, as a bias: a layer before it takes that up."""
+    """A number added to all elements, written as a bias so that a preceding layer can absorb it."""
     vector = site.add(Broadcast((site.type_of(data).shape[1],)), _scalar(site, number))
     return site.add(BiasAdd(axis=1), data, vector)
 
@@ -102,7 +102,7 @@ def is_image(type_: TensorType) -> bool:
 
 
 def _number_of(site: Site, slot: int, numbers: tuple[Fraction | int, ...]) -> Fraction | int | None:
-    """Which of the numbers, of which rules speak, a constant of single precision is; None for another."""
+    """The number known to rules that a float32 constant equals; None if there is none."""
     content = site.constant(slot)
     if content is None or content.size != 1 or site.type(slot).element is not ElementType.FLOAT:
         return None
@@ -201,7 +201,7 @@ def _cast(site: Site) -> tuple[Value, ...]:
 
 
 def _bound(site: Site, slot: int, attribute: str) -> Fraction | int | None:
-    """A bound of a Clip as a number; None where there is none."""
+    """A bound of a Clip as a number; None if absent."""
     if site.opset < 11:
         return site.fraction(attribute, 0) if site.has_attribute(attribute) else None
     if not site.has(slot):
@@ -226,7 +226,7 @@ def _kept_range(low: Fraction | int | None, high: Fraction | int | None) -> str:
 
 
 def _clip(site: Site) -> tuple[Value, ...]:
-    """Between 0 and a bound it is a hard sigmoid, stretched; without the bound it is a relu."""
+    """A Clip between 0 and a bound is a scaled hard sigmoid; without the bound it is a relu."""
     site.type(0)
     low, high = _bound(site, 1, "min"), _bound(site, 2, "max")
     if low != 0 or (high is not None and high <= 0):
@@ -238,15 +238,15 @@ def _clip(site: Site) -> tuple[Value, ...]:
 
 
 _LARGEST = 3.4e38
-"""What is called a bound and is none: the largest number of single precision."""
+"""The largest float32, used by exporters to express that there is no bound."""
 
 
 def _pad(site: Site) -> tuple[Value, ...]:
-    """A pad by nothing, as exporters leave it where a margin turns out to be 0."""
+    """A pad of size 0, which exporters emit for a margin that turns out to be 0."""
     site.type(0)
     pads = site.integers("pads") if site.opset < 11 else site.constant_integers(1, "the padding")
     if pads is None or any(pads):
-        raise NotLiftedError("no operator describes padding by itself")
+        raise NotLiftedError("no operator describes separate padding")
     return (site.add(Identity(), site.value(0)),)
 
 

@@ -1,4 +1,4 @@
-"""Lifting layers: products, convolutions, poolings, normalisations."""
+"""Lift layers: matrix products, convolutions, poolings, normalisations."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def _pair(site: Site, name: str) -> tuple[int, int]:
     if values is None:
         return (1, 1)
     if len(values) != 2:
-        raise NotLiftedError(f"{name} speaks of {len(values)} axes")
+        raise NotLiftedError(f"{name} has values for {len(values)} axes")
     return (values[0], values[1])
 
 
 def _padding(site: Site, kernel: tuple[int, int] | None, dilation: tuple[int, int]) -> Padding:
-    """``same`` where padding is symmetric and keeps the size, then ``valid``, then the numbers."""
+    """``same`` where padding is symmetric and keeps the size, else ``valid``, else explicit numbers."""
     automatic = site.text("auto_pad", "NOTSET")
     if automatic != "NOTSET":
         if automatic not in AUTOMATIC_PADDING:
@@ -89,7 +89,7 @@ def _padding(site: Site, kernel: tuple[int, int] | None, dilation: tuple[int, in
         return AUTOMATIC_PADDING[automatic]
     pads = site.integers("pads") or (0, 0, 0, 0)
     if len(pads) != 4:
-        raise NotLiftedError(f"pads speak of {len(pads) // 2} axes")
+        raise NotLiftedError(f"pads has values for {len(pads) // 2} axes")
     if any(pad < 0 for pad in pads):
         raise NotLiftedError("padding is negative")
     if kernel is not None:
@@ -130,11 +130,9 @@ def _conv(site: Site) -> tuple[Value, ...]:
 
 
 def _cut_as_joined(site: Site, data: TensorType, weight: TensorType) -> Value:
-    """The kernel, as a whole or, where the image is a join with larger made ones, as parts for each part.
-
-    Rules cut kernels only where something was joined. Parts of images that were made larger are worth a
-    convolution each, before they are made larger.
-    """
+    """The kernel, as a whole or, where the image is a concat with upsampled parts, divided accordingly. Rules
+    divide kernels only where something was concatenated. Convolving upsampled parts separately, before
+    upsampling, is profitable."""
     parts = site.joined(0, 1)
     is_whole = data.shape[1] == weight.shape[1]
     if not is_whole or not site.is_weight(1) or not any(isinstance(o, Upsample) for o, _ in parts):
@@ -188,7 +186,8 @@ def _window(site: Site) -> tuple[tuple[int, int], tuple[int, int], Padding]:
 
 
 def _rounded_up(site: Site, image: TensorType, kernel: tuple[int, int], stride: tuple[int, int]) -> Padding:
-    """Rounding sizes up (ceil_mode) as padding at the end, which neither a maximum nor a mean counts."""
+    """Expresses rounding up of sizes (ceil_mode) as padding at the end, which neither a maximum nor a mean
+    counts."""
     pads = list(site.integers("pads") or (0, 0, 0, 0))
     widened = False
     for axis in range(2):

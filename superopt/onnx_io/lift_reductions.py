@@ -1,4 +1,4 @@
-"""Lifting reductions and the normalisations made of them: one axis at a time, which stays as an axis of 1."""
+"""Lift reductions, and normalisations made of them: one axis per node, kept as an axis of size 1."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum
 from superopt.ops.shape import Broadcast, Reshape
 
 AXES_ARE_AN_OPERAND = {"ReduceSum": 13, "ReduceMean": 18, "ReduceMax": 18}
-"""The operator sets since which the axes are an operand; before, they are an attribute."""
+"""The opsets since which the axes are an operand instead of an attribute."""
 
 
 def _axes(site: Site, rank: int) -> tuple[int, ...]:
-    """The axes that are reduced, counted from 0: all where none is named."""
+    """The reduced axes, non-negative; all if none is given."""
     if site.opset < AXES_ARE_AN_OPERAND[site.node.op_type]:
         named = site.integers("axes")
     else:
@@ -47,7 +47,7 @@ def _reduction(operator: Callable[[int], Operator]) -> Lifter:
 
 
 def _epsilon(site: Site) -> Fraction | int:
-    """The attribute, where the node normalises along the last axis alone, in the usual precision."""
+    """The epsilon attribute, if the node normalises along the last axis only, in the usual precision."""
     rank = site.type(0).rank
     if axis_of(site.node.op_type, site.integer("axis", -1), rank) != rank - 1:
         raise NotLiftedError("it normalises along several axes")

@@ -1,4 +1,4 @@
-"""Lifting operators that only move elements."""
+"""Lift data movement operators."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _squeeze(site: Site) -> tuple[Value, ...]:
     axes = _axes(site)
     if axes is None:
         if not all(isinstance(size, int) for size in own.shape):
-            raise NotLiftedError("which axes are squeezed is known at run time only")
+            raise NotLiftedError("which axes are squeezed is only known at run time")
         dropped = {axis for axis, size in enumerate(own.shape) if size == 1}
     else:
         dropped = {axis_of("squeeze", axis, own.rank) for axis in axes}
@@ -95,7 +95,7 @@ def _concat(site: Site) -> tuple[Value, ...]:
 
 
 def _axis(site: Site, rank: int) -> int:
-    """The axis as it is written, checked."""
+    """The axis as written, after validation."""
     axis = site.integer("axis", 0)
     axis_of(site.node.op_type.lower(), axis, rank)
     return axis
@@ -113,7 +113,7 @@ def _split(site: Site) -> tuple[Value | None, ...]:
     if sizes is None:
         pieces = len(site.node.output)
         if not isinstance(extent, int):
-            raise NotLiftedError(f"how {extent} divides into {pieces} pieces is known at run time only")
+            raise NotLiftedError(f"how {extent} divides into {pieces} pieces is only known at run time")
         size = -(-extent // pieces)
         sizes = [size] * (pieces - 1) + [extent - size * (pieces - 1)]
     if any(size == 0 for size in sizes):
@@ -122,10 +122,10 @@ def _split(site: Site) -> tuple[Value | None, ...]:
 
 
 def _slice(site: Site) -> tuple[Value, ...]:
-    """Every n-th row and column of an image, all others being dropped: pooling by windows of one element."""
+    """Every n-th row and column of an image, as pooling with windows of one element."""
     own = site.type(0)
     if site.opset < 10 or own.rank != 4 or own.element not in (ElementType.FLOAT, ElementType.DOUBLE):
-        raise NotLiftedError("it selects from no image of single or double precision")
+        raise NotLiftedError("it does not select from an image of single or double precision")
     starts, ends = site.constant_integers(1, "the start"), site.constant_integers(2, "the end")
     axes = site.constant_integers(3, "the axes") if site.has(3) else tuple(range(len(starts)))
     steps = site.constant_integers(4, "the steps") if site.has(4) else (1,) * len(starts)
@@ -153,13 +153,13 @@ def _expand(site: Site) -> tuple[Value, ...]:
 
 
 def _resize(site: Site) -> tuple[Value, ...]:
-    """An image made larger by whole factors, pixels repeated or lines drawn between their centres."""
+    """Image upsampling by whole factors, nearest or linear."""
     own = site.type(0)
     if site.opset < 11 or own.rank != 4 or own.element is not ElementType.FLOAT:
-        raise NotLiftedError("it resizes no image of single precision")
+        raise NotLiftedError("it does not resize an image of single precision")
     policy = site.text("keep_aspect_ratio_policy", "stretch")
     if site.integer("antialias", 0) or site.integers("axes") or policy != "stretch":
-        raise NotLiftedError("it resizes in a way of its own")
+        raise NotLiftedError("its resizing mode is not supported")
     stride = _factors(site, own)
     mode, where = site.text("mode", "nearest"), site.text("coordinate_transformation_mode", "half_pixel")
     if stride == (1, 1) and where in (*_HALF_PIXEL, "asymmetric") and mode != "cubic":
@@ -172,7 +172,7 @@ def _resize(site: Site) -> tuple[Value, ...]:
 
 
 def _factors(site: Site, own: TensorType) -> tuple[int, int]:
-    """How many rows and columns there are for each; not lifted unless whole numbers."""
+    """The scale factors of rows and columns; not lifted unless whole numbers."""
     if site.has(3):
         wanted = site.sizes(3, "the size")
         factors = [
@@ -194,17 +194,17 @@ def _factors(site: Site, own: TensorType) -> tuple[int, int]:
 
 
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
-"""Ways of looking for pixels that differ where the result has one pixel alone: it is then the only one."""
+"""Coordinate modes that differ only where the result has a single pixel."""
 
 _REPEATING = (
     ("asymmetric", "floor"),
     ("half_pixel", "round_prefer_floor"),
     ("half_pixel", "round_prefer_ceil"),
 )
-"""How nearest pixels may be looked for so that, by whole factors, every pixel is repeated."""
+"""Nearest modes for which upsampling by whole factors repeats every pixel."""
 
 _UNBOUNDED = (1 << 31) - 1
-"""No tensor has more rows: where exporters let a slice end that goes to the end."""
+"""Larger than any size: exporters let a slice to the end stop there."""
 
 MOVEMENT: Mapping[str, Lifter] = {
     "Concat": _concat,

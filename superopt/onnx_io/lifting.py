@@ -1,4 +1,4 @@
-"""Lifting: an ONNX model becomes a graph of operators; what no operator describes becomes an opaque node."""
+"""Lifting: converts an ONNX model to a graph of operators; unsupported nodes become opaque nodes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ from superopt.ops import OPERATORS, Opaque
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The graph nodes that one ONNX node became.
-
-    ``slots`` and ``outputs`` are the values of its operands and results, None where one is missing or where
-    the graph does not need it; ``captures`` those that its subgraphs read by name.
-    """
+    """The graph nodes created for one ONNX node. ``slots`` and ``outputs`` are the values of its operands and
+    results, None where missing or not needed by the graph; ``captures`` those that its subgraphs read by
+    name."""
 
     nodes: tuple[NodeId, ...]
     slots: tuple[Value | None, ...]
@@ -45,11 +43,9 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class LiftedModel:
-    """A model as a graph, with what it takes to write it back.
-
-    ``groups`` by the index of the ONNX node; ``names`` are the ONNX names of values; ``symbols`` says where
-    each unknown dimension occurs first; ``numbers`` are the weights that lifting had to add.
-    """
+    """A model as a graph, with the information needed to write it back. ``groups`` by the index of the ONNX
+    node; ``names`` are the ONNX names of values; ``symbols`` gives the first occurrence of each unknown
+    dimension; ``numbers`` are weights added by lifting."""
 
     graph: Graph
     source: SourceModel
@@ -60,7 +56,7 @@ class LiftedModel:
 
     @property
     def opaque(self) -> tuple[tuple[str, str, str], ...]:
-        """(name, operator, why) of every node that rules cannot touch; the output for the nameless."""
+        """(name, operator, reason) of every node that rules do not affect; unnamed nodes by their output."""
         found: list[tuple[str, str, str]] = []
         for node in self.graph:
             if isinstance(node.operator, Opaque):
@@ -72,7 +68,7 @@ class LiftedModel:
         return tuple(found)
 
     def weight(self, label: str) -> Array:
-        """The content of a weight, memory-mapped where it lies in a file of its own."""
+        """The content of a weight, memory-mapped if external."""
         if label in self.numbers:
             return self.numbers[label]
         try:
@@ -82,12 +78,13 @@ class LiftedModel:
 
 
 def lift(source: SourceModel) -> LiftedModel:
-    """The model as a graph. Every node that cannot be typed or described stays opaque, with the reason."""
+    """Lifts a model to a graph. Every node that cannot be typed or has no operator becomes opaque, with the
+    reason."""
     return _Lifting(simplify(without_false_types(source))).run()
 
 
 def _generic(name: str) -> Lifter:
-    """The lifter of an operator that agrees with its ONNX node input by input."""
+    """The lifter of an operator whose inputs are those of its ONNX node."""
     operator = OPERATORS[name]
     form = operator.onnx
     assert form is not None
@@ -119,7 +116,7 @@ LIFTERS: Mapping[str, Lifter] = {
     },
     **SPECIAL,
 }
-"""By ONNX operator. An operator whose class states its ONNX form needs no entry of its own."""
+"""Lifters by ONNX operator. An operator with a declared ONNX form needs no entry."""
 
 
 class _Lifting:
@@ -178,7 +175,7 @@ class _Lifting:
         return type_.substitute(self._solved) if isinstance(type_, TensorType) and self._solved else type_
 
     def _value(self, name: str) -> Value | None:
-        """The value of that name; a weight becomes a node when it is first read."""
+        """The value of that name; a weight becomes a node on first use."""
         if name in self._values:
             return self._values[name]
         tensor = self._source.constants.get(name)
@@ -217,7 +214,7 @@ class _Lifting:
         self._follow_sizes(node)
 
     def _follow_sizes(self, node: onnx.NodeProto) -> None:
-        """Calculates the output of a node that is not lifted where it is made of sizes."""
+        """Evaluates the output of an unlifted node if it is computed from sizes."""
         if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
             return
         if node.op_type == "Shape":
@@ -237,7 +234,7 @@ class _Lifting:
         return np.asarray(tensor.numpy()) if tensor is not None and is_followed(tensor) else None
 
     def _sizes_in(self, name: str) -> tuple[Dimension, ...] | None:
-        """The numbers in an integer tensor, as far as it is made of sizes and constants."""
+        """The numbers in an integer tensor, as far as it is computed from sizes and constants."""
         content = self._content(name)
         if content is None or content.dtype.kind not in "iO":
             return None
@@ -279,7 +276,7 @@ class _Lifting:
         self._bind(node, made.values)
 
     def _learned(self, own: TensorType, theirs: ValueType) -> ValueType:
-        """The type of an output that stays opaque: ours, unless it contradicts ONNX's."""
+        """The type of an opaque node's output: superopt's, unless it contradicts ONNX's."""
         try:
             self._learn(((own, theirs),))
         except NotLiftedError:
@@ -287,7 +284,7 @@ class _Lifting:
         return own
 
     def _compare_with_onnx(self, node: onnx.NodeProto, outputs: tuple[Value | None, ...]) -> None:
-        """Refuses types that contradict ONNX; learns what ONNX's symbols are in terms of ours."""
+        """Rejects types that contradict ONNX's; expresses ONNX's symbols in superopt's."""
         self._learn(
             (self._editor.type_of(value), self._type_named(name))
             for name, value in zip(node.output, outputs, strict=False)
@@ -295,7 +292,7 @@ class _Lifting:
         )
 
     def _learn(self, pairs: Iterable[tuple[ValueType, ValueType]]) -> None:
-        """Learns from our types of outputs and ONNX's; raises NotLiftedError where they contradict."""
+        """Unifies superopt's and ONNX's output types; raises NotLiftedError where they contradict."""
         learned: dict[str, Dimension] = {}
         for own, theirs in pairs:
             if not isinstance(own, TensorType) or not isinstance(theirs, TensorType):

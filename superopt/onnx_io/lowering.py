@@ -1,4 +1,4 @@
-"""Lowering: a rewritten graph becomes an ONNX model again; what no rewrite touched stays as it was."""
+"""Lowering: converts a rewritten graph back to an ONNX model; nodes that no rewrite touched are unchanged."""
 
 from __future__ import annotations
 
@@ -30,14 +30,11 @@ FUSION_KEY = "superopt.fusion"
 
 
 def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
-    """The model that computes ``graph``, a rewriting of the lifted one.
-
-    Inputs, outputs, their names and types, opsets, IR version and metadata stay. ONNX nodes that no rewrite
-    touched are copied; new ones are called ``superopt/...``. Weight-only values become initialisers. The
-    fusion groups of the plan are written as ``superopt.fusion`` into the metadata of the model.
-
-    Raises UnsupportedError when an operator of the graph has no form in the operator set of the model.
-    """
+    """The model that computes ``graph``, a rewritten form of the lifted one. Inputs, outputs, their names and
+    types, opsets, IR version and metadata are preserved. ONNX nodes that no rewrite touched are copied; new
+    ones are called ``superopt/...``. Weight-only values become initialisers. The plan's fusion groups are
+    written to the model's metadata as ``superopt.fusion``. Raises UnsupportedError when an operator of the
+    graph has no form in the model's opset."""
     source = lifted.source
     if graph is lifted.graph or source.fixed_reason is not None:
         if graph is not lifted.graph and graph.signature != lifted.graph.signature:
@@ -78,7 +75,7 @@ def _original(lifted: LiftedModel, graph: Graph) -> Original:
 
 
 def _kept_initializers(source: SourceModel, written: Written) -> frozenset[str]:
-    """Those that are read, that a caller may override, or that nothing read from the start."""
+    """Initialisers that are read, that a caller may override, or that were never read."""
     graph = source.proto.graph
     read = {name for node in graph.node for name in (*node.input, *captured_names(node))}
     read.update(value.name for value in graph.output)
@@ -124,7 +121,7 @@ def _vanished(before: onnx.GraphProto, written: Written, kept: frozenset[str]) -
 
 
 def _require_sorted(graph: onnx.GraphProto, kept: frozenset[str]) -> None:
-    """A last look: every tensor is made once, and before it is read."""
+    """Final check: every tensor is produced once, and before it is read."""
     known = {value.name for value in graph.input}.union(kept, (tensor.name for tensor in graph.initializer))
     for node in graph.node:
         for name in (*node.input, *captured_names(node)):
@@ -161,13 +158,11 @@ def build_model(
     source: SourceModel | None = None,
     ir_version: int = 8,
 ) -> bytes:
-    """A self-contained model of a graph that has no model of its own: to measure its cost, and for tests.
-
-    Inputs have the names of the graph's inputs, outputs are ``output_0``, ``output_1``, ... ``weights`` gives
-    the content of weights by label. Opaque nodes are copied from ``source``, whose functions and operator
-    sets then apply. Of an output of unknown rank only the name is declared. Raises UnsupportedError for an
-    operator that the operator set has no form for.
-    """
+    """A self-contained model of a graph without a source model, for cost measurements and tests. Inputs have
+    the names of the graph's inputs, outputs are ``output_0``, ``output_1``, ... ``weights`` gives the content
+    of weights by label. Opaque nodes are copied from ``source``, whose functions and opsets then apply. For
+    an output of unknown rank only the name is declared. Raises UnsupportedError for an operator without a
+    form in the opset."""
     content = weights if callable(weights) else weights.__getitem__
     labels: dict[str, TensorType] = {
         node.operator.label: node.operator.type for node in graph if isinstance(node.operator, Weight)

@@ -1,6 +1,6 @@
-"""A model node by node, each as a model of its own in which every real number has one floating point type.
+"""Split a model into one-node models in which all real numbers have one floating-point type.
 
-That is how a model is run in another precision than its own: values are handed from node to node.
+Used to evaluate a model in another precision than its own: values are passed from node to node.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _TYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype"))
 """Integer attributes that name the element type of a result."""
 
 _SMALL = 1 << 12
-"""Bytes up to which a constant stays one: shapes, axes, scales, which runtimes want to know beforehand."""
+"""Maximum bytes of a constant that stays one: shapes, axes and scales, which runtimes require to be
+constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """A node: what it reads, captured names of its subgraphs included, and what it gives; "" is left out."""
+    """A node: the tensors that it reads, including captured ones, and produces; "" is omitted."""
 
     index: int
     domain: str
@@ -45,7 +46,7 @@ class NodeUse:
 
 
 class Nodewise:
-    """A model as the sequence of its nodes, as given, with functions written out."""
+    """A model as its sequence of nodes, with functions inlined."""
 
     def __init__(self, source: SourceModel) -> None:
         self._source = source.as_given
@@ -60,7 +61,7 @@ class Nodewise:
         return tuple(map(self._step, range(len(self._proto.graph.node))))
 
     def constant(self, name: str) -> Array | None:
-        """The content of an initialiser, memory-mapped where it lies in a file of its own."""
+        """The content of an initialiser, memory-mapped if external."""
         tensor = self._source.tensors.get(name)
         return None if tensor is None else tensor.numpy()
 
@@ -71,11 +72,9 @@ class Nodewise:
         real: type[np.floating],
         results: Mapping[str, Array] | None = None,
     ) -> bytes:
-        """The node as a model with floating point type ``real`` in place of every other.
-
-        ``operands`` gives types and shapes, and the content of small constants; outputs are declared where
-        ``results`` are known. Raises UnsupportedError for a constant that is sparse or a text.
-        """
+        """The node as a model in which every floating-point type is ``real``. ``operands`` gives types and
+        shapes, and the content of small constants; outputs are declared where ``results`` are known. Raises
+        UnsupportedError for a sparse or text constant."""
         node = onnx.NodeProto()
         node.CopyFrom(self._proto.graph.node[step.index])
         code = helper.np_dtype_to_tensor_dtype(np.dtype(real))
@@ -119,7 +118,7 @@ class Nodewise:
 
 
 def as_real(array: Array, real: type[np.floating]) -> Array:
-    """The array with the floating point type, if it is one of real numbers."""
+    """The array converted to the floating-point type, if it holds real numbers."""
     return array.astype(real, copy=False) if array.dtype.kind == "f" else array
 
 
@@ -128,7 +127,7 @@ def _declared(name: str, array: Array) -> onnx.ValueInfoProto:
 
 
 def _retype(node: onnx.NodeProto, code: int) -> None:
-    """Every element type of real numbers that the node and its subgraphs name becomes ``code``."""
+    """Replaces every real element type in the node and its subgraphs by ``code``."""
     if node.op_type == "Constant" and node.domain in STANDARD_DOMAINS:
         tensor = constant_tensor(node)
         if tensor is None:

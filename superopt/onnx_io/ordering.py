@@ -1,21 +1,18 @@
-"""Putting what is to be written in order: everything after what it reads."""
+"""Topological ordering of the nodes to be written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from superopt.ir.graph import CyclicGraphError
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 
 def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callable[[T], str]) -> Iterator[T]:
-    """Every item, and what it reads, after what it reads; otherwise in the given order.
-
-    Items are told apart by identity. Raises CyclicGraphError, with the ``name``, for one that needs itself.
-    """
+    """All items with everything that they read, in topological order; otherwise in the given order. Items are
+    compared by identity. Raises CyclicGraphError, with the ``name``, for a cycle."""
     entered: set[int] = set()
     done: set[int] = set()
     for start in items:
@@ -29,25 +26,7 @@ def in_order(items: Iterable[T], reads: Callable[[T], Iterable[T]], name: Callab
                 yield item
                 continue
             if id(item) in entered:
-                raise CyclicGraphError(f"what would be written depends on itself: {name(item)}")
+                raise CyclicGraphError(f"the nodes to be written have a cycle: {name(item)}")
             entered.add(id(item))
             stack.append((item, True))
             stack.extend((before, False) for before in reversed([*reads(item)]) if id(before) not in done)
-
-
-def stuck(sources: Mapping[K, Sequence[K]]) -> set[K]:
-    """Those that are on a cycle or behind one, where each waits for its ``sources``."""
-    waiting = {item: len(set(needed)) for item, needed in sources.items()}
-    followers: dict[K, list[K]] = {}
-    for item, needed in sources.items():
-        for source in set(needed):
-            followers.setdefault(source, []).append(item)
-    ready = [item for item, count in waiting.items() if not count]
-    while ready:
-        item = ready.pop()
-        del waiting[item]
-        for follower in followers.get(item, ()):
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                ready.append(follower)
-    return set(waiting)

@@ -1,4 +1,4 @@
-"""The structure of models for viewers: without the contents of tensors, and what differs between two."""
+"""Model structure for viewers: without tensor contents, and the differences between two models."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ _CONTENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """Two models without the contents of large tensors, with every node named, and which nodes differ.
-
-    ``removed`` are nodes of the first that the second lacks, ``added`` those that only the second has;
-    ``changed`` ones are in both with other inputs or attributes. Nodes in subgraphs are not compared.
-    """
+    """Two models without large tensor contents, with every node named, and the differing nodes. ``removed``
+    are nodes of the first that the second lacks, ``added`` the reverse; ``changed`` ones are in both with
+    different inputs or attributes. Nodes in subgraphs are not compared."""
 
     before: bytes
     after: bytes
@@ -42,10 +40,8 @@ class Outlines:
 
 
 def outlines(before: Path, after: Path, most: int | None = None) -> Outlines:
-    """The outlines of two model files; raises InvalidModelError for what is no model.
-
-    With ``most``, only so many nodes of each: those that differ, then those around them.
-    """
+    """The outlines of two model files; raises InvalidModelError for a file that is not a model. With
+    ``most``, at most that many nodes of each: those that differ, then those near them."""
     first, second = _outline(before), _outline(after)
     old, new = _named(first.graph.node), _named(second.graph.node)
     kept = {name for name in old.keys() & new.keys() if old[name].op_type == new[name].op_type}
@@ -75,7 +71,7 @@ def _outline(path: Path) -> onnx.ModelProto:
 
 
 def _cut(model: onnx.ModelProto, centres: Iterable[str], most: int) -> None:
-    """Leaves ``most`` nodes, the centres and what is nearest to them; the rest is as if outside."""
+    """Keeps the ``most`` nodes nearest to the centres."""
     graph = model.graph
     touching: dict[str, list[int]] = {}
     for place, node in enumerate(graph.node):

@@ -1,4 +1,4 @@
-"""Zeros that a Pad puts around an image become the padding of the convolutions that read it."""
+"""Fold zero padding of images (Pad nodes) into the convolutions that read them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ MARGINS_OF_IMAGE = 8
 
 
 def without_pads(graph: onnx.GraphProto, contents: Mapping[str, Array]) -> list[onnx.NodeProto] | None:
-    """The nodes without such pads; None where there is none. ``contents`` are the constants that are known.
-
-    A pad that something else reads too stays.
-    """
+    """The nodes without such pads; None where there are none. ``contents`` are the known constants. A pad
+    with other readers is kept."""
     margins = {
         node.output[0]: (node.input[0], wanted)
         for node in graph.node
@@ -40,7 +38,7 @@ def without_pads(graph: onnx.GraphProto, contents: Mapping[str, Array]) -> list[
 
 
 def _margins(node: onnx.NodeProto, contents: Mapping[str, Array]) -> Sequence[int] | None:
-    """(top, left, bottom, right) of a Pad by zeros around images."""
+    """(top, left, bottom, right) of a Pad with zeros around images."""
     if node.op_type != "Pad" or node.domain not in STANDARD_DOMAINS or len(node.input) > 3:
         return None
     attributes = {attribute.name: attribute for attribute in node.attribute}

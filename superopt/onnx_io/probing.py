@@ -1,4 +1,4 @@
-"""Variants of a model that show how it computes: with more outputs, or with weights a little off."""
+"""Variants of a model for diagnosis: with additional outputs, or with perturbed weights."""
 
 from __future__ import annotations
 
@@ -14,33 +14,31 @@ from superopt.onnx_io.external import is_external
 from superopt.onnx_io.protos import STANDARD_DOMAINS, default_opset, tensors_in_model
 
 _SATURATING = frozenset(("Sigmoid", "Tanh", "Softmax"))
-"""One-to-one functions (softmax up to a shift) that rounding makes constant far from 0."""
+"""Injective functions (softmax up to a shift) that rounding makes constant far from 0."""
 
 _RESHAPING = frozenset(("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"))
 _SINCE_ONE_AXIS = 13
-"""The operator set from which on Softmax is about one axis, no longer about all from one on."""
+"""The opset since which Softmax is along one axis instead of all axes from one on."""
 
 _FEW = 16
-"""Elements of a tensor up to which it may hold scales, sizes or bounds, which are not perturbed."""
+"""Maximum elements of a tensor that may hold scales, sizes or bounds, which are not perturbed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """A model output that is a saturating function of ``operand``; ``path`` are the operators between.
-
-    ``axes`` (first, last) are those that a softmax is about, None for a function of single elements.
-    """
+    """A model output that is a saturating function of ``operand``; ``path`` are the operators in between.
+    ``axes`` (first, last) are those of a softmax, None for an elementwise function."""
 
     operand: str
     path: tuple[str, ...]
     axes: tuple[int, int] | None
 
     def is_like(self, other: Saturation) -> bool:
-        """Whether both are the same function of what may have other names."""
+        """Whether both are the same function, up to names."""
         return self.path == other.path and self.axes == other.axes
 
     def settled(self, array: Array) -> Array:
-        """What of the operand decides the output, as one row: a softmax does not see a shift."""
+        """The part of the operand that determines the output, flattened: a softmax ignores a shift."""
         if self.axes is None or not array.size:
             return array.reshape(-1)
         first, last = (axis % array.ndim for axis in self.axes)
@@ -49,7 +47,7 @@ class Saturation:
 
 
 def saturations(content: bytes) -> Mapping[str, Saturation]:
-    """The outputs of a model that a saturating function gives, at most reshaped after it."""
+    """Outputs of a model that are results of a saturating function, at most reshaped."""
     model = onnx.ModelProto.FromString(content)
     graph = model.graph
     opset = default_opset(model.opset_import) or 1
@@ -70,14 +68,14 @@ def saturations(content: bytes) -> Mapping[str, Saturation]:
 
 
 def with_outputs(content: bytes, names: Iterable[str]) -> bytes:
-    """The model with tensors as further outputs."""
+    """The model with tensors as additional outputs."""
     model = onnx.ModelProto.FromString(content)
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     return model.SerializeToString()
 
 
 def perturbed(content: bytes, seed: int) -> bytes:
-    """The model with every weight moved up or down by one unit in the last place, at random."""
+    """The model with every weight randomly moved up or down by one unit in the last place."""
     model = onnx.ModelProto.FromString(content)
     random = np.random.default_rng(seed)
     for tensor in tensors_in_model(model):
@@ -90,7 +88,7 @@ def perturbed(content: bytes, seed: int) -> bytes:
 
 
 def nudged(array: Array, random: np.random.Generator) -> Array:
-    """Every finite number but 0 moved up or down by one unit in the last place, at random."""
+    """The array with every finite nonzero number randomly moved up or down by one unit in the last place."""
     towards = np.where(random.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
     moved = np.isfinite(array) & (array != 0)
     return np.where(moved, np.nextafter(array, towards), array).astype(array.dtype)

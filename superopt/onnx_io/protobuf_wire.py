@@ -1,4 +1,4 @@
-"""The wire format of protobuf as far as it tells where in a file the parts of an ONNX model are."""
+"""Minimal protobuf wire-format reader, to locate the parts of an ONNX model in a file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GRAPH = 7
-"""The number of a model's graph."""
+"""Field number of a model's graph."""
 
 NODE = 1
-"""The number of a node in a graph."""
+"""Field number of a node in a graph."""
 
 INITIALIZER = 5
-"""The number of an initialiser in a graph."""
+"""Field number of an initialiser in a graph."""
 
 _EXTERNAL_DATA = 13
 _KEY = b"location"
-"""What a tensor with external data has, by its number and as a word."""
+"""Marks of a tensor with external data: field numbers and key."""
 
 DELIMITED = 2
 """The wire type of messages, texts and bytes."""
@@ -29,12 +29,12 @@ _WIDTHS = {1: 8, 5: 4}
 
 
 class WireError(Exception):
-    """A file that is no model, or one that is written in a way that is not handled here."""
+    """A file that is not a model, or whose encoding is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message: all of it from ``begin``, its content from ``start`` to ``end``."""
+    """A field of a message: starts at ``begin``, with content from ``start`` to ``end``."""
 
     number: int
     wire_type: int
@@ -53,7 +53,7 @@ def is_model(path: Path) -> bool:
 
 
 def node_count(path: Path) -> int:
-    """The nodes of the model's graph; raises WireError for what is no model."""
+    """Number of nodes in the model's graph; raises WireError for a file that is not a model."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise WireError
@@ -63,8 +63,8 @@ def node_count(path: Path) -> int:
 
 
 def may_have_external_data(path: Path) -> bool:
-    """Whether the model says of a tensor that its data lies in another file, or seems to; raises WireError
-    for what is no model."""
+    """Whether some tensor of the model seems to have external data; raises WireError for a file that is not a
+    model."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for field in fields(content, 0, len(content)):
             parts = fields(content, field.start, field.end) if field.number == GRAPH else (field,)
@@ -81,7 +81,7 @@ def may_have_external_data(path: Path) -> bool:
 
 
 def graph_of(content: mmap.mmap) -> Field:
-    """The one graph of a model; raises WireError where there is none or more."""
+    """The only graph of a model; raises WireError unless there is exactly one."""
     graphs = [field for field in fields(content, 0, len(content)) if field.number == GRAPH]
     if len(graphs) != 1 or graphs[0].wire_type != DELIMITED:
         raise WireError
@@ -89,7 +89,7 @@ def graph_of(content: mmap.mmap) -> Field:
 
 
 def fields(content: mmap.mmap, start: int, end: int) -> Iterator[Field]:
-    """The fields of a message that lies there; raises WireError for what is none."""
+    """The fields of the message at this position; raises WireError if it is malformed."""
     position = start
     while position < end:
         begin = position
@@ -121,12 +121,12 @@ def _varint(content: mmap.mmap, position: int, end: int) -> tuple[int, int]:
 
 
 def delimited(number: int, content: bytes) -> bytes:
-    """A field of that number, of the wire type DELIMITED."""
+    """A field with that number and the wire type DELIMITED."""
     return header(number, len(content)) + content
 
 
 def header(number: int, length: int) -> bytes:
-    """The key of a field of so many bytes, and the length."""
+    """Key and length prefix of a field."""
     written = bytearray()
     for value in (number << 3 | DELIMITED, length):
         rest = value

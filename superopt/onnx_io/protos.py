@@ -1,4 +1,4 @@
-"""Walking ONNX protos: subgraphs, captured names, tensors wherever they hide, types and attributes."""
+"""Traverse ONNX protos: subgraphs, captured names, all tensors, types and attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BYTES_OF_FLOAT = 4
 
 
 def element_type(code: int) -> ElementType:
-    """The element type of an ONNX code; OTHER for those without a name here (4-bit, 8-bit floats)."""
+    """The element type of an ONNX code; OTHER for types without a name here (4-bit, 8-bit floats)."""
     return ELEMENTS.get(code, ElementType.OTHER)
 
 
@@ -36,7 +36,7 @@ def dtype_of(element: ElementType) -> np.dtype[np.generic]:
 
 
 def copy_without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Everything that a model says besides its graph: versions, metadata, functions, configurations."""
+    """Everything in a model except its graph: versions, metadata, functions, configurations."""
     copy = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name == "graph":
@@ -49,7 +49,7 @@ def copy_without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def renamed(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-    """The node with other tensors, its sharding specifications speaking of the new names."""
+    """The node with renamed tensors, in its sharding specifications too."""
     copy = onnx.NodeProto()
     copy.CopyFrom(proto)
     renamed = dict(zip((*proto.input, *proto.output), (*inputs, *outputs), strict=True))
@@ -62,7 +62,7 @@ def renamed(proto: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that are attributes of the node itself, not those nested deeper."""
+    """The graphs in the node's own attributes, not those nested deeper."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.g
@@ -71,7 +71,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def contains_loop(node: onnx.NodeProto) -> bool:
-    """Whether the node is a loop or has one inside, so that numbers decide how long it runs."""
+    """Whether the node is or contains a loop, so that its running time depends on values."""
     return node.op_type == "Loop" or has_loop_inside(node)
 
 
@@ -81,19 +81,19 @@ def has_loop_inside(node: onnx.NodeProto) -> bool:
 
 
 def is_counted_loop(node: onnx.NodeProto) -> bool:
-    """Whether the node is a loop that an input limits, with no other loop inside."""
+    """Whether the node is a loop limited by an input, with no other loop inside."""
     return node.op_type == "Loop" and bool(node.input[0]) and not has_loop_inside(node)
 
 
 def stored_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of all numbers that a model keeps: initialisers, and the tensors and real numbers in attributes,
-    also of nodes in bodies and functions."""
+    """Bytes of all numbers in a model: initialisers, and tensors and real numbers in attributes, including
+    those of nodes in subgraphs and functions."""
     functions = (node for function in model.functions for node in function.node)
     return bytes_of_graph(model.graph) + sum(map(_bytes_of_node, functions))
 
 
 def bytes_of_graph(graph: onnx.GraphProto) -> int:
-    """Bytes of all numbers that a graph keeps, in attributes and bodies, too."""
+    """Bytes of all numbers in a graph, including attributes and subgraphs."""
     return sum(map(bytes_of, _tensors_of_graph(graph))) + sum(map(_bytes_of_node, graph.node))
 
 
@@ -105,7 +105,7 @@ def _bytes_of_node(node: onnx.NodeProto) -> int:
 
 
 def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
-    """The names that the subgraphs of a node read from outside, in order of first use."""
+    """The outer names that the subgraphs of a node read, in order of first use."""
     found: dict[str, None] = {}
     for graph in subgraphs(node):
         _collect_free_names(graph, frozenset(), found)
@@ -113,7 +113,7 @@ def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
 
 
 def rename_captured(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """Calls what the subgraphs of the node read from outside by other names."""
+    """Renames outer tensors in the subgraphs of the node."""
     places = {name: names[name] for name in captured_names(node) if name in names}
     for graph in subgraphs(node) if places else ():
         for inner in graph.node:
@@ -174,7 +174,7 @@ def _tensors_in_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 
 def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    """Of the graph itself, not of its nodes."""
+    """Tensors of the graph itself, not of its nodes."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield sparse.values
@@ -182,7 +182,7 @@ def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 
 def _tensors_of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
-    """Of the attribute itself, not of graphs in it."""
+    """Tensors of the attribute itself, not of graphs in it."""
     if attribute.HasField("t"):
         yield attribute.t
     yield from attribute.tensors
@@ -209,12 +209,10 @@ FEW_DIGITS = 5
 
 
 def simplest_fraction(value: float) -> Fraction | int:
-    """The fraction that a person would have written for a float32 (an int when it is whole).
-
-    ONNX stores float attributes as float32: 0.1 arrives as 0.100000001490116, and this gives back 1/10. It
-    is the shortest decimal if that has few digits, else the fraction with the smallest denominator that
-    rounds to the same float32, found by descending the Stern-Brocot tree. ``value`` is finite.
-    """
+    """The simplest fraction that rounds to the float32 (an int when it is whole). ONNX stores float
+    attributes as float32: 0.1 is read as 0.100000001490116, and this returns 1/10. It is the shortest decimal
+    if that has few digits, else the fraction with the smallest denominator that rounds to the same float32,
+    found by descending the Stern-Brocot tree. ``value`` must be finite."""
     single = np.float32(value)
     centre = Fraction(float(single))
     if centre.denominator == 1:
@@ -231,7 +229,7 @@ def simplest_fraction(value: float) -> Fraction | int:
 
 
 def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """The fraction of smallest denominator strictly inside the interval."""
+    """The fraction with the smallest denominator strictly inside the interval."""
     if low < 0 < high:
         return Fraction(0)
     if high <= 0:
@@ -247,7 +245,7 @@ def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:
-    """The tensor that a Constant node holds; None for one that is sparse or not yet bound to a function."""
+    """The tensor of a Constant node; None for a sparse one, or one bound to a function attribute."""
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     attribute = node.attribute[0]

@@ -1,4 +1,4 @@
-"""Who reads each tensor of a model, those in subgraphs included, as plain values."""
+"""Consumers of each tensor of a model, including those in subgraphs, as plain values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from superopt.onnx_io.source import SourceModel
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """An operand of a node: the tensor in the slot is what it reads. The standard domain is ``""``.
-
-    ``integers`` and ``texts`` are the attributes that are numbers or texts, a single one as a list.
-    """
+    """A reader of a tensor: the node and the operand slot. The standard domain is ``""``. ``integers`` and
+    ``texts`` are the integer and text attributes, single values as a list."""
 
     op_type: str
     domain: str
@@ -34,12 +32,12 @@ class Reader:
 
     @property
     def casts_to(self) -> ElementType | None:
-        """The element type that a Cast gives; None for any other operator."""
+        """The target element type of a Cast; None for any other operator."""
         return element_type(self.integer("to", 0)) if self.op_type == "Cast" else None
 
 
 def readers_by_tensor(source: SourceModel) -> Mapping[str, Sequence[Reader]]:
-    """The readers of every tensor by its name, in the order of the model."""
+    """The readers of every tensor by its name, in model order."""
     found: dict[str, list[Reader]] = defaultdict(list)
     for node in _nodes(source.proto.graph.node):
         integers = {a.name: tuple(a.ints) or (a.i,) for a in node.attribute}

@@ -1,4 +1,4 @@
-"""How graph nodes are written as ONNX nodes: what a recipe is, and what it may ask for."""
+"""Recipes: functions that write a graph node as ONNX nodes, and the interface available to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnnxAttribute: TypeAlias = "int | float | str | Sequence[int]"
 
 
 class Writer(Protocol):
-    """Where a recipe writes its ONNX nodes."""
+    """Interface through which a recipe writes ONNX nodes."""
 
     @property
     def opset(self) -> int:
@@ -35,7 +35,7 @@ class Writer(Protocol):
         outputs: Sequence[str],
         attributes: Mapping[str, OnnxAttribute] | None = None,
     ) -> None:
-        """One ONNX node."""
+        """Writes one ONNX node."""
         ...
 
     def constant(self, array: Array, hint: str) -> str:
@@ -43,17 +43,15 @@ class Writer(Protocol):
         ...
 
     def temporary(self, hint: str) -> str:
-        """A fresh name for a tensor inside the recipe."""
+        """A fresh name for a tensor internal to the recipe."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value that a recipe reads.
-
-    For a weight-only value, ``shape`` is the shape in which it is stored, and ``rank`` allows more or fewer
-    leading axes of 1 up to that rank, where the reader broadcasts.
-    """
+    """A value that a recipe reads. For a weight-only value, ``shape`` is the shape in which it is stored, and
+    ``rank`` permits leading axes of size 1 to be added or removed up to that rank, where the reader
+    broadcasts."""
 
     value: Value
     shape: tuple[int, ...] | None = None
@@ -62,7 +60,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A 0-d constant that a recipe reads in place of a tensor that repeats it."""
+    """A 0-d constant that replaces a tensor repeating it."""
 
     value: Fraction | int
     element: ElementType
@@ -73,10 +71,8 @@ Write: TypeAlias = "Callable[[Writer, tuple[str, ...], tuple[str, ...]], None]"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """ONNX nodes for one or more graph nodes.
-
-    ``write`` gets the names of ``operands`` and of ``defines``, the values that it produces.
-    """
+    """ONNX nodes for one or more graph nodes. ``write`` gets the names of ``operands`` and of ``defines``,
+    the values that it produces."""
 
     defines: tuple[Value, ...]
     operands: tuple[Operand | Number, ...]
@@ -84,10 +80,8 @@ class Recipe:
 
 
 class Emission:
-    """A graph that is being written: which values become initialisers, and where symbols can be read off.
-
-    Nodes in ``untouched`` are written as they were read.
-    """
+    """A graph being written: which values become initialisers, and where symbols can be read. Nodes in
+    ``untouched`` are written as they were read."""
 
     LARGE = 1 << 24
     GROWTH = 8
@@ -99,18 +93,18 @@ class Emission:
         self._is_worth_storing: dict[Value, bool] = {}
 
     def type(self, value: Value) -> TensorType:
-        """The type of a value that an operator takes."""
+        """The type of an operand."""
         type_ = self.graph.type_of(value)
         if not isinstance(type_, TensorType):
             raise UnsupportedError(f"expected a tensor, got a {type_}")
         return type_
 
     def rank(self, value: Value) -> int:
-        """The rank of a value that an operator takes."""
+        """The rank of an operand."""
         return self.type(value).rank
 
     def resolve(self, value: Value) -> Value:
-        """The value behind identities."""
+        """The value behind identity nodes."""
         node = self.graph[value.node]
         while _is_identity(node.operator) and node.id not in self.untouched:
             value = node.inputs[0]
@@ -119,7 +113,7 @@ class Emission:
 
     @cached_property
     def constant_nodes(self) -> frozenset[NodeId]:
-        """Nodes that can be computed before the model runs: from weights alone, and of known shape."""
+        """Nodes that can be constant-folded: they depend on weights only and have known shapes."""
         found: set[NodeId] = set()
         for node_id in self.graph.order:
             node = self.graph[node_id]
@@ -134,7 +128,7 @@ class Emission:
         return frozenset(found)
 
     def is_constant(self, value: Value) -> bool:
-        """Whether the value becomes an initialiser: not where that would only make the file larger."""
+        """Whether the value becomes an initialiser: not where that would only enlarge the file."""
         if value.node not in self.constant_nodes:
             return False
         if isinstance(self.graph[value.node].operator, Weight):
@@ -145,7 +139,7 @@ class Emission:
         return self._is_worth_storing[value]
 
     def producer(self, value: Value, operator: type[Operator]) -> Node | None:
-        """The node that computes the value for one reader alone, if its operator is of that class."""
+        """The producer of the value, if it has one reader and its operator is of that class."""
         node = self.graph[value.node]
         if (
             isinstance(node.operator, operator)
@@ -157,10 +151,8 @@ class Emission:
 
     @cached_property
     def _symbol_sources(self) -> Mapping[str, tuple[tuple[Value, int], ...]]:
-        """Where symbols come from: inputs, then outputs of opaque nodes, then what has them from an operand.
-
-        The others are computed to be as long as a symbol says, so that it cannot be read off there.
-        """
+        """Sources of symbols: inputs, then outputs of opaque nodes, then values that inherit a symbol from an
+        operand. Other values get their size from the symbol, so it cannot be read from them."""
         ranked: tuple[dict[str, list[tuple[Value, int]]], ...] = ({}, {}, {})
         for node_id in self.graph.order:
             node = self.graph[node_id]
@@ -176,7 +168,7 @@ class Emission:
         return {label: tuple(p for found in ranked for p in found.get(label, ())) for label in labels}
 
     def symbol_source(self, label: str, reader: NodeId) -> tuple[Value, int]:
-        """A value that the node ``reader`` may read, and the axis along which it is as long as that."""
+        """A value that ``reader`` may read, and an axis of that symbolic size."""
         for value, axis in self._symbol_sources.get(label, ()):
             if not self._depends(value.node, reader):
                 return value, axis
@@ -184,7 +176,7 @@ class Emission:
         raise UnsupportedError(f"{where}: no tensor that is computed before it has a dimension {label}")
 
     def _depends(self, node: NodeId, earlier: NodeId) -> bool:
-        """Whether a node needs another one, or is it."""
+        """Whether a node depends on another one, or is the same."""
         position = self.graph.position
         stack, seen = [node], {node}
         while stack:
@@ -204,7 +196,7 @@ def _is_identity(operator: GraphOperator) -> bool:
 
 
 def known(where: str, dimension: Dimension) -> int:
-    """The dimension as a number; raises UnsupportedError for a symbol."""
+    """The dimension as a number; raises UnsupportedError for a symbolic one."""
     if not isinstance(dimension, int):
         raise UnsupportedError(f"{where}: ONNX needs a known size here, got {dimension}")
     return dimension

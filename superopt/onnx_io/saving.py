@@ -1,4 +1,4 @@
-"""A lowered model as bytes or as files: atomically, with external data beside it where that is needed."""
+"""Save a lowered model as bytes or files: atomic, with external data where needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
 from superopt.onnx_io.source import LIMIT, ModelSource, SourceModel, load_model
 
 INLINE = 1024
-"""Tensors up to this many bytes stay in the model file."""
+"""Tensors up to this many bytes are stored in the model file."""
 
 ALIGNMENT = 4096
 CHUNK = 1 << 24
@@ -36,10 +36,8 @@ Place = Callable[[TensorProto, onnx_ir.TensorProtocol], None]
 
 @dataclass(frozen=True, eq=False)
 class LoweredModel:
-    """An ONNX model: ``proto`` without the initialisers that it has from its source, which are ``shared``.
-
-    ``names`` are the tensors' names of the values of the graph that was lowered.
-    """
+    """An ONNX model: ``proto`` lacks the initialisers ``shared`` with its source. ``names`` are the tensor
+    names of the lowered graph's values."""
 
     proto: onnx.ModelProto
     shared: Mapping[str, onnx_ir.TensorProtocol]
@@ -49,7 +47,7 @@ class LoweredModel:
 
     @staticmethod
     def of_source(source: SourceModel, names: Mapping[Value, str]) -> LoweredModel:
-        """The source as it was given, and what the values of its graph are called there."""
+        """The unchanged source, with the tensor names of its graph's values."""
         source = source.as_given
         proto = copy_without_graph(source.proto)
         for entry, value in source.proto.graph.ListFields():
@@ -75,17 +73,15 @@ class LoweredModel:
         yield from (tensor for tensor in self.shared.values() if tensor.dtype != onnx_ir.DataType.STRING)
 
     def to_bytes(self) -> bytes:
-        """One self-contained ONNX file: the original bytes when nothing changed and nothing lay outside.
-
-        Raises InvalidModelError for a model over 2 GB, which must be saved with external data.
-        """
+        """One self-contained ONNX file: the original bytes if nothing changed and there was no external data.
+        Raises InvalidModelError for a model over 2 GB, which must be saved with external data."""
         if self.unchanged and self.source.given is not None and not self.source.has_external_data:
             return self.source.given
         return self._content
 
     @cached_property
     def _content(self) -> bytes:
-        """Kept, so that what was judged is what is written."""
+        """Cached, so that the judged bytes are the written bytes."""
         self.require_one_file()
         return self._assembled(_inline).SerializeToString()
 
@@ -94,16 +90,14 @@ class LoweredModel:
         if self._bytes > LIMIT:
             raise InvalidModelError(
                 f"{self.source.name} has {self._bytes / 1e9:.1f} GB, and one ONNX file holds 2 GB: "
-                "save it to a path, then its weights go into a second file"
+                "save it to a path to put its weights into a second file"
             )
 
     def save(self, path: str | Path) -> None:
-        """Writes the model, complete or not at all.
-
-        When it has over 2 GB, or its source kept weights outside, so does the result: in one file beside it
-        that is named after its content. A stream (``files.is_stream``) gets one self-contained file. Raises
-        InvalidOptionError if the place cannot be written, InvalidModelError for over 2 GB into a stream.
-        """
+        """Writes the model atomically. Models over 2 GB, and those whose source has external weights, get one
+        external data file next to the model, named after its content. A stream (``files.is_stream``) gets one
+        self-contained file. Raises InvalidOptionError if the path cannot be written, InvalidModelError for
+        over 2 GB into a stream."""
         target = Path(path)
         require_writable(target)
         if is_discarded(target):
@@ -134,7 +128,7 @@ class LoweredModel:
             temporary.unlink(missing_ok=True)
 
     def _assembled(self, place: Place) -> onnx.ModelProto:
-        """The whole model, every tensor that does not lie in the proto put where ``place`` says."""
+        """The complete model; ``place`` stores each tensor that is not in the proto."""
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
         for tensor in tensors_in_model(model):
@@ -155,8 +149,8 @@ class LoweredModel:
 
 
 def require_destination(path: Path, model: ModelSource) -> None:
-    """Raises InvalidOptionError unless the path can be written, InvalidModelError for over 2 GB of model into
-    a stream. The model is read only where it must be known."""
+    """Raises InvalidOptionError unless the path can be written, InvalidModelError for a model over 2 GB into
+    a stream. The model is read only where its size must be known."""
     require_writable(path)
     if is_stream(path) and not is_discarded(path):
         LoweredModel.of_source(load_model(model), {}).require_one_file()
@@ -176,7 +170,7 @@ def _inline(tensor: TensorProto, content: onnx_ir.TensorProtocol) -> None:
 
 
 class _DataFile:
-    """Tensors one after another in a file; holes of zeros take no space on disk."""
+    """Consecutive tensors in a file; zeros become holes of a sparse file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -205,14 +199,14 @@ class _DataFile:
             tensor.external_data.add(key=key, value=value)
 
     def finish(self) -> str:
-        """Completes the file; returns the name that it should have."""
+        """Completes the file; returns its final name."""
         self._file.truncate(self.size)
         self._file.flush()
         return f"superopt-{self._digest.hexdigest()}.data"
 
 
 def _chunks(content: onnx_ir.TensorProtocol) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """The bytes of a tensor piece by piece; a piece is valid until the next one is asked for."""
+    """The bytes of a tensor in chunks; each is valid until the next one is requested."""
     if not isinstance(content, onnx_ir.ExternalTensor):
         whole = np.frombuffer(content.tobytes(), np.uint8)
         yield from (whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK))
@@ -231,13 +225,13 @@ def _chunks(content: onnx_ir.TensorProtocol) -> Iterator[np.ndarray[tuple[int], 
             while got < length:
                 more = file.readinto(buffer[got:length].data)
                 if not more:
-                    raise OSError(f"{content.path} became shorter")
+                    raise OSError(f"{content.path} was truncated while being read")
                 got += more
             yield buffer[:length]
 
 
 def _next_stored_byte(descriptor: int, position: int) -> int:
-    """The first place from there on that is no hole of a sparse file."""
+    """The next offset that is not in a hole of a sparse file."""
     try:
         return os.lseek(descriptor, position, os.SEEK_DATA)
     except OSError as error:

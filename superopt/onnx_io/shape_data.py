@@ -1,8 +1,8 @@
-"""What small tensors hold before a model runs: shapes, axes and masks that are computed from sizes alone.
+"""Evaluate small integer tensors before a model runs: shapes, axes and masks computed from sizes alone.
 
-Exporters write sizes as chains of Shape, Gather, Concat and arithmetic. Here such a node is calculated as
-soon as its operands are known. A tensor of sizes that are chosen at run time is an array of symbolic
-dimensions, so that chains are followed through them.
+Exporters write sizes as chains of Shape, Gather, Concat and arithmetic. A node of such a chain is evaluated
+once its operands are known. A tensor of run-time sizes is an array of symbolic dimensions, so that chains are
+followed through it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, i
 from superopt.ir.types import TensorType, ValueType
 
 LARGEST = 4096
-"""Elements up to which a tensor is followed."""
+"""Maximum elements of a tensor that is evaluated."""
 
 Operands = Sequence[Array]
 
@@ -48,14 +48,14 @@ class _Node:
         return None if attribute is None else attribute.t
 
     def axes(self, operands: Operands, since: int) -> list[int] | None:
-        """Axes as an attribute or, from an operator set on, as the second operand."""
+        """Axes as an attribute or, from an opset on, as the second operand."""
         if self.opset < since:
             return self.integers("axes")
         return _integers(operands[1]) if len(operands) > 1 else None
 
 
 def shape_content(type_: ValueType | None, node: onnx.NodeProto) -> Array | None:
-    """What a Shape node gives for an operand of that type; None where its rank is not known."""
+    """The output of a Shape node for an operand of that type; None for unknown rank."""
     if not isinstance(type_, TensorType):
         return None
     attributes = _Node(node, 0)
@@ -63,10 +63,8 @@ def shape_content(type_: ValueType | None, node: onnx.NodeProto) -> Array | None
 
 
 def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Array | None:
-    """The only output of a node of the standard domain; None where it cannot be told or is large.
-
-    ``operands`` are those that are given; a missing one in the middle is not allowed.
-    """
+    """The only output of a node of the standard domain; None where it is unknown or large. ``operands`` are
+    the given ones; none may be missing in the middle."""
     rule = RULES.get(node.op_type)
     if rule is None or len(node.output) != 1 or not all(node.input):
         return None
@@ -87,14 +85,14 @@ def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Array | No
 
 
 def settled(content: Array) -> Array:
-    """Integers as such, where no symbol is left."""
+    """Converts dimensions to integers, unless symbols remain."""
     if content.dtype != object or any(isinstance(item, SymbolicDimension) for item in content.flat):
         return content
     return content.astype(np.int64)
 
 
 def is_symbolic(content: Array) -> bool:
-    """Whether a dimension in it is not known."""
+    """Whether some dimension in it is symbolic."""
     return content.dtype == object
 
 
@@ -225,7 +223,7 @@ def _range(_: _Node, operands: Operands) -> Array:
 
 
 def _divide(_: _Node, operands: Operands) -> Array:
-    """Quotients of integers are rounded towards zero, which for sizes is downwards."""
+    """Integer quotients, rounded towards zero, which for sizes is downwards."""
     left, right = operands
     if left.dtype.kind == "f":
         return left / right
@@ -248,7 +246,7 @@ def _equal(_: _Node, operands: Operands) -> Array:
 
 
 def _is_equal(left: object, right: object) -> bool:
-    """Sizes that are not known are at least 1."""
+    """Equality of sizes; symbolic ones are at least 1."""
     if left == right:
         return True
     for size, other in ((left, right), (right, left)):
@@ -272,12 +270,12 @@ def _reduction(function: Callable[..., Array], axes_since: int) -> Callable[[_No
 
 
 def _by(function: Callable[..., Array]) -> Callable[[_Node, Operands], Array]:
-    """Elementwise, of sizes that are not known too."""
+    """Elementwise function of sizes, including symbolic ones."""
     return lambda _, operands: np.asarray(function(*operands))
 
 
 def _by_numbers(function: Callable[..., Array]) -> Callable[[_Node, Operands], Array]:
-    """Elementwise, of numbers alone."""
+    """Elementwise function of numbers only."""
     return lambda _, operands: np.asarray(function(*_numbers(operands)))
 
 
@@ -328,4 +326,4 @@ RULES: Mapping[str, Callable[[_Node, Operands], Array]] = {
     "Unsqueeze": _unsqueeze,
     "Where": _by(np.where),
 }
-"""How each operator is calculated. Floating point ones are those that every machine rounds alike."""
+"""Evaluation functions by operator. For floating point, only functions that all machines round alike."""

@@ -1,6 +1,6 @@
-"""Simplifying: sizes that a model computes from known sizes become constants before it is lifted.
+"""Simplification before lifting: sizes that a model computes from known sizes become constants.
 
-What is left of the chains that computed them goes, and shape inference then knows the types behind them. Only
+The chains that computed them are removed, and shape inference can infer the types that depend on them. Only
 small tensors become constants.
 """
 
@@ -24,14 +24,14 @@ from superopt.onnx_io.shape_data import LARGEST, RULES, evaluate, is_symbolic, s
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
 
 ROUNDS = 8
-"""How often types are inferred anew at most."""
+"""Maximum repetitions of type inference."""
 
 DISPOSABLE = frozenset((*RULES, "Constant", "Shape", "Size"))
-"""Operators without effects: a node that nothing reads any more can go."""
+"""Operators without effects, whose nodes can be removed when unused."""
 
 
 def simplify(source: SourceModel) -> SourceModel:
-    """The model with what is known of sizes as initialisers; the source itself where nothing is."""
+    """The model with known sizes as initialisers; the source itself if there are none."""
     if source.fixed_reason is not None or source.opset is None:
         return source
     if source.proto.ir_version < IR_WITH_FREE_INITIALIZERS:
@@ -65,7 +65,7 @@ def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
 
 
 def may_be_replaced(content: Array) -> bool:
-    """Integers, truth values, and single numbers; other floating point tensors are folded when lowering."""
+    """Integers, booleans and single numbers; other floating-point tensors are folded when lowering."""
     return content.dtype.kind in "ib" or content.size == 1
 
 
@@ -74,7 +74,7 @@ _FLOATS = (onnx_ir.DataType.FLOAT, onnx_ir.DataType.DOUBLE)
 
 
 class _Known:
-    """Contents of small tensors by name, and which of them became initialisers."""
+    """Contents of small tensors by name, and those that became initialisers."""
 
     def __init__(self, source: SourceModel, opset: int) -> None:
         self._opset = opset
@@ -90,7 +90,7 @@ class _Known:
         self._returned = {value.name for value in graph.output}
 
     def extend(self, model: onnx.ModelProto) -> bool:
-        """Calculates what can be; whether anything new was found."""
+        """Evaluates all that is possible; returns whether anything new was found."""
         found = False
         nodes = [node for node in model.graph.node if self._is_open(node)]
         asks_for_types = any(node.op_type == "Shape" for node in nodes)
@@ -117,7 +117,7 @@ class _Known:
         )
 
     def apply(self, model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
-        """The model with these nodes but those whose outputs are known, and what nothing reads then."""
+        """The model without nodes whose outputs are known, and without those that are then unused."""
         graph = model.graph
         kept = [node for node in nodes if not self._is_replaced(node)]
         while True:
@@ -152,7 +152,7 @@ class _Known:
         return result
 
     def stored(self, model: onnx.ModelProto) -> set[str]:
-        """The initialisers that are read, that callers can see, or that nothing read from the start."""
+        """The initialisers that are read, visible to callers, or that were never read."""
         read = _names_read(model.graph.node).union(value.name for value in model.graph.output)
         visible = {value.name for value in model.graph.input}
         names = {tensor.name for tensor in self._source.proto.graph.initializer} | self.folded
@@ -174,7 +174,7 @@ class _Known:
 
 
 def light(tensor: TensorProto) -> TensorProto:
-    """A large tensor without its content, which stays where it is in the model that was given."""
+    """A large tensor without its content, which stays in the source model."""
     if is_external(tensor) or bytes_of(tensor) <= SMALL:
         return tensor
     stub = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)

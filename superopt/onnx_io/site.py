@@ -1,4 +1,4 @@
-"""One ONNX node while it is being lifted: its operands, its attributes, and the graph nodes made for it."""
+"""Lifting context of one ONNX node: its operands, its attributes, and the graph nodes made for it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ from superopt.ops.shape import Joining
 
 
 class NotLiftedError(SuperoptError):
-    """A node stays opaque; the message is the reason that the user is shown."""
+    """A node stays opaque; the message is the reason shown to the user."""
 
 
 class Site:
     """The node at ``index`` of the main graph; ``resolve`` gives the value of a name, None if unknown.
-
-    Everything that ``add`` and ``number`` make is recorded in ``made``, so that a failed attempt can be
-    undone.
-    """
+    Everything that ``add`` and ``number`` create is recorded in ``made``, so that a failed attempt can be
+    undone."""
 
     def __init__(
         self,
@@ -72,10 +70,8 @@ class Site:
         return self._slots[slot]
 
     def slots(self) -> tuple[Value | None, ...]:
-        """The operands that the graph nodes read, and sizes that are computed at run time.
-
-        The others must be constants, or the node is not lifted.
-        """
+        """Declares the operands that the graph nodes read, and sizes computed at run time. The others must be
+        constants, or the node is not lifted."""
         read = {value for made in self.made for value in self._editor[made].inputs}
         slots = tuple(
             self._resolve(name)
@@ -89,11 +85,11 @@ class Site:
         return slots
 
     def type(self, slot: int) -> TensorType:
-        """The type of a floating point operand; anything else is not lifted."""
+        """The type of a floating-point operand; raises NotLiftedError for others."""
         return self.type_of(self.value(slot))
 
     def type_of(self, value: Value) -> TensorType:
-        """The type of a floating point tensor; anything else is not lifted."""
+        """The type of a floating-point tensor; raises NotLiftedError for others."""
         type_ = self._editor.type_of(value)
         if not isinstance(type_, TensorType):
             raise NotLiftedError(f"an operand is a {type_}")
@@ -104,35 +100,33 @@ class Site:
         return type_
 
     def joined(self, slot: int, axis: int) -> tuple[tuple[GraphOperator, TensorType], ...]:
-        """What makes each tensor that was joined along an axis to give the operand, and their types; nothing
-        where that is no join."""
+        """The concatenated tensors that give the operand, with their types; empty if it is not a concat."""
         node = self._editor[self.value(slot).node]
         if not isinstance(node.operator, Joining) or node.operator.axis != axis:
             return ()
         return tuple((self._editor[value.node].operator, self.type_of(value)) for value in node.inputs)
 
     def is_weight(self, slot: int) -> bool:
-        """Whether the operand is a weight or computed from weights alone."""
+        """Whether the operand depends only on weights."""
         return self.value(slot).node in self._weight_only
 
     def constant(self, slot: int) -> Array | None:
-        """The content of a constant operand; None when it is computed."""
+        """The content of a constant operand; None for others."""
         if slot >= len(self.node.input) or self.node.input[slot] not in self._constants:
             return None
         return self._constants[self.node.input[slot]].numpy()
 
     def constant_integers(self, slot: int, what: str) -> tuple[int, ...]:
-        """The content of a small integer operand, a shape or axes; not lifted when it is computed."""
+        """The content of a small integer operand, a shape or axes; raises NotLiftedError if it is
+        computed."""
         content = self.constant(slot)
         if content is None:
             raise NotLiftedError(f"{what} is computed at run time")
         return tuple(int(number) for number in content.reshape(-1))
 
     def sizes(self, slot: int, what: str) -> tuple[Dimension, ...]:
-        """The content of an operand that holds sizes, which are symbolic where they are computed at run time.
-
-        Not lifted where it is computed from anything but sizes.
-        """
+        """The content of an operand that holds sizes, symbolic where computed at run time. Raises
+        NotLiftedError where it depends on anything but sizes."""
         content = self._sizes_in(self.node.input[slot])
         if content is None:
             raise NotLiftedError(f"{what} is computed at run time")
@@ -140,11 +134,11 @@ class Site:
         return content
 
     def add(self, operator: GraphOperator, *operands: Value) -> Value:
-        """A graph node for this ONNX node; its first output. Raises IllTypedError."""
+        """Adds a graph node for this ONNX node; returns its first output. Raises IllTypedError."""
         return self.add_many(operator, *operands)[0]
 
     def add_many(self, operator: GraphOperator, *operands: Value) -> tuple[Value, ...]:
-        """A graph node for this ONNX node; all outputs. Raises IllTypedError."""
+        """Adds a graph node for this ONNX node; returns all outputs. Raises IllTypedError."""
         node = self._editor.add(operator, operands, origin=self.index)
         self.made.append(node.id)
         if all(operand.node in self._weight_only for operand in operands):
@@ -152,12 +146,12 @@ class Site:
         return node.values
 
     def number(self, value: float | Fraction, element: ElementType) -> Value:
-        """A 0-d weight that the model does not have, for instance the -1 of a negation."""
+        """A 0-d weight that the model does not contain, such as the -1 of a negation."""
         number = known_number(number_array(value, element))
         return self.add(Weight(self._register_number(value, element), TensorType(element, ()), number))
 
     def require_unused(self, output: int) -> None:
-        """Not lifted when that output is named and something may read it."""
+        """Raises NotLiftedError when that output is named and may be read."""
         outputs = self.node.output
         if output < len(outputs) and outputs[output] and outputs[output] not in self._unused_outputs:
             raise NotLiftedError(f"output {output} is used")
@@ -171,7 +165,7 @@ class Site:
         return self._attributes[name].i if name in self._attributes else default
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """An attribute that is a list of integers, None when it is not given."""
+        """An integer list attribute, None if absent."""
         return tuple(self._attributes[name].ints) if name in self._attributes else None
 
     def fraction(self, name: str, default: Fraction | int) -> Fraction | int:
@@ -185,7 +179,7 @@ class Site:
         return self._attributes[name].s.decode() if name in self._attributes else default
 
     def attribute_value(self, name: str) -> object:
-        """An attribute as an operator's field holds it."""
+        """An attribute as the value of an operator's field."""
         attribute = self._attributes[name]
         match attribute.type:
             case AttributeProto.INT:
@@ -201,7 +195,7 @@ class Site:
 
 
 def finite_fraction(value: float, where: str) -> Fraction | int:
-    """The simplest fraction that rounds to the float32; infinities and NaN are not lifted."""
+    """The simplest fraction that rounds to the float32; raises NotLiftedError for infinities and NaN."""
     if not np.isfinite(value):
         raise NotLiftedError(f"{where} is {value}")
     return simplest_fraction(value)
@@ -213,6 +207,6 @@ def number_array(value: float | Fraction, element: ElementType) -> Array:
 
 
 def known_number(content: Array) -> Fraction | int | None:
-    """The one number of a tensor as a person would have written it; None where no float32 is that number."""
+    """The single number of a tensor in its simplest form; None where it is not a float32."""
     value = float(content.reshape(()))
     return simplest_fraction(value) if np.isfinite(value) and np.float32(value) == value else None

@@ -1,6 +1,6 @@
-"""Sizes of what windows over any number of axes make: convolutions and poolings that stay opaque.
+"""Output sizes of opaque convolutions and poolings over any number of axes.
 
-ONNX infers no size from one that is not a number.
+ONNX does not infer sizes from symbolic ones here.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _AUTOMATIC: Mapping[str, str] = {"SAME_UPPER": "same_upper", "SAME_LOWER": "same
 
 
 def slid(node: onnx.NodeProto, operands: Sequence[object]) -> TensorType | None:
-    """The type of the first output of a convolution or pooling, from the types of its operands; None where
-    that is something else, or not certain."""
+    """The type of the first output of a convolution or pooling, from the types of its operands; None for
+    other nodes, or where it is uncertain."""
     if node.domain not in STANDARD_DOMAINS or node.op_type not in ("Conv", *_POOLS) or not operands:
         return None
     attributes = {attribute.name: attribute for attribute in node.attribute}

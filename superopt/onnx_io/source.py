@@ -1,4 +1,4 @@
-"""Reading an ONNX model from a path, bytes, a proto or an onnx-ir model, and refusing what is not valid."""
+"""Read an ONNX model from a path, bytes, a proto or an onnx-ir model, and reject invalid ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import onnx
 import onnx_ir
@@ -30,19 +31,17 @@ ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
 Accepts: TypeAlias = "Callable[[bytes | Path], bool]"
 
 IR_WITH_FREE_INITIALIZERS = 4
-"""From this IR version on, an initialiser that is also a graph input is a default that callers override."""
+"""From this IR version on, an initialiser that is also a graph input is a default that callers can
+override."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
-    """A valid ONNX model as it was given. Nothing in it may be changed.
-
-    ``tensors`` are the initialisers of the main graph, memory-mapped where they lie outside the file;
-    ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for messages.
-    ``came_from`` is the model before it was put right, or before what it computes from known sizes became
-    initialisers. ``warnings`` say what is wrong with it although it runs. Axes whose dimensions have one of
-    the names ``apart`` may differ in size.
-    """
+    """A valid ONNX model, immutable. ``tensors`` are the initialisers of the main graph, memory-mapped if
+    external; ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for
+    messages. ``came_from`` is the model before repairs, or before known sizes became initialisers.
+    ``warnings`` are defects that do not prevent running it. Axes whose dimensions have one of the names
+    ``apart`` may differ in size."""
 
     proto: onnx.ModelProto
     tensors: Mapping[str, onnx_ir.TensorProtocol]
@@ -55,17 +54,17 @@ class SourceModel:
 
     @property
     def as_given(self) -> SourceModel:
-        """The model as it was given; itself where nothing was put right or calculated (``simplify``)."""
+        """The model as given; the same object where nothing was repaired or simplified (``simplify``)."""
         return self if self.came_from is None else self.came_from.as_given
 
     @cached_property
     def original(self) -> bytes:
-        """The model file as it was given."""
+        """The model file as given."""
         return self.as_given.proto.SerializeToString() if self.given is None else self.given
 
     @cached_property
     def sha256(self) -> str:
-        """What reports identify the model file by."""
+        """Identifies the model file in reports."""
         return hashlib.sha256(self.original).hexdigest()
 
     @cached_property
@@ -75,12 +74,12 @@ class SourceModel:
 
     @cached_property
     def has_external_data(self) -> bool:
-        """Whether any tensor lies outside the model file (or would, were a model in memory a file)."""
+        """Whether any tensor is outside the model file (or would be, if an in-memory model were saved)."""
         return any(is_external(tensor) for tensor in tensors_in_model(self.as_given.proto))
 
     @cached_property
     def overridable(self) -> frozenset[str]:
-        """Initialisers that a caller may replace, which are therefore no constants."""
+        """Initialisers that a caller may override, which are therefore not constants."""
         if self.proto.ir_version < IR_WITH_FREE_INITIALIZERS:
             return frozenset()
         return frozenset(self.tensors).intersection(value.name for value in self.proto.graph.input)
@@ -114,12 +113,10 @@ OLDEST_OPSET = 7
 
 
 def load_model(source: ModelSource, accepts: Accepts | None = None) -> SourceModel:
-    """Reads and checks a model.
-
-    Raises InvalidModelError with one sentence for a file that is missing, unreadable, empty or no ONNX model,
-    for cycles, for external data that is missing, too short, or outside the directory of the model, and for a
-    model that the ONNX checker rejects, unless ``accepts`` says that a runtime loads it all the same.
-    """
+    """Reads and validates a model. Raises InvalidModelError with one sentence for a file that is missing,
+    unreadable, empty or not an ONNX model, for cycles, for external data that is missing, too short, or
+    outside the model's directory, and for a model that the ONNX checker rejects, unless ``accepts`` tells
+    that a runtime loads it."""
     if isinstance(source, onnx_ir.Model):
         return _from_ir(source, accepts)
     if isinstance(source, onnx.ModelProto):
@@ -136,7 +133,8 @@ def load_model(source: ModelSource, accepts: Accepts | None = None) -> SourceMod
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
-    """The files, relative to the model at ``path``, that hold its tensors; raises InvalidModelError."""
+    """Paths, relative to the model at ``path``, of the files that hold its tensors; raises
+    InvalidModelError."""
     source = load_model(path)
     outside = filter(is_external, tensors_in_model(source.proto))
     return tuple(dict.fromkeys(external_place(tensor, source.name).location for tensor in outside))
@@ -159,13 +157,13 @@ def _parsed(content: bytes, name: str) -> onnx.ModelProto:
     try:
         proto = onnx.ModelProto.FromString(content)
     except DecodeError:
-        kind = "a text file" if _is_text(content[:4096]) else "no ONNX model, or a truncated one"
+        kind = "a text file" if _is_text(content[:4096]) else "not an ONNX model, or a truncated one"
         raise InvalidModelError(
             f"{name} is {kind}; expected an ONNX model in binary protobuf format"
         ) from None
     if not proto.ir_version or not proto.HasField("graph"):
         raise InvalidModelError(
-            f"{name} is no ONNX model: it has no {'graph' if proto.ir_version else 'IR version'}"
+            f"{name} is not an ONNX model: it has no {'graph' if proto.ir_version else 'IR version'}"
         )
     return proto
 
@@ -201,12 +199,12 @@ def _checked(
     if complaint is None:
         return model
     if accepts is None or not accepts(in_file or given or proto.SerializeToString()):
-        raise InvalidModelError(f"{name} is no valid ONNX model: {complaint}")
+        raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
     return _tolerated(model, complaint)
 
 
 def _tolerated(model: SourceModel, complaint: str) -> SourceModel:
-    """A model that runs although the ONNX checker complains, as it is read."""
+    """A repaired copy of a model that runs although the ONNX checker rejects it."""
     proto, repairs = repaired(model.proto)
     warnings = repairs or (f"the ONNX checker rejects it: {complaint}",)
     if proto is model.proto:
@@ -215,11 +213,9 @@ def _tolerated(model: SourceModel, complaint: str) -> SourceModel:
 
 
 def _complaint(proto: onnx.ModelProto, name: str, in_file: Path | None) -> str | None:
-    """What the ONNX checker says of the model without its weights, and what it would say of those.
-
-    Only where nodes themselves keep tensors in other files must it see the whole model with its path. Raises
-    InvalidModelError for a cycle.
-    """
+    """The ONNX checker's message for the model without its weights, and problems of these. Only where nodes
+    themselves have external tensors does it see the whole model with its path. Raises InvalidModelError for a
+    cycle."""
     _refuse_cycles(proto.graph, name)
     names = [tensor.name for tensor in proto.graph.initializer]
     twice = next((tensor for tensor, times in Counter(names).items() if times > 1), None)
@@ -241,35 +237,25 @@ def _complaint(proto: onnx.ModelProto, name: str, in_file: Path | None) -> str |
 
 
 def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
-    """The checker says "not sorted" for a cycle: this says which node depends on itself."""
+    """Names a node on the cycle; the checker only reports "not sorted"."""
     producer = {output: index for index, node in enumerate(graph.node) for output in node.output if output}
-    state = bytearray(len(graph.node))
-    for start in range(len(graph.node)):
-        stack = [start]
-        while stack:
-            index = stack[-1]
-            if state[index] == 0:
-                state[index] = 1
-                for source in graph.node[index].input:
-                    before = producer.get(source)
-                    if before is None or state[before] == 2:
-                        continue
-                    if state[before] == 1:
-                        node = graph.node[before]
-                        raise InvalidModelError(
-                            f"{name} has a cycle: node {node.name or before!r} ({node.op_type}) needs itself"
-                        )
-                    stack.append(before)
-            else:
-                state[index] = 2
-                stack.pop()
+    sources = {
+        index: [producer[source] for source in node.input if source in producer]
+        for index, node in enumerate(graph.node)
+    }
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError as error:
+        index = cast("int", error.args[1][0])
+        node = graph.node[index]
+        raise InvalidModelError(
+            f"{name} has a cycle: node {node.name or index!r} ({node.op_type}) needs itself"
+        ) from None
 
 
 def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
-    """External weights, and large ones of a model over 2 GB, stay where the onnx-ir model has them.
-
-    The proto gets stubs for them.
-    """
+    """External weights, and large ones of a model over 2 GB, stay in the onnx-ir model; the proto gets stubs
+    for them."""
     name = "the model"
     contents = {
         label: tensor
@@ -308,12 +294,12 @@ def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     if complaint is None:
         return source
     if accepts is None or outside or not accepts(proto.SerializeToString()):
-        raise InvalidModelError(f"{name} is no valid ONNX model: {complaint}")
+        raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
     return _tolerated(source, complaint)
 
 
 def _anchored(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtocol:
-    """An external tensor by its absolute place, checked; without a base onnx-ir would skip its own checks."""
+    """An external tensor with a validated absolute path; without a base onnx-ir would skip its own checks."""
     if not isinstance(tensor, onnx_ir.ExternalTensor):
         return tensor
     base = Path(tensor.base_dir).absolute()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -324,6 +310,6 @@ def _anchored(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtoc
 
 LARGE = 1 << 20
 LIMIT = (1 << 31) - (1 << 20)
-"""Bytes that a protobuf message may have, less some for what surrounds the tensors."""
+"""Maximum bytes of a protobuf message, minus a margin for everything but the tensors."""
 
 STUB = "superopt-elsewhere"

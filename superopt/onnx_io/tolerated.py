@@ -1,4 +1,4 @@
-"""Models that a runtime takes although they break rules of ONNX: put right for reading, with a warning."""
+"""Repair models that violate the ONNX specification in ways that runtimes tolerate, with a warning."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from superopt.onnx_io.protos import captured_names, copy_without_graph
 
 
 def repaired(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """The model with every node after those that it reads and every initialiser once, and what was changed;
-    the model itself where nothing was. Of initialisers with one name the last one counts.
-    """
+    """The model with topologically sorted nodes and unique initialisers, and the changes made; the model
+    itself if there were none. Of initialisers with one name the last one is used."""
     warnings: list[str] = []
     nodes = sorted_nodes(model.graph.node)
     if nodes is not model.graph.node:
@@ -22,7 +21,7 @@ def repaired(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     times = Counter(tensor.name for tensor in model.graph.initializer)
     twice = [name for name, count in times.items() if count > 1]
     if twice:
-        warnings.append(f"several initialisers are called {twice[0]!r}: the last one counts")
+        warnings.append(f"several initialisers are called {twice[0]!r}: the last one is used")
     if not warnings:
         return model, ()
     result = copy_without_graph(model)
@@ -38,10 +37,7 @@ def repaired(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 
 def sorted_nodes(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
-    """The nodes, each after those that it reads; the same sequence where they are so already.
-
-    Raises CyclicGraphError.
-    """
+    """The nodes in topological order; the same sequence if already sorted. Raises CyclicGraphError."""
     items = list(nodes)
     producers = {name: node for node in items for name in node.output if name}
     place = {id(node): index for index, node in enumerate(items)}

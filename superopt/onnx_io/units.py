@@ -1,4 +1,4 @@
-"""What is written when a graph becomes ONNX: copied nodes, new nodes, second names."""
+"""Units of ONNX output: copied nodes, new nodes, aliases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from superopt.onnx_io.recipes import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What the graph came from: its ONNX nodes, those that stay, and the names that things have.
-
-    ``stored`` are the constants that can be read by their label: initialisers (None) and Constant nodes
-    (their index). ``dead`` are nodes that nothing ever read; they stay.
-    """
+    """Source of the graph: its ONNX nodes, those that are kept, and existing names. ``stored`` are the
+    constants that can be read by their label: initialisers (None) and Constant nodes (their index). ``dead``
+    are nodes that were never read; they are kept."""
 
     nodes: Sequence[onnx.NodeProto] = ()
     kept: Mapping[int, KeptNode] = field(default_factory=dict[int, KeptNode])
@@ -31,7 +29,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A copied ONNX node: what it defines, what each slot reads (a value or a fixed name), its captures."""
+    """A copied ONNX node: the values that it defines, the value or fixed name in each slot, its captures."""
 
     index: int
     defines: tuple[Value | None, ...]

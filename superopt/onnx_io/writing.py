@@ -1,4 +1,4 @@
-"""Writing a graph as ONNX nodes: what is needed, under which names, in which order."""
+"""Write a graph as ONNX nodes: selects the nodes needed, their names and their order."""
 
 from __future__ import annotations
 
@@ -57,10 +57,8 @@ class GraphWriter(Emission):
         self._touched = False
 
     def write(self) -> Written:
-        """Writes what the outputs, the opaque nodes and the nodes that were dead from the start need.
-
-        Raises CyclicGraphError where a node would need itself.
-        """
+        """Writes what the outputs, the opaque nodes and the originally dead nodes need. Raises
+        CyclicGraphError for a cycle."""
         units = self._needed()
         self._assign_names(units)
         for unit in in_order((*units, *self._copies.values()), self._reads, self._described):
@@ -75,7 +73,7 @@ class GraphWriter(Emission):
         )
 
     def _unit_of(self, value: Value) -> Unit | None:
-        """What writes a resolved value; None for inputs and for constants that are read by name."""
+        """The unit that writes a resolved value; None for inputs and for constants read by name."""
         node = self.graph[value.node]
         if isinstance(node.operator, (Input, Weight)):
             return None
@@ -152,7 +150,7 @@ class GraphWriter(Emission):
         return () if index is None else (self._constant_node(index),)
 
     def _needed(self) -> list[Unit]:
-        """All units that must be written: copied nodes in their old order, then the others."""
+        """All units to be written: copied nodes in their old order, then the others."""
         roots: list[Unit] = []
         for node in self.graph:
             kept = self._kept_of.get(node.id)
@@ -216,7 +214,7 @@ class GraphWriter(Emission):
         yield from ((self._original.names[value], value) for value in values if value in self._original.names)
 
     def _names_that_readers_know(self, units: Sequence[Unit]) -> Iterator[tuple[str, Value]]:
-        """What takes the place of a tensor may have its name, so that copied readers stay as they were."""
+        """Lets the replacement of a tensor take over its name, so that copied readers stay unchanged."""
         for unit in units:
             if not isinstance(unit, Stored):
                 continue
@@ -252,7 +250,7 @@ class GraphWriter(Emission):
         return name
 
     def _described(self, unit: Unit) -> str:
-        """A unit, for messages."""
+        """Description of a unit for messages."""
         if isinstance(unit, Stored):
             proto = self._original.nodes[unit.index]
             return f"{proto.op_type} {proto.name!r}"
@@ -308,7 +306,7 @@ class GraphWriter(Emission):
         return self.constant(array if operand.shape is None else array.reshape(operand.shape), "weight")
 
     def _stored_label(self, operand: Operand) -> str | None:
-        """The stored constant that holds what the operand reads, up to leading axes of 1 where allowed."""
+        """The stored constant that holds the operand, up to leading axes of 1 where permitted."""
         node = self.graph[self.resolve(operand.value).node]
         type_ = self.graph.type_of(operand.value)
         while traits(node.operator.name).renames:
@@ -330,7 +328,7 @@ class GraphWriter(Emission):
         outputs: Sequence[str],
         attributes: Mapping[str, OnnxAttribute] | None = None,
     ) -> None:
-        """One ONNX node, named after the graph node that is being written."""
+        """Writes one ONNX node, named after the current graph node."""
         self._touched = True
         if not _exists(op_type, self.opset):
             raise UnsupportedError(f"{self._current}: operator set {self.opset} has no {op_type}")
@@ -352,7 +350,7 @@ class GraphWriter(Emission):
         return self._interned[key]
 
     def temporary(self, hint: str) -> str:
-        """A fresh tensor name below that of the node that is being written."""
+        """A fresh tensor name prefixed by that of the current node."""
         return self._fresh(f"{self._current}/{hint}")
 
 
@@ -365,7 +363,8 @@ def _exists(op_type: str, opset: int) -> bool:
 
 
 def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
-    """Kept splits that will be part of an n-ary one, because a new split cuts their piece or they cut its."""
+    """Kept splits that become part of an n-ary one, because a new split divides their output or they divide
+    its output."""
     everything = Emission(graph, 0, frozenset())
     chains: dict[NodeId, list[NodeId]] = {}
     for node_id in graph.order:

@@ -1,4 +1,4 @@
-"""The operator registry: one class says an operator's types, meaning, work and ONNX form."""
+"""The operator registry: one class defines an operator's types, semantics, work and ONNX form."""
 
 from superopt.ops import (
     activation,

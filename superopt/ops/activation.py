@@ -1,4 +1,4 @@
-"""Activations, defined through the ring, order and the exponential so that their identities are real."""
+"""Activations, defined by ring operations, order and the exponential, so that their identities hold."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class HardSwish(UnaryElementwise):
 @register
 @dataclass(frozen=True, slots=True)
 class Silu(UnaryElementwise):
-    """x / (1 + exp(-alpha x)): silu, or swish; with another ``alpha`` the quick form of gelu."""
+    """x / (1 + exp(-alpha x)): silu (swish); with another ``alpha`` the fast approximation of gelu."""
 
     name: ClassVar[str] = "silu"
     composite: ClassVar[bool] = True
@@ -180,7 +180,7 @@ class Erf(UnaryElementwise):
 @register
 @dataclass(frozen=True, slots=True)
 class Gelu(UnaryElementwise):
-    """x/2 (1 + erf(x / sqrt 2)), or its approximation by tanh."""
+    """x/2 (1 + erf(x / sqrt 2)), or its tanh approximation."""
 
     name: ClassVar[str] = "gelu"
     keeps_zero: ClassVar[bool] = True
@@ -221,11 +221,11 @@ class Softmax(UnaryElementwise):
         return (only,)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but the one that sums to 1."""
+        """Every axis except the one that is normalised."""
         return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Shifted by the maximum, which changes nothing over the reals and everything in floating point."""
+        """Shifted by the maximum, which is exact over the reals and prevents overflow in floating point."""
         (x,) = arrays
         shape = domain.shape(x)
         axis = axis_of(self.name, self.axis, len(shape))

@@ -1,4 +1,4 @@
-"""Steps that multiply or add one number per channel: what batch normalisation is at inference."""
+"""Per-channel scale and shift: the inference form of batch normalisation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ChannelOperator(Operator):
         return Splits(tuple(dimensions), (every, *((own,) for _ in inputs[1:])), (every,))
 
     def spread(self, domain: Domain[A], data: A, vector: A) -> A:
-        """The vector along the axis, shaped to combine with the tensor."""
+        """The vector along the axis, shaped to broadcast with the tensor."""
         rank = len(domain.shape(data))
         axis = axis_of(self.name, self.axis, rank)
         length = domain.shape(vector)[0]
@@ -117,7 +117,7 @@ class BiasAdd(ChannelOperator):
 
 
 class BatchNormVector(Operator):
-    """A vector computed from the statistics of a batch normalisation; exists only to be folded."""
+    """A vector computed from the statistics of a batch normalisation; always constant-folded."""
 
     positions: ClassVar[int | None] = 1
     parameters: ClassVar[int | None] = 1

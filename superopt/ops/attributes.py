@@ -1,4 +1,4 @@
-"""Attributes of operators: their one spelling, and what values each name takes whichever operator has it."""
+"""Operator attributes: normal form, and the values that each attribute name accepts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute
 
 PAIRS = frozenset(("kernel", "stride", "dilation"))
-"""Attributes that are one number for rows and one for columns."""
+"""Attributes that hold one number for rows and one for columns."""
 
 PADDING_WORDS = ("valid", "same", "same_upper", "same_lower")
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """What values attributes of some name take."""
+    """The kinds of values that attributes take."""
 
     description: str
     accepts: Callable[[object], bool]
 
 
 def normalise_attribute(name: str, value: object) -> object:
-    """The one spelling of an attribute: ``kernel=3`` is ``(3, 3)``, a fraction that is whole is an int.
-
-    Raises IllTypedError for a float that is no number.
-    """
+    """The normal form of an attribute: ``kernel=3`` is ``(3, 3)``, a whole fraction is an int. Raises
+    IllTypedError for a float that is not a number."""
     if name in PAIRS and isinstance(value, int):
         return (value, value)
     if isinstance(value, float):
@@ -42,7 +40,7 @@ def normalise_attribute(name: str, value: object) -> object:
 
 
 def substituted(value: object, assignment: Mapping[str, Dimension]) -> object:
-    """An attribute with sizes for symbols; those that the assignment lacks stay."""
+    """An attribute with sizes substituted for symbols; those missing in the assignment are kept."""
     if not assignment:
         return value
     if isinstance(value, tuple):
@@ -51,7 +49,7 @@ def substituted(value: object, assignment: Mapping[str, Dimension]) -> object:
 
 
 def checked_attribute(operator: str, name: str, value: object) -> object:
-    """The attribute in its one spelling; raises IllTypedError when it is of the wrong kind."""
+    """The attribute in normal form; raises IllTypedError when it is of the wrong kind."""
     value = normalise_attribute(name, value)
     kind = ATTRIBUTE_KINDS.get(name)
     if kind is not None and not kind.accepts(value):
@@ -72,7 +70,7 @@ def _is_size(value: object) -> bool:
 
 
 def _is_extent(value: object) -> bool:
-    """A positive number; or a symbol, where a rule leaves it open and types are all that counts."""
+    """A positive number; or a symbol, where a rule leaves it open and only types matter."""
     return isinstance(value, SymbolicDimension) or (isinstance(value, int) and value > 0)
 
 
@@ -110,7 +108,7 @@ ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
 
 
 def _shortest_fraction(value: float) -> Fraction:
-    """The simplest fraction that rounds to the float, as a person would have written it."""
+    """The simplest fraction that rounds to the float."""
     for limit in (100, 10**4, 10**6, 10**9):
         simple = Fraction(value).limit_denominator(limit)
         if float(simple) == value:

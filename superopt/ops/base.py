@@ -1,4 +1,4 @@
-"""What an operator is: one frozen dataclass whose fields are its attributes; and the registry of them."""
+"""Operator base class (frozen dataclasses whose fields are the attributes), and the registry."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class OnnxForm:
-    """The ONNX node that an operator is, when the two agree input by input and output by output.
-
-    ``attributes`` pairs fields of the operator with names of ONNX attributes. Operators that need more
-    (weights reshaped, constants as inputs) are lowered by ``superopt.onnx_io``.
-    """
+    """The ONNX node of an operator with the same inputs and outputs. ``attributes`` pairs fields of the
+    operator with names of ONNX attributes. Operators that need more (reshaped weights, constants as inputs)
+    are lowered by ``superopt.onnx_io``."""
 
     op_type: str
     attributes: tuple[tuple[str, str], ...] = ()
@@ -42,7 +40,7 @@ class OnnxForm:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an operator asks of a device, for the analytic cost model."""
+    """Cost of an operator for the analytic cost model: operations and bytes."""
 
     flops: Dimension
     bytes: Dimension
@@ -157,47 +155,45 @@ class Operator(ABC):
 
     @abstractmethod
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """``infer`` for tensors that are not divided."""
+        """``infer`` for unsharded tensors."""
 
     @classmethod
     def is_total(cls, attributes: Mapping[str, object]) -> bool:
-        """Whether every output element is defined for all real inputs.
-
-        ``attributes`` are as in a term: what is missing has its default, what is not a number may be any.
-        """
+        """Whether every output element is defined for all real inputs. ``attributes`` are as in a term:
+        missing ones have their default, and a value that is not a number stands for any."""
         del attributes
         return True
 
     @classmethod
     def compares(cls, attributes: Mapping[str, object]) -> bool:
-        """Whether it is ``comparing`` with these attributes, which are as in ``is_total``."""
+        """Whether it is ``comparing`` with these attributes, given as in ``is_total``."""
         del attributes
         return cls.comparing
 
     @classmethod
     def optional_sizes(cls, *inputs: TensorType) -> tuple[Dimension, ...]:
-        """Sizes that unification would decide although other sizes fit too."""
+        """Sizes that unification would determine although other values are valid too."""
         del inputs
         return ()
 
     def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
-        """Why the output is the first input; None where that is not known."""
+        """Why the output equals the first input; None where that is not known."""
         del inputs, output
         return None
 
     def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
-        """The operator that does what ``inner`` and then this one do, whose output has that rank, and why;
-        None where there is none."""
+        """The operator equal to ``inner`` followed by this one, for an output of that rank, and why; None if
+        there is none."""
         del inner, rank
         return None
 
     def permutation(self, rank: int) -> tuple[int, ...] | None:
-        """The axes of an input of that rank in the order of the output; None if it does not only permute."""
+        """The permutation of an input of that rank; None if it does not only permute."""
         del rank
         return None
 
     def window(self, *inputs: TensorType) -> Window | None:
-        """The windows through which an image is seen; None where there are none."""
+        """The sliding windows of the operator; None if it has none."""
         del inputs
         return None
 
@@ -208,33 +204,33 @@ class Operator(ABC):
     def evaluate_typed(
         self, types: tuple[TensorType, ...], domain: Domain[A], arrays: tuple[A, ...]
     ) -> tuple[A, ...]:
-        """``evaluate`` for inputs of these types, divided tensors among them."""
+        """``evaluate`` for inputs of these types, including sharded tensors."""
         if is_divided(types):
             return evaluate_divided(self, types, domain, arrays)
         return self.evaluate(domain, *arrays)
 
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
-        """One operation per output element, and all tensors moved once, unless a subclass knows better."""
+        """One operation per output element and each tensor moved once, unless overridden."""
         return Work(sum_of(t.elements for t in outputs), moved_bytes(inputs, outputs))
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """The dimensions along which the computation can be divided into tasks: all axes of an element-wise
-        operator, none of others unless a subclass knows better."""
+        operator, none of others, unless overridden."""
         return axis_by_axis(inputs, outputs) if self.element_wise else undivided(inputs, outputs)
 
     def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
-        """Channels, channels per group and outputs, where types fit whatever number of groups these make."""
+        """Channels, channels per group and outputs, where types are valid for any number of groups."""
         del inputs
         return None
 
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
-        """What ``infer`` takes for granted of sizes that are symbols; empty where it has seen everything."""
+        """Conditions on symbolic sizes that ``infer`` assumes; empty where it has checked everything."""
         del inputs
         return frozenset()
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
-        """The operator that makes a part of those types from parts of the inputs: itself, unless attributes
-        say sizes."""
+        """The operator that computes a part of those types from parts of the inputs: itself, unless
+        attributes contain sizes."""
         del outputs
         return self
 
@@ -245,7 +241,7 @@ OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
 
 
 def register(operator: OperatorClass) -> OperatorClass:
-    """Class decorator: makes an operator known by its name."""
+    """Class decorator: registers an operator under its name."""
     if operator.name in OPERATORS:
         raise ValueError(f"operator {operator.name} is registered twice")
     OPERATORS[operator.name] = operator
@@ -258,11 +254,9 @@ def _fields(operator: type[Operator]) -> tuple[dataclasses.Field[object], ...]:
 
 
 def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Operator:
-    """The operator of that name with the attributes given, normalised; the others at their defaults.
-
-    Raises IllTypedError for an unknown operator, an unknown attribute, a missing one, or a value of the wrong
-    kind.
-    """
+    """The operator of that name with the given attributes, normalised; the others have their defaults. Raises
+    IllTypedError for an unknown operator, an unknown attribute, a missing one, or a value of the wrong
+    kind."""
     operator = OPERATORS.get(name)
     if operator is None:
         raise IllTypedError(f"unknown operator {name}; known: {', '.join(sorted(OPERATORS))}")
@@ -279,7 +273,7 @@ def operator_from_attributes(name: str, attributes: Mapping[str, object]) -> Ope
 
 @lru_cache(maxsize=65536)
 def known_operator(name: str, attributes: tuple[tuple[str, object], ...]) -> Operator:
-    """``operator_from_attributes``, one object for equal attributes."""
+    """``operator_from_attributes``, cached: equal attributes give the same object."""
     return operator_from_attributes(name, dict(attributes))
 
 
@@ -295,7 +289,7 @@ def attribute_names(name: str) -> tuple[str, ...]:
 
 
 def attribute_defaults(name: str) -> dict[str, object]:
-    """The attributes of an operator that have a default, with it."""
+    """The operator's attributes that have a default, with the default."""
     return {
         field.name: field.default
         for field in _fields(OPERATORS[name])
@@ -310,14 +304,14 @@ def number_of(name: str, attributes: Mapping[str, object], attribute: str) -> Fr
 
 
 def tensors(where: str, count: int, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
-    """The input types, checked to be ``count`` tensors."""
+    """The input types; raises unless they are ``count`` tensors."""
     if len(types) != count:
         raise IllTypedError(f"{where}: expected {count} inputs, got {len(types)}")
     return all_tensors(where, types)
 
 
 def all_tensors(where: str, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
-    """The input types, checked to be tensors of known rank."""
+    """The input types; raises unless all are tensors of known rank."""
     checked: list[TensorType] = []
     for type_ in types:
         if isinstance(type_, UnknownType):
@@ -334,7 +328,7 @@ def require_rank(where: str, type_: TensorType, low: int, high: int | None = Non
 
 
 def axis_of(where: str, axis: int, rank: int) -> int:
-    """The axis counted from 0; raises RankMismatchError when it is out of range."""
+    """The axis as a non-negative number; raises RankMismatchError when it is out of range."""
     if not -rank <= axis < rank:
         raise RankMismatchError(where, f"more than axis {axis} needs", rank)
     return axis % rank

@@ -1,4 +1,4 @@
-"""An operator together with the types of its inputs, for whom an operator is what it does to arrays."""
+"""An operator bound to the types of its inputs, for callers that only evaluate it on arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class BoundOperator(Operator):
-    """What an operator does to inputs of given types. It has no text syntax."""
+    """An operator for inputs of given types. It has no text syntax."""
 
     name: ClassVar[str] = "bound"
     operator: Operator
@@ -30,10 +30,10 @@ class BoundOperator(Operator):
         return self.operator.infer(*types)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """On arrays of its own types."""
+        """Evaluates arrays of its own types."""
         return self.operator.evaluate_typed(self.types, domain, arrays)
 
 
 def bound(operator: Operator, types: tuple[TensorType, ...]) -> Operator:
-    """The operator itself where no input is divided: arrays are enough for it then."""
+    """The operator itself where no input is sharded, since arrays then determine the types."""
     return BoundOperator(operator, types) if is_divided(types) else operator

@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions: grouped convolution, enlarging of kernels, the kernels that are constants."""
+"""Two-dimensional convolutions: grouped convolution, kernel enlargement, constant kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ A = TypeVar("A")
 @register
 @dataclass(frozen=True, slots=True)
 class Conv(Operator):
-    """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw], whose shape says the groups."""
+    """Grouped convolution of x[n, c, h, w] with w[o, c / groups, kh, kw]; the weight's shape determines the
+    groups."""
 
     name: ClassVar[str] = "conv"
     inputs: ClassVar[int] = 2
@@ -55,34 +56,34 @@ class Conv(Operator):
 
     @classmethod
     def compares(cls, attributes: Mapping[str, object]) -> bool:
-        """By its activation, which may be any where it is left open."""
+        """Depends on its activation, which may be any if left open."""
         activation = attributes.get("activation", "none")
         return not isinstance(activation, str) or activation == Relu.name
 
     def window(self, *inputs: TensorType) -> Window:
-        """Of the size of the weight."""
+        """A window of the size of the weight."""
         rows, columns = inputs[1].shape[2:]
         return Window((rows, columns), self.stride, self.dilation, self.padding)
 
     def groups(self, data: TensorType, weight: TensorType) -> Dimension:
-        """Channels of the input over channels of the weight; raises unless that divides the outputs."""
+        """Channels of the input divided by those of the weight; raises unless that divides the outputs."""
         return _groups(self.name, data.shape[1], weight.shape[1], weight.shape[0])
 
     def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
-        """The three sizes that groups divide."""
+        """The three sizes that the groups must divide."""
         if len(inputs) != 2 or any(type_.rank != 4 for type_ in inputs):
             return None
         data, weight = inputs
         return data.shape[1], weight.shape[1], weight.shape[0]
 
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
-        """That windows are odd where padding is on both sides the same; that groups divide the outputs."""
+        """That windows are odd with symmetric padding; that groups divide the outputs."""
         data, weight = inputs
         extents = (d * (size - 1) + 1 for d, size in zip(self.dilation, weight.shape[2:], strict=True))
         return odd_windows(self.padding, extents) | self.undivided(data, weight)
 
     def undivided(self, data: TensorType, weight: TensorType) -> frozenset[tuple[object, ...]]:
-        """That groups divide the outputs, unless it is seen."""
+        """That groups divide the outputs, unless that is evident."""
         groups, outputs = self.groups(data, weight), weight.shape[0]
         return (
             frozenset[tuple[object, ...]]()
@@ -122,8 +123,8 @@ class Conv(Operator):
         return (activate(domain, self.activation, result),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Samples, and output channels or groups; input channels where there is one group and what they give
-        is summed with nothing done after."""
+        """Samples, and output channels or groups; also input channels, if there is one group and no bias or
+        activation is applied to the sum."""
         data, weight = inputs
         groups = self.groups(data, weight)
         samples = TaskDimension(data.shape[0], SplitKind.SAMPLE)
@@ -203,11 +204,11 @@ class Enlarge(Operator):
         return (weight.with_shape((*weight.shape[:2], *self.kernel)),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Channels on both sides."""
+        """Input and output channels."""
         return _of_kernels(axis_by_axis(inputs, outputs, (2, 3)))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Zeros around."""
+        """Pads with zeros."""
         (weight,) = arrays
         top, left = ((new - old) // 2 for old, new in zip(domain.shape(weight)[2:], self.kernel, strict=True))
         return (domain.rearrange(lambda part: padded(part, (top, left, top, left)), weight),)
@@ -247,7 +248,7 @@ class AveragePoolKernel(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class IdentityKernel(Operator):
-    """The kernel whose convolution with padding ``same`` and stride 1 changes nothing (TASO: I_conv)."""
+    """The kernel whose convolution with padding ``same`` and stride 1 is the identity (TASO: I_conv)."""
 
     name: ClassVar[str] = "identity_kernel"
     positions: ClassVar[int | None] = 4
@@ -258,7 +259,7 @@ class IdentityKernel(Operator):
     channels: Dimension
 
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
-        """That there is a centre."""
+        """That the kernel sizes are odd."""
         del inputs
         return odd_windows("same", self.kernel)
 
@@ -280,11 +281,9 @@ class IdentityKernel(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class BandKernel(Operator):
-    """The 1x1 kernel that sums ``size`` neighbouring channels, cut off at both ends, times ``alpha / size``.
-
-    Channel i takes channels i - floor((size - 1) / 2) to i + ceil((size - 1) / 2), as local response
-    normalisation does.
-    """
+    """The 1x1 kernel that sums ``size`` adjacent channels, truncated at both ends, times ``alpha / size``.
+    Channel i sums channels i - floor((size - 1) / 2) to i + ceil((size - 1) / 2), as in local response
+    normalisation."""
 
     name: ClassVar[str] = "band_kernel"
     positions: ClassVar[int | None] = 4
@@ -310,10 +309,8 @@ class BandKernel(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class KernelResponse(Operator):
-    """What a convolution without padding answers, everywhere, to an image that is constant per channel.
-
-    From a kernel [o, c / groups, kh, kw] and a vector [c]: it carries a bias through a convolution.
-    """
+    """The output of an unpadded convolution, at every position, for an image that is constant per channel.
+    Maps a kernel [o, c / groups, kh, kw] and a vector [c] to [o]: it moves a bias through a convolution."""
 
     name: ClassVar[str] = "kernel_response"
     inputs: ClassVar[int] = 2
@@ -331,7 +328,7 @@ class KernelResponse(Operator):
         return (*weight.shape[:2], *vector.shape)
 
     def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
-        """The three sizes that groups divide."""
+        """The three sizes that the groups must divide."""
         if len(inputs) != 2 or (inputs[0].rank, inputs[1].rank) != (4, 1):
             return None
         weight, vector = inputs
@@ -352,7 +349,7 @@ class KernelResponse(Operator):
         return (vector.with_shape((weight.shape[0],)),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """As the convolution is divided, of which it is the answer."""
+        """As for the corresponding convolution."""
         weight, vector = inputs
         data = vector.with_shape((1, vector.shape[0], 1, 1))
         answer = Conv().splits((data, weight), (data.with_shape((1, weight.shape[0], 1, 1)),))
@@ -365,7 +362,7 @@ class KernelResponse(Operator):
         )
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """The convolution itself, of an image as large as the kernel."""
+        """The convolution of an image of the kernel's size."""
         weight, vector = arrays
         outputs, _, kh, kw = domain.shape(weight)
         (channels,) = domain.shape(vector)
@@ -381,7 +378,7 @@ def _of_kernels(splits: Splits) -> Splits:
 
 
 def require_window(name: str, size: int) -> None:
-    """Raises IllTypedError where a window is of no channel."""
+    """Raises IllTypedError for a window over no channels."""
     if size == 0:
         raise IllTypedError(f"{name}: expected size to be at least 1, got {size}")
 

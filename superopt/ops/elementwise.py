@@ -1,4 +1,4 @@
-"""Elementwise arithmetic: operands of equal shapes; broadcasting is a node of its own."""
+"""Elementwise arithmetic on operands of equal shape; broadcasting is a separate operator."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Divide(BinaryElementwise):
     onnx: ClassVar[OnnxForm | None] = OnnxForm("Div", since=7)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """(t, t) -> t for floating point t: integer division truncates, which is not this operator."""
+        """(t, t) -> t for floating point t; integer division, which truncates, is excluded."""
         result = BinaryElementwise.infer_whole(self, *types)
         require_float(self.name, *result)
         return result
@@ -224,11 +224,8 @@ class Sqrt(UnaryElementwise):
 @register
 @dataclass(frozen=True, slots=True)
 class Power(UnaryElementwise):
-    """x to a constant power, elementwise.
-
-    A power of 0 is undefined for negative exponents, one of a negative number for exponents that are not
-    whole; x to the power of 0 is 1.
-    """
+    """Elementwise power with a constant exponent. Undefined for 0 with a negative exponent, and for a
+    negative number with a fractional one; x to the power of 0 is 1."""
 
     name: ClassVar[str] = "power"
     gate_step: ClassVar[GateStep | None] = GateStep.POWER
@@ -236,7 +233,7 @@ class Power(UnaryElementwise):
 
     @classmethod
     def is_total(cls, attributes: Mapping[str, object]) -> bool:
-        """For whole exponents that are not negative."""
+        """True for non-negative whole exponents."""
         exponent = number_of(cls.name, attributes, "exponent")
         return exponent is not None and exponent >= 0 and exponent.denominator == 1
 
@@ -246,8 +243,8 @@ class Power(UnaryElementwise):
         return "the power 1" if self.exponent == 1 else None
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Products of the base and its square roots where the exponent is a small dyadic fraction, the
-        named function ``power`` otherwise; a reciprocal for negative exponents."""
+        """Products of the base and its square roots where the exponent is a small dyadic fraction, otherwise
+        the named function ``power``; a reciprocal for negative exponents."""
         exponent = abs(Fraction(self.exponent))
         sixteenths = exponent * 16
         if 0 < exponent <= 8 and sixteenths.denominator == 1:
@@ -258,7 +255,8 @@ class Power(UnaryElementwise):
 
 
 def _dyadic_power(domain: Domain[A], base: A, sixteenths: int) -> A:
-    """Base to ``sixteenths / 16``: whole powers, then the square roots that the binary fraction names."""
+    """The base to the power of ``sixteenths / 16``: a whole power times the square roots given by the binary
+    fraction."""
     whole, fraction = divmod(sixteenths, 16)
     factors, root = [base] * whole, base
     for bit in (8, 4, 2, 1):

@@ -1,4 +1,4 @@
-"""Matrices: product, transposition, identity."""
+"""Matrix operators: product, transposition, identity."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Matmul(Operator):
         return (domain.matmul(arrays[0], arrays[1]),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Batch axes, rows, columns, and the inner dimension, over which tasks make terms of a sum."""
+        """Batch axes, rows, columns, and the inner dimension, over which tasks produce terms of a sum."""
         left, right = inputs
         (result,) = outputs
         batch = tuple(range(result.rank - 2))
@@ -100,18 +100,18 @@ class Transpose(Operator):
     perm: tuple[int, ...] = ()
 
     def permutation(self, rank: int) -> tuple[int, ...]:
-        """The permutation of all axes at that rank; raises IllTypedError."""
+        """The full permutation at that rank; raises IllTypedError."""
         return permutation_of(self.perm, rank)
 
     def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
-        """Where the permutation is none."""
+        """If the permutation is the identity."""
         del inputs
         rank = len(output.shape) if isinstance(output, TensorType) else -1
         same = rank >= 0 and self.permutation(rank) == tuple(range(rank))
         return "axes stay where they are" if same else None
 
     def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
-        """Of a transposition: both permutations in one."""
+        """With a transposition: the composed permutation."""
         if not isinstance(inner, Transpose):
             return None
         first = inner.permutation(rank)
@@ -127,7 +127,7 @@ class Transpose(Operator):
         return (only.with_shape(tuple(only.shape[axis] for axis in self.permutation(only.rank))),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis of the input, wherever it goes."""
+        """Every axis of the input, at its new position."""
         shape = inputs[0].shape
         dimensions = tuple(TaskDimension(size, kind_of_axis(axis)) for axis, size in enumerate(shape))
         return Splits(dimensions, (tuple(range(len(shape))),), (self.permutation(len(shape)),))
@@ -161,7 +161,7 @@ class IdentityMatrix(Operator):
 
 
 def permutation_of(perm: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """The permutation of all axes that ``perm`` writes at that rank; raises IllTypedError."""
+    """The full permutation that ``perm`` denotes at that rank; raises IllTypedError."""
     if not perm:
         if rank < 2:
             raise IllTypedError(f"{Transpose.name}: expected rank >= 2, got {rank}")

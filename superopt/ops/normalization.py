@@ -1,4 +1,4 @@
-"""Normalisation across channels, and by the mean and the mean square of each row."""
+"""Normalisation across channels, and of rows by their mean and mean square."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ A = TypeVar("A")
 @register
 @dataclass(frozen=True, slots=True)
 class LocalResponseNormalization(UnaryElementwise):
-    """x (bias + alpha / size * sum of squares over ``size`` neighbouring channels)^-beta."""
+    """x (bias + alpha / size * sum of squares over ``size`` adjacent channels)^-beta."""
 
     name: ClassVar[str] = "lrn"
     positions: ClassVar[int | None] = 4
@@ -53,7 +53,7 @@ class LocalResponseNormalization(UnaryElementwise):
 
     @classmethod
     def is_total(cls, attributes: Mapping[str, object]) -> bool:
-        """Where what is raised to a power is positive, or the power is a product."""
+        """If the base of the power is positive, or the power is a product."""
         alpha, beta, bias = (number_of(cls.name, attributes, name) for name in ("alpha", "beta", "bias"))
         positive = alpha is not None and bias is not None and alpha >= 0 and bias > 0
         return positive or (beta is not None and Power.is_total({"exponent": -beta}))
@@ -67,7 +67,7 @@ class LocalResponseNormalization(UnaryElementwise):
         return (data,)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but that of channels."""
+        """Every axis except the channels."""
         return axis_by_axis(inputs, outputs, (1,))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -88,7 +88,7 @@ class LocalResponseNormalization(UnaryElementwise):
 
 
 class RowNormalization(Operator):
-    """Rows along the last axis, normalised, times one number for each position in a row."""
+    """Rows along the last axis, normalised and multiplied by one number for each position in a row."""
 
     positions: ClassVar[int | None] = 1
     parameters: ClassVar[int | None] = 1
@@ -98,7 +98,7 @@ class RowNormalization(Operator):
 
     @classmethod
     def is_total(cls, attributes: Mapping[str, object]) -> bool:
-        """For positive epsilon: the divisor is the root of at least that."""
+        """For positive epsilon, since the divisor is at least its square root."""
         epsilon = number_of(cls.name, attributes, "epsilon")
         return epsilon is not None and epsilon > 0
 
@@ -114,7 +114,7 @@ class RowNormalization(Operator):
         return (data,)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but the last, of which the means are taken."""
+        """Every axis except the last, over which means are taken."""
         return axis_by_axis(inputs, outputs, (outputs[0].rank - 1,))
 
     def by_mean_square(self, domain: Domain[A], data: A) -> A:

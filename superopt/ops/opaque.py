@@ -1,4 +1,4 @@
-"""Opaque: an ONNX node that no operator describes. It is kept untouched, measured, and never rewritten."""
+"""Opaque: an ONNX node that no operator describes; it is copied unchanged, measured, and never rewritten."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _ELEMENT_WISE = frozenset(
         *("Not", "Reciprocal", "Round", "Selu", "Sign", "Sin", "Softplus", "Softsign", "Tan"),
     )
 )
-"""Operators of ONNX that make each element of one element of the first input."""
+"""ONNX operators that compute each element from one element of the first input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque(Operator):
-    """An ONNX node by its index in the source model, with the reason why it has no operator.
-
-    It is not registered: it has no text syntax. It is never folded or removed.
-    """
+    """An ONNX node without an operator in the algebra, by its index in the source model, with the reason. It
+    is not registered and has no text syntax. It is never folded or removed."""
 
     name: ClassVar[str] = "opaque"
     foldable: ClassVar[bool] = False
@@ -37,16 +35,16 @@ class Opaque(Operator):
     reason: str
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """Unknown to superopt: the lifted node carries the types that ONNX inferred."""
+        """Not available: the lifted node has the types inferred by ONNX."""
         raise UnsupportedError(f"{self.op_type}: types of an opaque node are given, not inferred")
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Unknown to superopt."""
+        """Not available."""
         raise UnsupportedError(f"{self.op_type}: an opaque node cannot be evaluated")
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Of a lookup, as of an embedding: the indices, and all other axes of the data; of an operator on
-        single elements: every axis. Nothing else is known."""
+        """For a lookup, such as an embedding: the indices, and all other axes of the data; for an elementwise
+        operator: every axis; otherwise none."""
         if self.domain not in ("", "ai.onnx") or len(outputs) != 1:
             return undivided(inputs, outputs)
         if self.op_type == "Gather" and (axis := _looked_up_axis(inputs, outputs[0])) is not None:
@@ -58,7 +56,7 @@ class Opaque(Operator):
 
 
 def _looked_up_axis(inputs: tuple[TensorType, ...], output: TensorType) -> int | None:
-    """The axis of the data that indices are along; None where the shapes leave that open."""
+    """The axis of the data that is indexed; None where the shapes do not determine it."""
     if len(inputs) != 2:
         return None
     data, indices = inputs
@@ -71,10 +69,8 @@ def _looked_up_axis(inputs: tuple[TensorType, ...], output: TensorType) -> int |
 
 
 def _lookup(indices: TensorType, output: TensorType, axis: int) -> Splits:
-    """data[..., v, ...], indices[i, ...] -> [..., i, ..., ...]: every axis of the result.
-
-    Along the first axis the data is a table, as of an embedding: the axes of its rows are parameters.
-    """
+    """data[..., v, ...], indices[i, ...] -> [..., i, ..., ...]: every axis of the result. Indexed along the
+    first axis the data is a table, as in an embedding, and the axes of its rows are parameters."""
     every = tuple(range(output.rank))
     end = axis + indices.rank
     kinds = [

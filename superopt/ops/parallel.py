@@ -1,9 +1,9 @@
-"""The six operators that change how a tensor is divided, and no value: Unity's parallelization operators.
+"""Unity's six parallelization operators, which change how a tensor is sharded but not its value.
 
-Types say what they do (Unity, section 3.3, figure 8): ``partition`` and ``combine`` multiply and divide the
-degree of an axis, ``replicate`` and ``reduce`` that of replicas. ``reduce`` sums replicas, so that it undoes
-no ``replicate``. ``pipeline`` and ``batch`` divide an axis in time instead of space: an operator between them
-works on one part after another, for which it needs no replicas of what it needs whole.
+Their types define them (Unity, section 3.3, figure 8): ``partition`` and ``combine`` multiply and divide the
+degree of an axis, ``replicate`` and ``reduce`` the replica degree. ``reduce`` sums replicas, so it is not the
+inverse of ``replicate``. ``pipeline`` and ``batch`` divide an axis in time instead of space: an operator
+between them processes one part after another, so its undivided inputs need no replicas.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ A = TypeVar("A")
 
 
 class ParallelOperator(Operator):
-    """One tensor to the same elements, divided otherwise; ``degree`` is the number of parts or copies."""
+    """Maps a tensor to the same elements with a different division; ``degree`` is the number of parts or
+    copies."""
 
     inputs: ClassVar[int] = 1
     polynomial: ClassVar[bool] = True
@@ -34,20 +35,21 @@ class ParallelOperator(Operator):
 
     @abstractmethod
     def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
-        """Divisions of all axes and the number of replicas, from those of the input; raises IllTypedError."""
+        """Divisions of all axes and the number of replicas of the result, from those of the input; raises
+        IllTypedError."""
 
     @abstractmethod
     def backward(self) -> ParallelOperator:
-        """The operator that gradients take in place of this one."""
+        """The operator applied to gradients in place of this one."""
 
     def moved_elements(self, type_: TensorType) -> Dimension:
-        """The number of elements that are sent in all for an input of that type, each place keeping what it
-        has; 0 where nothing leaves its place."""
+        """The total number of elements sent for an input of that type, where each place keeps what it has; 0
+        for a purely local operator."""
         del type_
         return 0
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """The same shape, divided otherwise."""
+        """The same shape with a different division."""
         (only,) = tensors(self.name, 1, types)
         if self.degree < 2:
             raise IllTypedError(f"{self.name}: expected a degree of at least 2, got {self.degree}")
@@ -59,7 +61,7 @@ class ParallelOperator(Operator):
         return self.infer(*types)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """``evaluate_typed`` for an array that is not divided."""
+        """``evaluate_typed`` for an unsharded array."""
         (array,) = arrays
         type_ = TensorType(ElementType.FLOAT, domain.shape(array))
         return self.evaluate_typed((type_,), domain, arrays)
@@ -67,7 +69,7 @@ class ParallelOperator(Operator):
     def evaluate_typed(
         self, types: tuple[TensorType, ...], domain: Domain[A], arrays: tuple[A, ...]
     ) -> tuple[A, ...]:
-        """The same array; its replicas are more, or summed."""
+        """The same array, with replicas copied or summed."""
         before, (after,) = replicas_of(types[0]), map(replicas_of, self.infer(*types))
         if before == after:
             return arrays
@@ -87,22 +89,22 @@ class ParallelOperator(Operator):
 
 
 class AxisOperator(ParallelOperator):
-    """One that changes the division of one axis."""
+    """An operator that changes the division of one axis."""
 
     axis: int
 
     def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
-        """The axis divided otherwise."""
+        """The axis with its new division."""
         axis = axis_of(self.name, self.axis, len(divisions))
         divisions[axis] = self.of_axis(divisions[axis])
         return divisions, replicas
 
     @abstractmethod
     def of_axis(self, division: Division) -> Division:
-        """The division of the axis; raises IllTypedError."""
+        """The new division of the axis; raises IllTypedError."""
 
     def quotient(self, number: int) -> int:
-        """The number by the degree; raises IllTypedError unless that is whole."""
+        """The number divided by the degree; raises IllTypedError unless that is exact."""
         if number % self.degree:
             raise IllTypedError(
                 f"{self.name}: an axis in {number} parts cannot be one in {self.degree} fewer"
@@ -113,7 +115,7 @@ class AxisOperator(ParallelOperator):
 @register
 @dataclass(frozen=True, slots=True)
 class Partition(AxisOperator):
-    """An axis divided among ``degree`` places (times those among which it is already)."""
+    """Divides an axis among ``degree`` places (multiplying any existing division)."""
 
     name: ClassVar[str] = "partition"
     divides: ClassVar[Divided | None] = Divided.DEGREE
@@ -129,14 +131,14 @@ class Partition(AxisOperator):
         return Combine(self.axis, self.degree)
 
     def moved_elements(self, type_: TensorType) -> Dimension:
-        """All parts but the one that stays."""
+        """All parts except the one that stays."""
         return _all_but_one(type_, self.degree)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Combine(AxisOperator):
-    """``degree`` neighbouring parts of an axis put together."""
+    """Combines ``degree`` adjacent parts of an axis."""
 
     name: ClassVar[str] = "combine"
     divides: ClassVar[Divided | None] = Divided.DEGREE
@@ -154,14 +156,14 @@ class Combine(AxisOperator):
         return Partition(self.axis, self.degree)
 
     def moved_elements(self, type_: TensorType) -> Dimension:
-        """All parts but the one that is there."""
+        """All parts except the one already there."""
         return _all_but_one(type_, self.degree)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Replicate(ParallelOperator):
-    """``degree`` copies of every replica."""
+    """Makes ``degree`` copies of every replica."""
 
     name: ClassVar[str] = "replicate"
     divides: ClassVar[Divided | None] = Divided.REPLICAS
@@ -176,14 +178,14 @@ class Replicate(ParallelOperator):
         return Reduce(self.degree)
 
     def moved_elements(self, type_: TensorType) -> Dimension:
-        """All copies but the one that is there."""
+        """All copies except the one already there."""
         return type_.elements * replicas_of(type_) * (self.degree - 1)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Reduce(ParallelOperator):
-    """Sums of ``degree`` neighbouring replicas each."""
+    """Sums groups of ``degree`` adjacent replicas."""
 
     name: ClassVar[str] = "reduce"
     divides: ClassVar[Divided | None] = Divided.REPLICAS
@@ -201,14 +203,14 @@ class Reduce(ParallelOperator):
         return Replicate(self.degree)
 
     def moved_elements(self, type_: TensorType) -> Dimension:
-        """All terms but the ones to which the others are added."""
+        """All terms except those to which the others are added."""
         return type_.elements * (replicas_of(type_) // self.degree * (self.degree - 1))
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Pipeline(AxisOperator):
-    """An axis in ``degree`` parts, one after another."""
+    """Divides an axis into ``degree`` parts that are processed one after another."""
 
     name: ClassVar[str] = "pipeline"
     divides: ClassVar[Divided | None] = Divided.BATCHES
@@ -220,14 +222,14 @@ class Pipeline(AxisOperator):
         return replace(division, batches=division.batches * self.degree)
 
     def backward(self) -> ParallelOperator:
-        """Gradients come part by part too."""
+        """Gradients also arrive part by part."""
         return Batch(self.axis, self.degree)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Batch(AxisOperator):
-    """The ``degree`` parts of an axis, once all of them are there."""
+    """Combines the ``degree`` parts of an axis once all are available."""
 
     name: ClassVar[str] = "batch"
     divides: ClassVar[Divided | None] = Divided.BATCHES

@@ -48,12 +48,12 @@ class Pool(Operator):
     padding: Padding
 
     def window(self, *inputs: TensorType) -> Window:
-        """Of the kernel that the operator names."""
+        """A window of the kernel attribute's size."""
         del inputs
         return Window(self.kernel, self.stride, (1, 1), self.padding)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """[n, c, h, w] -> [n, c, h', w']; no window may lie in the padding alone."""
+        """[n, c, h, w] -> [n, c, h', w']; no window may be entirely in the padding."""
         (data,) = tensors(self.name, 1, types)
         require_rank(self.name, data, 4)
         require_float(self.name, data)
@@ -72,7 +72,7 @@ class Pool(Operator):
         return (data.with_shape((*data.shape[:2], *sizes)),)
 
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
-        """That windows are odd where padding is the same on both sides, and larger than margins."""
+        """That windows are odd with symmetric padding, and larger than the margins."""
         del inputs
         if not isinstance(self.padding, tuple):
             return odd_windows(self.padding, self.kernel)
@@ -95,7 +95,7 @@ class Pool(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class MaxPool(Pool):
-    """The largest element of each window; padding never wins."""
+    """The largest element of each window, ignoring padding."""
 
     name: ClassVar[str] = "maxpool"
     comparing: ClassVar[bool] = True
@@ -114,7 +114,7 @@ class MaxPool(Pool):
 @register
 @dataclass(frozen=True, slots=True)
 class AveragePool(Pool):
-    """The mean of each window; ``includes_padding`` says if padding counts as zeros (1) or not at all (0)."""
+    """The mean of each window; ``includes_padding``: padding counts as zeros (1) or is excluded (0)."""
 
     name: ClassVar[str] = "avgpool"
     linear: ClassVar[bool] = True
@@ -124,7 +124,7 @@ class AveragePool(Pool):
     includes_padding: int = 0
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Sum over the window axes by the number of elements that count."""
+        """Sum over the window axes divided by the number of elements that count."""
         (data,) = arrays
         height, width = domain.shape(data)[2:]
         margins = self.margins(height, width)

@@ -1,4 +1,4 @@
-"""The exponential, and sums, means and maxima along one axis: what softmax and normalisations are made of."""
+"""Exponential, and sum, mean and maximum along one axis: the components of softmax and normalisations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Exp(UnaryElementwise):
 
 
 class Reduction(Operator):
-    """One number for all elements along ``axis``, which stays as an axis of size 1."""
+    """One number for all elements along ``axis``, which is kept with size 1."""
 
     inputs: ClassVar[int] = 1
     along_axis: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class Reduction(Operator):
         return (only.with_shape((*only.shape[:axis], 1, *only.shape[axis + 1 :])),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but the one that becomes 1."""
+        """Every axis except the reduced one."""
         return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
 
     def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
@@ -76,7 +76,7 @@ class ReduceSum(Reduction):
     axis: int
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis; along the one that is summed tasks make terms of the sum."""
+        """Every axis; along the reduced one tasks produce terms of the sum."""
         axis = axis_of(self.name, self.axis, outputs[0].rank)
         others = axis_by_axis(inputs, outputs, (axis,))
         (own,), number = others.inputs, len(others.dimensions)
@@ -122,13 +122,13 @@ class ReduceMax(Reduction):
 
 
 def sum_along(domain: Domain[A], array: A, axis: int) -> A:
-    """The sum along an axis, which stays as an axis of size 1."""
+    """The sum along an axis, which is kept with size 1."""
     axis = axis_of("sum", axis, len(domain.shape(array)))
     return domain.reshape(domain.sum(array, axis), _kept(domain, array, axis))
 
 
 def mean_along(domain: Domain[A], array: A, axis: int) -> A:
-    """The mean along an axis, which stays as an axis of size 1."""
+    """The mean along an axis, which is kept with size 1."""
     count = domain.shape(array)[axis]
     return domain.multiply(sum_along(domain, array, axis), domain.rational(Fraction(1, count)))
 

@@ -1,4 +1,4 @@
-"""What operators can be to others: products, steps that a runtime fuses, ways to divide a tensor."""
+"""Operator roles for other modules: products, steps that a runtime fuses, ways to divide a tensor."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import enum
 
 
 class Product(enum.StrEnum):
-    """A sum of products of two operands: of matrices, or of an image and a kernel, in this order."""
+    """A sum of products of two operands, in this order: two matrices, or an image and a kernel."""
 
     MATRIX = "matrix"
     CONVOLUTION = "convolution"
 
 
 class FusionRole(enum.StrEnum):
-    """What a step is to the products before it, or to the runtime.
-
-    ``TRANSPARENT`` vanishes when a graph is lowered, or costs nothing: the runtime sees through it.
-    ``VECTOR`` combines channels with vectors, ``FACTOR`` everything with one number: both can be folded into
-    weights.
-    """
+    """Role of an operator in the runtime's fusions. ``TRANSPARENT`` vanishes when a graph is lowered, or
+    costs nothing: fusion sees through it. ``VECTOR`` combines channels with vectors, ``FACTOR`` everything
+    with one number: both can be folded into weights."""
 
     TRANSPARENT = "transparent"
     VECTOR = "vector"
@@ -29,7 +26,7 @@ class FusionRole(enum.StrEnum):
 
 
 class GateStep(enum.StrEnum):
-    """What may stand around the operator that tells what a gate or a normalisation in pieces is."""
+    """Operators that may surround the characteristic operator of a decomposed gate or normalisation."""
 
     SCALING = "scaling"
     POWER = "power"
@@ -37,7 +34,7 @@ class GateStep(enum.StrEnum):
 
 
 class Divided(enum.StrEnum):
-    """What a parallel operator changes the number of: places along an axis, turns along one, copies."""
+    """What a parallel operator divides: an axis over places, an axis over turns, or replicas."""
 
     DEGREE = "degree"
     BATCHES = "batches"

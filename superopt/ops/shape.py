@@ -1,4 +1,4 @@
-"""Operators that move elements: concat, split and its halves, reshape, broadcast; the tensor of ones."""
+"""Data movement operators: concat, split and its halves, reshape, broadcast; and the tensor of ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ A = TypeVar("A")
 
 
 class Joining(Operator):
-    """Tensors put together along an axis, in order."""
+    """Tensors combined along an axis, in order."""
 
     moves: ClassVar[bool] = True
     joins: ClassVar[bool] = True
@@ -44,7 +44,7 @@ class Joining(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class Concat(Joining):
-    """Tensors one after another along an axis; any number of them in a graph, two in a rule."""
+    """Concatenation along an axis; of any number of tensors in a graph, of two in a rule."""
 
     name: ClassVar[str] = "concat"
     inputs: ClassVar[int] = 2
@@ -54,12 +54,12 @@ class Concat(Joining):
     axis: int
 
     def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
-        """Of one tensor."""
+        """For a single tensor."""
         del output
         return "there is nothing to join" if len(inputs) == 1 else None
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """Equal shapes but for the axis, along which sizes add up."""
+        """Equal shapes except for the axis, along which sizes add up."""
         parts = all_tensors(self.name, types)
         if not parts:
             raise IllTypedError(f"{self.name}: expected at least one input, got none")
@@ -76,22 +76,22 @@ class Concat(Joining):
         return (first.with_shape((*first.shape[:axis], total, *first.shape[axis + 1 :])),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but the one along which tensors are joined."""
+        """Every axis except the concatenated one."""
         return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Joined."""
+        """Concatenated arrays."""
         axis = axis_of(self.name, self.axis, len(domain.shape(arrays[0])))
         return (domain.concatenate(arrays, axis),)
 
 
 def joined_along(axis: int) -> Joining:
-    """The operator that joins tensors along an axis."""
+    """The operator that concatenates tensors along an axis."""
     return Concat(axis)
 
 
 class Cutting(Operator):
-    """A tensor cut along an axis into pieces, each an output."""
+    """Divides a tensor along an axis into pieces, one per output."""
 
     moves: ClassVar[bool] = True
     axis: int
@@ -101,14 +101,14 @@ class Cutting(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class Split(Cutting):
-    """A tensor cut along an axis into pieces of the given sizes."""
+    """Splits a tensor along an axis into pieces of the given sizes."""
 
     name: ClassVar[str] = "split"
     axis: int
     sizes: tuple[Dimension, ...]
 
     def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
-        """Into one piece."""
+        """For a single piece."""
         del inputs, output
         return "there is one piece" if len(self.sizes) == 1 else None
 
@@ -123,7 +123,7 @@ class Split(Cutting):
         return tuple(_resized(whole, axis, size) for size in self.sizes)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but the one that is cut."""
+        """Every axis except the one that is split."""
         return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, inputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -140,7 +140,7 @@ class Split(Cutting):
 
 
 class Half(Operator):
-    """One of the two pieces of a tensor cut at ``size`` along ``axis``: a split as rules write it."""
+    """One of the two pieces of a tensor split at ``size`` along ``axis``: the form of a split in rules."""
 
     moves: ClassVar[bool] = True
     in_graphs: ClassVar[str | None] = Split.name
@@ -154,15 +154,15 @@ class Half(Operator):
 
     @property
     def port(self) -> int:
-        """The output of ``cut`` that it is."""
+        """The corresponding output of ``cut``."""
         return self.half or 0
 
     def cut(self, extent: Dimension) -> Cutting:
-        """The operator that graphs have for both halves of a tensor of that size."""
+        """The operator that represents both halves of a tensor of that size in graphs."""
         return Split(self.axis, (self.size, extent - self.size))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """The dimension becomes ``size``, or what is left of it."""
+        """The dimension becomes ``size``, or the remainder."""
         (whole,) = tensors(self.name, 1, types)
         axis = axis_of(self.name, self.axis, whole.rank)
         extent = whole.shape[axis]
@@ -171,7 +171,7 @@ class Half(Operator):
         return (_resized(whole, axis, (self.size, extent - self.size)[self.port]),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis but the one that is cut."""
+        """Every axis except the one that is split."""
         return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, inputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -213,7 +213,7 @@ _SHAPED = "the shape is that already"
 @register
 @dataclass(frozen=True, slots=True)
 class Reshape(Operator):
-    """The same elements in row-major order at another shape."""
+    """Changes the shape, keeping elements in row-major order."""
 
     name: ClassVar[str] = "reshape"
     inputs: ClassVar[int] = 1
@@ -225,27 +225,28 @@ class Reshape(Operator):
     shape: tuple[Dimension, ...]
 
     def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
-        """To the shape of the tensor."""
+        """If the shape is the tensor's own."""
         return _SHAPED if inputs[0] == output else None
 
     def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
-        """Of a reshape: the last shape counts."""
+        """With a reshape: the last shape is used."""
         del rank
         return (self, "two reshapes are one") if isinstance(inner, Reshape) else None
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """The number of elements stays."""
+        """The number of elements is preserved."""
         (only,) = tensors(self.name, 1, types)
         result = only.with_shape(self.shape)
         equal_dimensions(self.name, only.elements, result.elements)
         return (result,)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Factors that are outermost on both sides: axes that stay, and outer parts of merged or cut ones."""
+        """Factors that are outermost on both sides: unchanged axes, and outer parts of merged or divided
+        ones."""
         return reshaped(inputs[0], outputs[0])
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
-        """To the shape of the part."""
+        """A reshape to the shape of the part."""
         return Reshape(outputs[0].shape)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -256,7 +257,8 @@ class Reshape(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class Broadcast(Operator):
-    """numpy broadcasting to a shape: trailing axes are aligned, axes of 1 and missing axes are repeated."""
+    """numpy broadcasting to a shape: trailing axes are aligned; axes of size 1 and missing axes are
+    repeated."""
 
     name: ClassVar[str] = "broadcast"
     inputs: ClassVar[int] = 1
@@ -274,11 +276,11 @@ class Broadcast(Operator):
         return inputs[0].shape if inputs else ()
 
     def why_same(self, inputs: tuple[ValueType, ...], output: ValueType) -> str | None:
-        """To the shape of the tensor."""
+        """If the shape is the tensor's own."""
         return _SHAPED if inputs[0] == output else None
 
     def merged_with(self, inner: GraphOperator, rank: int) -> tuple[Operator, str] | None:
-        """Of a broadcast: the last shape counts."""
+        """With a broadcast: the last shape is used."""
         del rank
         return (self, "two broadcasts are one") if isinstance(inner, Broadcast) else None
 
@@ -303,7 +305,7 @@ class Broadcast(Operator):
         )
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
-        """To the shape of the part."""
+        """A broadcast to the shape of the part."""
         return Broadcast(outputs[0].shape)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -326,7 +328,7 @@ class Filled(Operator):
 
     @staticmethod
     def number_in(term: Application) -> AttributeTerm | None:
-        """The number that a term of such an operator says, which may be left open."""
+        """The number in a term of such an operator; None if left open."""
         return 1 if term.operator == Ones.name else term.attribute("value")
 
 

@@ -1,15 +1,15 @@
-"""Operators on divided tensors: types and values of all their tasks, written once over ``splits``.
+"""Operators on sharded tensors: types and values of all tasks, derived from ``splits``.
 
-A divided tensor (``ShardedType``) is held in parts along its axes, and in replicas. A task of an operator
-takes a part of each input, and what is divided where tells which: an input that follows a task dimension is
-divided along it as the dimension is, one that does not follow it has a replica for each of its parts. Where
-an output is a sum over a dimension, its replicas are the terms.
+A sharded tensor (``ShardedType``) is held in parts along its axes, and in replicas. A task of an operator
+takes a part of each input: an input that follows a task dimension is divided along it, and one that does not
+follow it has a replica for each of the dimension's parts. Where an output is a sum over a dimension, its
+replicas are the terms.
 
-The value of a divided tensor is an array of its whole shape, with an axis of replicas before it where there
-is more than one. Either all tensors of an operator have the same number of replicas, and it works on each by
-itself; or a tensor has one for each part of each dimension that it does not follow, counted row-major in the
-order of the dimensions. Both at once is ill-typed: one number of replicas would not say which is which, and
-a sum over some of them could be over the wrong ones.
+The value of a sharded tensor is an array of the whole shape, preceded by a replica axis if there is more than
+one replica. Either all tensors of an operator have the same number of replicas, and the operator works on
+each replica separately; or a tensor has one replica for each part of each dimension that it does not follow,
+numbered row-major in the order of the dimensions. Both at once is ill-typed: a single replica count would be
+ambiguous, and a sum over some replicas could be over the wrong ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNDIVIDED = Division()
 
 
 class Divisible(Protocol):
-    """What is asked of an operator here."""
+    """The operator interface that this module needs."""
 
     name: ClassVar[str]
 
@@ -46,11 +46,8 @@ class Divisible(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How an operator on divided tensors falls into tasks.
-
-    ``divisions`` are those of its task dimensions; ``shared`` is the number of replicas that all its tensors
-    have where the division asks for none.
-    """
+    """Division of an operator on sharded tensors into tasks. ``divisions`` are those of its task dimensions;
+    ``shared`` is the number of replicas common to all its tensors where the division requires none."""
 
     splits: Splits
     inputs: tuple[TensorType, ...]
@@ -60,30 +57,28 @@ class Tasks:
 
 
 def is_divided(types: Iterable[ValueType]) -> bool:
-    """Whether one of the tensors is divided or has replicas."""
+    """Whether some tensor is divided or has replicas."""
     return ShardedType in map(type, types)
 
 
 def whole(type_: TensorType) -> TensorType:
-    """The type of the tensor in one piece."""
+    """The unsharded type of the tensor."""
     return TensorType(type_.element, type_.shape) if isinstance(type_, ShardedType) else type_
 
 
 def divisions_of(type_: TensorType) -> tuple[Division, ...]:
-    """How each axis is divided."""
+    """The division of each axis."""
     return type_.divisions if isinstance(type_, ShardedType) else (UNDIVIDED,) * type_.rank
 
 
 def replicas_of(type_: TensorType) -> int:
-    """How many replicas there are."""
+    """The number of replicas."""
     return type_.replicas if isinstance(type_, ShardedType) else 1
 
 
 def divided(where: str, type_: TensorType, divisions: Sequence[Division], replicas: int) -> TensorType:
-    """The type of a whole tensor, divided so; an ordinary one where nothing is.
-
-    Raises IllTypedError (DimensionMismatchError where a symbol can be solved for) unless all parts are equal.
-    """
+    """The sharded type of a whole tensor with these divisions; a plain type where nothing is divided. Raises
+    IllTypedError (DimensionMismatchError where a symbol can be solved for) unless all parts are equal."""
     for size, division in zip(type_.shape, divisions, strict=True):
         require_divisible(where, size, division.parts)
     if replicas == 1 and all(division == UNDIVIDED for division in divisions):
@@ -92,7 +87,7 @@ def divided(where: str, type_: TensorType, divisions: Sequence[Division], replic
 
 
 def require_divisible(where: str, size: Dimension, parts: int) -> None:
-    """Raises unless the size is a multiple of the number of parts, whatever its symbols stand for."""
+    """Raises unless the size is a multiple of the number of parts for all values of its symbols."""
     if parts == 1 or is_multiple(size, parts):
         return
     if isinstance(size, int):
@@ -105,8 +100,8 @@ def _written(size: SymbolicDimension) -> str:
 
 
 def infer_divided(operator: Divisible, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
-    """Output types of an operator of which an input is divided; raises IllTypedError where its tasks do not
-    find what they need."""
+    """Output types of an operator with a sharded input; raises IllTypedError where its tasks lack what they
+    need."""
     tasks = tasks_of(operator, types)
     return tuple(
         _output(operator, tasks, type_, axes)
@@ -172,7 +167,8 @@ def _output(operator: Divisible, tasks: Tasks, type_: TensorType, axes: tuple[in
 def evaluate_divided(
     operator: Divisible, types: tuple[TensorType, ...], domain: Domain[A], arrays: tuple[A, ...]
 ) -> tuple[A, ...]:
-    """The outputs of an operator of which an input is divided: all tasks in one call, along the stack."""
+    """The outputs of an operator with a sharded input: all tasks are evaluated in one call, along the
+    stack."""
     tasks = tasks_of(operator, types)
     stack = max(_stack(domain, array) for array in arrays)
     parts = [
@@ -203,7 +199,7 @@ def _stack(domain: Domain[A], array: A) -> int:
 
 
 def _gathered(tasks: Tasks, array: Array, number: int, stack: int) -> Array:
-    """[stack, (replicas), shape] -> [stack * tasks, shape of a shard]: what each task reads of an input."""
+    """[stack, (replicas), shape] -> [stack * tasks, shape of a shard]: the operand of each task."""
     axes, shape = tasks.splits.inputs[number], _sizes(tasks.inputs[number])
     xp, count = namespace(array), len(tasks.divisions)
     missing = [n for n in range(count) if n not in axes]
@@ -237,7 +233,8 @@ def _gathered(tasks: Tasks, array: Array, number: int, stack: int) -> Array:
 
 
 def _assembled(tasks: Tasks, array: Array, port: int) -> Array:
-    """[stack * tasks, shape of a shard] -> [stack, (replicas), shape]: an output from what tasks made."""
+    """[stack * tasks, shape of a shard] -> [stack, (replicas), shape]: assembles an output from the tasks'
+    results."""
     axes, shape = tasks.splits.outputs[port], _sizes(tasks.outputs[port])
     parts = [division.parts for division in tasks.divisions]
     stack = int(array.shape[0]) // (tasks.shared * math.prod(parts))

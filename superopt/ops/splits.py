@@ -1,8 +1,8 @@
-"""Which dimensions of an operator can be divided into parallel tasks, and what a division asks of the inputs.
+"""Divisible dimensions of operators: the parallel tasks of a division, and what it requires of the inputs.
 
-The vocabulary of FlexFlow's SOAP (dissertation, section 3.2) and of Unity's reduction parallelism, per
-operator: its computation is an iteration over task dimensions, and every axis of an input or an output
-follows one of them or none.
+The vocabulary is that of FlexFlow's SOAP (dissertation, section 3.2) and Unity's reduction parallelism: an
+operator is an iteration over task dimensions, and every axis of an input or output follows one of them or
+none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Axes: TypeAlias = "tuple[int | None, ...]"
 
 
 class SplitKind(enum.StrEnum):
-    """What a task dimension is, by what dividing it does."""
+    """Kind of a task dimension, by the effect of dividing it."""
 
     SAMPLE = "sample"
     ATTRIBUTE = "attribute"
@@ -39,20 +39,17 @@ class TaskDimension:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The task dimensions of an operator applied to given types.
-
-    ``inputs`` and ``outputs`` say for every axis of every tensor which task dimension it follows; None for
-    an axis that every task needs, or makes, whole. Where an input does not follow a dimension, every task
-    along it needs a copy. An output that does not follow a dimension of kind REDUCTION is the sum of what
-    the tasks along it make.
-    """
+    """The task dimensions of an operator applied to given types. ``inputs`` and ``outputs`` give for every
+    axis of every tensor the task dimension that it follows; None for an axis that every task needs, or
+    produces, whole. If an input does not follow a dimension, every task along it needs a copy. An output that
+    does not follow a dimension of kind REDUCTION is the sum of the results of the tasks along it."""
 
     dimensions: tuple[TaskDimension, ...]
     inputs: tuple[tuple[int | None, ...], ...]
     outputs: tuple[tuple[int | None, ...], ...]
 
     def admits(self, degrees: tuple[int, ...]) -> bool:
-        """Whether the dimensions can be divided so: every size is a multiple of its degree."""
+        """Whether this division is possible: every size is a multiple of its degree."""
         return len(degrees) == len(self.dimensions) and all(
             degree == 1 or (isinstance(dimension.size, int) and dimension.size % degree == 0)
             for dimension, degree in zip(self.dimensions, degrees, strict=True)
@@ -60,16 +57,14 @@ class Splits:
 
 
 def undivided(inputs: Types, outputs: Types) -> Splits:
-    """No task dimension: one task needs and makes everything."""
+    """No task dimension: a single task needs and produces everything."""
     return Splits((), tuple(map(_whole, inputs)), tuple(map(_whole, outputs)))
 
 
 def axis_by_axis(inputs: Types, outputs: Types, whole: Collection[int] = ()) -> Splits:
-    """A task dimension for every axis of the first output but those that every task has ``whole``.
-
-    Axes of tensors of its rank follow it one by one; tensors of other ranks are needed whole. The first axis
-    is one of samples.
-    """
+    """A task dimension for every axis of the first output except those that every task needs ``whole``. Axes
+    of tensors of equal rank follow it one by one; tensors of other ranks are needed whole. The first axis
+    counts samples."""
     first = outputs[0]
     divided = [axis for axis in range(first.rank) if axis not in whole]
     numbers = {axis: number for number, axis in enumerate(divided)}
@@ -82,12 +77,12 @@ def axis_by_axis(inputs: Types, outputs: Types, whole: Collection[int] = ()) -> 
 
 
 def kind_of_axis(axis: int) -> SplitKind:
-    """The first axis is one of samples, the others are attributes of a sample."""
+    """The first axis counts samples, the others are attributes of a sample."""
     return SplitKind.ATTRIBUTE if axis else SplitKind.SAMPLE
 
 
 def reshaped(before: TensorType, after: TensorType) -> Splits:
-    """The task dimensions of a reshape: factors that both shapes have as the outer axis of equal blocks."""
+    """The task dimensions of a reshape: factors that are the outer axis of equal blocks in both shapes."""
     dimensions: list[TaskDimension] = []
     outer: dict[int, int] = {}
     inner: dict[int, int] = {}
@@ -103,7 +98,7 @@ def reshaped(before: TensorType, after: TensorType) -> Splits:
 
 
 def _blocks(before: tuple[Dimension, ...], after: tuple[Dimension, ...]) -> Iterator[tuple[int, int]]:
-    """The outermost axes of the smallest blocks of axes with as many elements in both shapes."""
+    """The outermost axes of the smallest blocks of axes with equally many elements in both shapes."""
     left = [axis for axis, size in enumerate(before) if size != 1]
     right = [axis for axis, size in enumerate(after) if size != 1]
     while left and right:

@@ -1,4 +1,4 @@
-"""Terms in their one spelling: attributes normalised, defaults left out, in the order of the fields."""
+"""Normal form of terms: attributes normalised, defaults omitted, fields in declaration order."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names
 
 
 def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs: Term) -> Application:
-    """The operator applied to terms.
-
-    Raises IllTypedError for an unknown operator or attribute, a missing attribute that neither has a default
-    nor is determined by types, or a value of the wrong kind.
-    """
+    """The operator applied to terms, in normal form. Raises IllTypedError for an unknown operator or
+    attribute, a missing attribute that neither has a default nor is determined by types, or a value of the
+    wrong kind."""
     if operator not in OPERATORS:
         raise IllTypedError(f"unknown operator {operator}; known: {', '.join(sorted(OPERATORS))}")
     names = attribute_names(operator)

@@ -1,4 +1,4 @@
-"""Traits of operators by name, as terms and graphs have them, and which operators have a trait."""
+"""Operator traits by name, for terms and graphs, and the operators that have a given trait."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COUNTED: Mapping[str, Callable[[type[Operator]], bool]] = {
     "of_one": lambda operator: operator.inputs - operator.side_inputs == 1,
     "of_two": lambda operator: operator.inputs - operator.side_inputs == 2,
 }
-"""How many inputs there are, and how many when side inputs do not count."""
+"""The number of inputs, and the number without side inputs."""
 
 _ATTRIBUTE = "has_"
 
 
 def traits(name: str) -> type[Operator]:
     """The class of the operator of that name; ``Operator``, with every trait at its default, for inputs,
-    weights and nodes that no operator describes."""
+    weights and nodes without an operator."""
     return OPERATORS.get(name, Operator)
 
 
@@ -38,10 +38,10 @@ HALVES = tuple(sorted(named(lambda operator: operator.half is not None)))
 """The operators that are the first and the second half of a tensor."""
 
 ALIASES = named(lambda operator: operator.renames or operator.repeats)
-"""The operators whose elements are those of the input, where they lie, under another shape."""
+"""The operators that return the input's elements in place, with another shape."""
 
 GROUPED = named(lambda operator: operator.grouped is not Operator.grouped)
-"""The operators whose channels may be in groups."""
+"""The operators whose channels may be grouped."""
 
 
 def graph_name(operator: str) -> str:
@@ -50,13 +50,14 @@ def graph_name(operator: str) -> str:
 
 
 def rule_names(operator: str) -> Iterator[str]:
-    """The names under which rules speak of a graph operator, its own first."""
+    """The names of a graph operator in rules, its own first."""
     yield operator
     yield from (name for name in OPERATORS if name != operator and graph_name(name) == operator)
 
 
 def trait_names() -> tuple[str, ...]:
-    """All traits but those of one operator each: class variables, numbers of inputs, attributes."""
+    """All traits except those that describe a single operator: class variables, numbers of inputs,
+    attributes."""
     attributes = sorted(
         {f"{_ATTRIBUTE}{name}" for operator in OPERATORS for name in attribute_names(operator)}
     )
@@ -64,7 +65,8 @@ def trait_names() -> tuple[str, ...]:
 
 
 def operators_with(trait: str) -> frozenset[str] | None:
-    """The operators that have the trait; the name of an operator is a trait of it alone; None if unknown."""
+    """The operators that have the trait; the name of an operator is a trait that only it has; None if
+    unknown."""
     if trait in OPERATORS:
         return frozenset((trait,))
     if trait in _DECLARED:

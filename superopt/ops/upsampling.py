@@ -1,4 +1,4 @@
-"""Images made larger by whole factors: every pixel repeated, or lines drawn between pixels."""
+"""Image upsampling by integer factors: nearest neighbour and linear interpolation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Weights = npt.NDArray[np.int64]
 
 
 class Upsample(Operator):
-    """[n, c, h, w] with ``stride`` rows and columns for each one: linear in the image, channel by channel."""
+    """[n, c, h, w] with each row and column repeated or interpolated ``stride`` times: linear in the image,
+    channel by channel."""
 
     inputs: ClassVar[int] = 1
     spatial: ClassVar[bool] = True
@@ -48,14 +49,14 @@ class Upsample(Operator):
 @register
 @dataclass(frozen=True, slots=True)
 class NearestUpsample(Upsample):
-    """Every pixel repeated."""
+    """Nearest neighbour upsampling."""
 
     name: ClassVar[str] = "upsample_nearest"
     polynomial: ClassVar[bool] = True
     stride: tuple[int, int]
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """Repeated along two axes of their own."""
+        """Repeats along two additional axes."""
         (image,) = arrays
         n, c, h, w = domain.shape(image)
         rows, columns = self.stride
@@ -67,7 +68,8 @@ class NearestUpsample(Upsample):
 @register
 @dataclass(frozen=True, slots=True)
 class LinearUpsample(Upsample):
-    """Lines between the centres of pixels, first along columns, then along rows; the border is repeated."""
+    """Linear interpolation between pixel centres, first along columns, then along rows; the border is
+    repeated."""
 
     name: ClassVar[str] = "upsample_linear"
     stride: tuple[int, int]
@@ -77,7 +79,7 @@ class LinearUpsample(Upsample):
         return Work(7 * outputs[0].elements, moved_bytes(inputs, outputs))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """A product with a matrix of weights on either side."""
+        """A product with a matrix of interpolation weights on either side."""
         (image,) = arrays
         height, width = domain.shape(image)[2:]
         left, right = self._weights(height, self.stride[0]), self._weights(width, self.stride[1])
@@ -91,7 +93,8 @@ class LinearUpsample(Upsample):
 
     @staticmethod
     def _weights(size: int, stride: int) -> Weights:
-        """[stride * size, size] of numerators over 2 * stride: how much of each pixel a new one is."""
+        """[stride * size, size] of numerators over 2 * stride: the weight of each input pixel in each output
+        pixel."""
         weights = np.zeros((stride * size, size), np.int64)
         for position in range(stride * size):
             pixel, part = divmod(2 * position + 1 - stride, 2 * stride)

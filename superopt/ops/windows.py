@@ -1,4 +1,4 @@
-"""Windows that slide over the last two axes: padding modes, output sizes, extraction."""
+"""Sliding windows over the last two axes: padding modes, output sizes, extraction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Padding: TypeAlias = "str | tuple[int, int, int, int]"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The windows through which an operator sees an image, each number for rows and for columns."""
+    """The sliding windows of an operator, each number for rows and for columns."""
 
     kernel: tuple[Dimension, Dimension]
     stride: tuple[int, int]
@@ -33,7 +33,7 @@ class Window:
 
     @property
     def known_kernel(self) -> tuple[int, int] | None:
-        """The kernel where its sizes are numbers."""
+        """The kernel, if its sizes are numbers."""
         rows, columns = self.kernel
         return (rows, columns) if isinstance(rows, int) and isinstance(columns, int) else None
 
@@ -43,7 +43,7 @@ class Window:
         return explicit_padding(sizes, self.known_kernel, self.stride, self.dilation, self.padding)
 
     def spellings(self) -> tuple[Padding, ...]:
-        """All ways to write the padding that mean the same at every size, the given one first."""
+        """All paddings that are equivalent to the given one at every size, the given one first."""
         if self.known_kernel is None:
             return (self.padding,)
         return padding_spellings(self.padding, self.known_kernel, self.stride, self.dilation)
@@ -59,10 +59,8 @@ def output_size(
     padding: Padding,
     axis: int,
 ) -> Dimension:
-    """The number of window positions along one of the two axes (0 is rows); raises IllTypedError.
-
-    What symbols leave open is accepted: that a window is odd, and that it fits.
-    """
+    """The number of window positions along one of the two axes (0 is rows); raises IllTypedError. For
+    symbolic sizes it is assumed that a window is odd, and that it fits."""
     if any(surely_below(number, 1) for number in (kernel, stride, dilation)):
         raise IllTypedError(
             f"{where}: expected positive kernel, stride and dilation, got {kernel}, {stride}, {dilation}"
@@ -91,7 +89,7 @@ def output_size(
 
 
 def odd_windows(padding: Padding, extents: Iterable[Dimension]) -> frozenset[tuple[object, ...]]:
-    """What ``same`` takes for granted of windows whose extents are symbols: that they are odd."""
+    """Windows of symbolic extent that ``same`` assumes to be odd."""
     return frozenset(
         ("odd", extent) for extent in extents if padding == "same" and not surely_even(extent + 1)
     )
@@ -130,10 +128,8 @@ def windows(
     *,
     repeat_edge: bool,
 ) -> A:
-    """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns].
-
-    Padding is zeros; with ``repeat_edge`` it repeats the border, so that maxima of windows do not change.
-    """
+    """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns]. Padding is zeros; with
+    ``repeat_edge`` it repeats the border, which preserves maxima of windows."""
 
     def extract(part: Array) -> Array:
         return arrays.windows(arrays.padded(part, padding, repeat_edge=repeat_edge), kernel, stride, dilation)
@@ -147,7 +143,7 @@ def window_counts(
     stride: tuple[int, int],
     padding: tuple[int, int, int, int],
 ) -> Array:
-    """[rows, columns]: how many positions of each window lie inside the tensor."""
+    """[rows, columns]: how many positions of each window are inside the tensor."""
     widths = ((padding[0], padding[2]), (padding[1], padding[3]))
     inside = np.pad(np.ones(sizes, np.int64), widths)
     views = sliding_window_view(inside, kernel)
@@ -158,7 +154,7 @@ def window_counts(
 def padding_spellings(
     padding: Padding, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[Padding, ...]:
-    """All ways to write a padding that mean the same at every size of the input, the given one first."""
+    """All paddings that are equivalent to the given one at every input size, the given one first."""
     margins = _margins_at_every_size(padding, kernel, stride, dilation)
     if margins is None:
         return (padding,)
@@ -171,7 +167,7 @@ def padding_spellings(
 def _margins_at_every_size(
     padding: Padding, kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[int, int, int, int] | None:
-    """(top, left, bottom, right); None where it depends on the size of the input."""
+    """(top, left, bottom, right); None where it depends on the input size."""
     extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     if padding == "same" and not all(extent % 2 for extent in extents):
         return None

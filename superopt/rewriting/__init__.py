@@ -1,4 +1,4 @@
-"""Substitutions on graphs: typing of terms, matching, applying; pure functions of immutable graphs."""
+"""Substitutions on graphs: typing, matching and application, as pure functions of immutable graphs."""
 
 from superopt.rewriting.application import Obstacle, Rewrite, apply_match, obstacle
 from superopt.rewriting.binding import Binding, Bundle

@@ -1,7 +1,7 @@
-"""Applying a substitution at a match: the target is typed, built, and takes the place of the source.
+"""Apply a substitution at a match: the target is typed, built, and replaces the source.
 
-Nothing happens (None) where the target is ill-typed, where a condition fails, where the graph would become
-cyclic (dissertation, Fig. 2.6), or where the target is what is already there.
+Returns None where the target is ill-typed, where a condition fails, where the graph would become cyclic
+(dissertation, Fig. 2.6), or where the target is already in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from superopt.rewriting.typing import Typing, infer_terms
 
 
 class _Asked(NamedTuple):
-    """What ``infer_terms`` is asked, as one key."""
+    """Arguments of ``infer_terms``, as a cache key."""
 
     terms: tuple[Term, ...]
     types: tuple[tuple[str, TensorType], ...]
@@ -37,7 +37,7 @@ class _Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A graph after one substitution, and what changed."""
+    """A graph after one substitution, and the nodes that changed."""
 
     graph: Graph
     added: tuple[NodeId, ...]
@@ -76,14 +76,14 @@ def apply_match(graph: Graph, match: Match) -> Rewrite | None:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a substitution does not apply at a match: a clause that fails, or what ``reason`` says."""
+    """Why a substitution does not apply at a match: a failing clause, or the ``reason``."""
 
     reason: str
     condition: Condition | None = None
 
 
 def obstacle(graph: Graph, match: Match) -> Obstacle | None:
-    """What keeps ``apply_match`` from rewriting at this match; None where it rewrites."""
+    """What prevents ``apply_match`` from rewriting at this match; None where it rewrites."""
     substitution = match.substitution
     types = _variable_types(graph, match)
     if types is None:
@@ -107,7 +107,7 @@ def obstacle(graph: Graph, match: Match) -> Obstacle | None:
 
 
 def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
-    """Types of the variables; None unless all are floating point tensors, which rules over the reals need."""
+    """Types of the variables; None unless all are floating-point tensors, since rules hold over the reals."""
     types: dict[str, TensorType] = {}
     for name, binding in match.values.items():
         parts = binding.values if isinstance(binding, Bundle) else (binding,)
@@ -120,11 +120,9 @@ def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
 
 
 def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> bool:
-    """Whether constants and broadcasts in the source have the sizes that its types determine.
-
-    An identity kernel of two channels may meet data of four, as a convolution in two groups; the equation
-    speaks of the kernel of four.
-    """
+    """Whether constants and broadcasts in the source have the sizes that its types determine. For example, an
+    identity kernel of two channels can be applied to four channels in two groups; the equation means the
+    kernel of four."""
     sized_by_types = match.substitution.source_sized_by_types
     if not sized_by_types:
         return True
@@ -145,7 +143,7 @@ def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorTy
 
 
 def _symbols(match: Match, types: Iterable[TensorType]) -> frozenset[str]:
-    """The symbols of a model's sizes that a match meets: none may be solved for."""
+    """The symbols in the sizes of a match: none may be solved for."""
     sizes: list[object] = [*match.cuts.values()]
     for value in match.attributes.values():
         sizes.extend(cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,))
@@ -154,7 +152,7 @@ def _symbols(match: Match, types: Iterable[TensorType]) -> frozenset[str]:
 
 
 def _target_typing(graph: Graph, match: Match, types: Mapping[str, TensorType]) -> Typing | None:
-    """The target typed such that its outputs have the types of what they replace; None where it cannot be."""
+    """A typing of the target in which each output has the type of what it replaces; None if there is none."""
     try:
         return _typed_target(graph, match, types)
     except IllTypedError:
@@ -194,7 +192,7 @@ def _typed_target(graph: Graph, match: Match, types: Mapping[str, TensorType]) -
 
 
 def _inferred(asked: _Asked) -> Typing:
-    """``infer_terms``, remembered: a search types the same terms at the same sizes in many graphs."""
+    """``infer_terms``, cached: a search types the same terms at the same sizes in many graphs."""
     found = _typing_or_reason(asked)
     if isinstance(found, str):
         raise IllTypedError(found)
@@ -243,7 +241,7 @@ def _parts(match: Match, name: str) -> tuple[Value, ...]:
 
 
 class _Builder:
-    """Adds the target's operators to an edit of the graph; what the graph has already is used again."""
+    """Adds the target's operators to an edit of the graph, and reuses existing nodes."""
 
     def __init__(self, graph: Graph, match: Match, typing: Typing) -> None:
         self.editor = graph.edit()
@@ -260,7 +258,7 @@ class _Builder:
                 self._values[term] = value
 
     def results(self) -> list[Value]:
-        """The values that take the place of the match's outputs."""
+        """The values that replace the match's outputs."""
         target = self._match.substitution.target
         if self._match.window is None:
             return [self._value(term) for term in target]
@@ -272,7 +270,7 @@ class _Builder:
         return [self._add(root.operator, (*root.inputs[:start], *middle, *root.inputs[stop:]), 0)]
 
     def _value(self, term: Term) -> Value:
-        """The value of a target term, its operators added where needed."""
+        """The value of a target term; adds its operators where needed."""
         found = self._values.get(term)
         if found is None:
             found = self._binding(term) if isinstance(term, Variable) else self._application(term)
@@ -299,7 +297,8 @@ class _Builder:
         return self._add(operator, inputs, 0)
 
     def _operands(self, term: Term, axis: int) -> tuple[Value, ...]:
-        """The operands of a concat of which the term is one; concats yet to be built are taken apart."""
+        """The operands of a concat that contains the term; nested concats that are yet to be built are
+        flattened."""
         rank = self._typing.types[term].rank
         if isinstance(term, Variable):
             binding = self._match.values[term.name]
@@ -335,10 +334,8 @@ class _Builder:
 def _remove_unused(
     graph: Graph, editor: GraphEditor, roots: Iterable[NodeId], readers: Iterable[NodeId]
 ) -> list[NodeId]:
-    """Removes replaced nodes, and what only they used, unless it is an input or has no known meaning.
-
-    ``readers`` are the nodes whose inputs the edit has changed or set.
-    """
+    """Removes replaced nodes, and nodes that only they used, except inputs and opaque nodes. ``readers`` are
+    the nodes whose inputs the edit has changed or set."""
     returned = {value.node for value in editor.outputs}
     read = {value.node for reader in readers if reader in editor for value in editor[reader].inputs}
     removed: list[NodeId] = []

@@ -1,4 +1,4 @@
-"""What a partial match has bound so far, and how an attribute of a rule compares with that of a node."""
+"""Variable bindings of a partial match, and comparison of rule attributes with node attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from superopt.ops.matrix import permutation_of
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A concat of some neighbouring operands of a larger concat; it exists only if a rewrite needs it."""
+    """A concat of some adjacent operands of a larger concat; built only if a rewrite needs it."""
 
     axis: int
     values: tuple[Value, ...]
@@ -28,7 +28,8 @@ Binding: TypeAlias = "Value | Bundle"
 
 
 class State(NamedTuple):
-    """Variables, attribute variables, matched terms, and where halves of a term along an axis are cut."""
+    """Bindings of variables and attribute variables, matched terms, and cut positions of halved terms along
+    an axis."""
 
     values: Mapping[str, Binding]
     attributes: Mapping[str, object]
@@ -36,19 +37,19 @@ class State(NamedTuple):
     cuts: Mapping[tuple[Term, int], Dimension]
 
     def with_value(self, name: str, binding: Binding) -> State:
-        """The state with one more variable bound."""
+        """The state with an additional variable binding."""
         return State({**self.values, name: binding}, self.attributes, self.terms, self.cuts)
 
     def with_attribute(self, name: str, value: object) -> State:
-        """The state with one more attribute variable bound."""
+        """The state with an additional attribute variable binding."""
         return State(self.values, {**self.attributes, name: value}, self.terms, self.cuts)
 
     def with_term(self, term: Term, value: Value) -> State:
-        """The state with one more term matched."""
+        """The state with an additional matched term."""
         return State(self.values, self.attributes, {**self.terms, term: value}, self.cuts)
 
     def with_cut(self, key: tuple[Term, int], cut: Dimension) -> State:
-        """The state with one more cut known."""
+        """The state with an additional cut position."""
         return State(self.values, self.attributes, self.terms, {**self.cuts, key: cut})
 
 
@@ -56,12 +57,12 @@ NOTHING = State({}, {}, {}, {})
 
 
 def is_free(name: str, binding: Binding, state: State) -> bool:
-    """Whether the variable is not bound to anything else."""
+    """Whether the variable is unbound, or bound to the same value."""
     return state.values.get(name, binding) == binding
 
 
 def bind(state: State, name: str, pattern: AttributeTerm | None, value: object, rank: int) -> State | None:
-    """The state in which the attribute is what the rule says; None where it is not."""
+    """The state in which the attribute equals the rule's; None where that is impossible."""
     if isinstance(pattern, AttributeVariable):
         bound = state.attributes.get(pattern.name)
         if bound is None:
@@ -77,7 +78,7 @@ def _equal(name: str, left: object, right: object, rank: int) -> bool:
 
 
 def as_permutation(pattern: AttributeTerm, rank: int) -> AttributeTerm:
-    """The pattern as a permutation of all axes where it is one."""
+    """The pattern as a full permutation, if it is one."""
     if not isinstance(pattern, tuple):
         return pattern
     try:
@@ -88,7 +89,7 @@ def as_permutation(pattern: AttributeTerm, rank: int) -> AttributeTerm:
 
 @lru_cache(maxsize=4096)
 def patterns(term: Application) -> tuple[tuple[str, AttributeTerm], ...]:
-    """What every attribute must be, those at their defaults too, but for those that types determine."""
+    """The required value of every attribute, defaults included, except those determined by types."""
     wanted = dict(term.attributes)
     for name, value in attribute_defaults(term.operator).items():
         wanted.setdefault(name, cast("AttributeTerm", normalise_attribute(name, value)))

@@ -1,4 +1,4 @@
-"""Of which tensors a rule speaks beyond what its text says."""
+"""The tensor ranks for which a rule is claimed, where its text alone does not limit them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 
 MOST_RANK = 5
-"""Of tensors in rules that reshape, or permute axes in a way that they leave open."""
+"""Maximum rank of tensors in rules that reshape, or that permute axes by an attribute variable."""
 
 
 @lru_cache(maxsize=65536)
 def most_rank(equation: Equation) -> int | None:
-    """The highest rank of tensors that a rule speaks of; None when it speaks of all ranks.
-
-    Where every axis may matter, ranks are gone through one by one when the rule is proved, and it is not
-    applied beyond.
-    """
+    """The highest tensor rank for which a rule is claimed; None for all ranks. Where every axis may matter, a
+    rule is proved for each rank separately, and not applied above that rank."""
     for term in applications(*equation.left, *equation.right):
         if OPERATORS[term.operator].positions is None or isinstance(
             term.attribute("perm"), AttributeVariable
@@ -30,7 +27,8 @@ def most_rank(equation: Equation) -> int | None:
 
 
 def speaks_of(equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
-    """Whether the ranks of its variables, and the shapes that it says, are within what the rule claims."""
+    """Whether the ranks of the variables, and the lengths of shape attributes, are within the rule's
+    claim."""
     most = most_rank(equation)
     if most is None:
         return True

@@ -1,4 +1,4 @@
-"""Numbers put in for symbols: a symbolic typing becomes a concrete one, checked again by every operator."""
+"""Instantiate symbolic typings with numbers; every operator checks the concrete typing again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ def with_numbers(
     types: Mapping[str, TensorType],
     numbers: Mapping[str, Dimension],
 ) -> Typing:
-    """The typing with numbers for symbols, every operator asked again; raises IllTypedError.
-
-    ``ordered`` lists the applications, inputs first. Symbols that ``numbers`` lacks stay.
-    """
+    """The typing with numbers for symbols, inferred again for every operator; raises IllTypedError.
+    ``ordered`` lists the applications in topological order. Symbols missing in ``numbers`` are kept."""
     found: dict[Term, TensorType] = {
         Variable(name): type_.substitute(numbers) for name, type_ in types.items()
     }

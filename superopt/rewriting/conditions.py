@@ -1,4 +1,4 @@
-"""What ``where`` clauses mean: arithmetic over attributes, ranks and dimensions, decided or not fulfilled."""
+"""Evaluate ``where`` clauses over attributes, ranks and dimensions; undecidable means not fulfilled."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ Quantity: TypeAlias = "Dimension | str | tuple[Dimension, ...] | TensorType"
 
 
 def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
-    """Whether the clause is fulfilled; one about symbols that cannot be decided is not.
-
-    Raises InvalidEquationError for an unknown name or function.
-    """
+    """Whether the clause holds; an undecidable one about symbols does not. Raises InvalidEquationError for an
+    unknown name or function."""
     left = _quantity(condition.left, types, attributes)
     if condition.right is None:
         return left == 1
@@ -45,8 +43,8 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
 
 
 class Decision(enum.Enum):
-    """What sizes that are symbols say of a clause. ``ASSUMED`` is one about odd and even: nothing is known of
-    symbols there, and what is not seen is not relied on."""
+    """Decision of a clause for symbolic sizes. ``ASSUMED`` is a clause about odd and even, which is
+    undecidable for symbols."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -57,10 +55,8 @@ class Decision(enum.Enum):
 def decide(
     condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]
 ) -> Decision | tuple[Dimension, Dimension]:
-    """Whether the clause holds for all that its symbols stand for, or two sizes that must be equal for it to.
-
-    Raises InvalidEquationError for an unknown name or function.
-    """
+    """Whether the clause holds for all values of its symbols, or two sizes that must be equal for it to hold.
+    Raises InvalidEquationError for an unknown name or function."""
     if holds(condition, types, attributes):
         return Decision.HOLDS
     match condition:
@@ -93,7 +89,7 @@ def decide(
 def odd_sizes(
     conditions: Iterable[Condition], types: Mapping[str, TensorType], attributes: Mapping[str, object]
 ) -> Iterator[Dimension]:
-    """The sizes that clauses say are odd."""
+    """The sizes that clauses require to be odd."""
     for condition in conditions:
         match condition:
             case Condition(ConditionCall("odd", (argument,)), "", None):
@@ -103,7 +99,7 @@ def odd_sizes(
 
 
 def as_declared(declarations: Iterable[tuple[str, VariableType]], types: Mapping[str, TensorType]) -> bool:
-    """Whether the types of variables are as an equation declares them; equal names are equal sizes."""
+    """Whether the variables' types match an equation's declarations; equal names are equal sizes."""
     sizes: dict[str, Dimension] = {}
     for name, declared in declarations:
         type_ = types.get(name)
@@ -121,7 +117,7 @@ def as_declared(declarations: Iterable[tuple[str, VariableType]], types: Mapping
 
 
 def why_undecidable(condition: Condition, names: Set[str]) -> str | None:
-    """Why the clause has no meaning where only these names are known; None when it has one."""
+    """Why the clause is meaningless if only these names are known; None if it is not."""
     for operand in (condition.left, condition.right):
         reason = None if operand is None else _why_undecidable(operand, names)
         if reason is not None:
@@ -145,12 +141,12 @@ def _why_undecidable(term: ConditionTerm, names: Set[str]) -> str | None:
 
 
 def is_computation(condition: Condition) -> bool:
-    """Whether the clause says what an attribute is by others: ``r = composed(q, p)``."""
+    """Whether the clause defines an attribute by others: ``r = composed(q, p)``."""
     return isinstance(condition.right, ConditionCall) and condition.right.function in COMPUTING
 
 
 def computed(conditions: Iterable[Condition], attributes: Mapping[str, object]) -> dict[str, object]:
-    """The values that clauses compute from those of other attributes, for names without a value."""
+    """Values of unassigned names that clauses define by other attributes."""
     found: dict[str, object] = {}
     for condition in conditions:
         match condition:
@@ -211,7 +207,7 @@ def _rank(*arguments: Quantity) -> Quantity:
 
 
 def _shape(*arguments: Quantity) -> Quantity:
-    """The sizes of a tensor, or of what an attribute says in place of one: ``shape(x) = s``."""
+    """The sizes of a tensor, or of a shape attribute: ``shape(x) = s``."""
     return arguments[0] if isinstance(arguments[0], tuple) else _tensor("shape", arguments, 0).shape
 
 
@@ -228,7 +224,7 @@ def _dim(*arguments: Quantity) -> Quantity:
 
 
 def _axis(*arguments: Quantity) -> Quantity:
-    """An axis of a tensor counted from 0, so that axes can be compared; -1 when there is no such axis."""
+    """An axis of a tensor as a non-negative number, for comparison; -1 if out of range."""
     tensor, axis = _tensor("axis", arguments, 0), arguments[1]
     return axis % tensor.rank if isinstance(axis, int) and -tensor.rank <= axis < tensor.rank else -1
 
@@ -239,7 +235,7 @@ def _channels(*arguments: Quantity) -> Quantity:
 
 
 def _groups(*arguments: Quantity) -> Quantity:
-    """The channels by those of each group; 0 where that is not whole."""
+    """The number of groups: channels divided by channels per group; 0 if not whole."""
     data, weight = _tensor("groups", arguments, 0), _tensor("groups", arguments, 1)
     if data.rank < 2 or weight.rank < 2 or weight.shape[1] == 0:
         return 0
@@ -247,7 +243,7 @@ def _groups(*arguments: Quantity) -> Quantity:
 
 
 def _outputs_per_group(*arguments: Quantity) -> Quantity:
-    """The outputs of each group of a convolution; 0 where there are no groups."""
+    """The outputs per group of a convolution; 0 if there are no groups."""
     groups = cast("Dimension", _groups(*arguments))
     return 0 if groups == 0 else _quotient(_tensor("outputs_per_group", arguments, 1).shape[0], groups)
 
@@ -260,7 +256,7 @@ def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
 
 
 def _composed(*arguments: Quantity) -> Quantity:
-    """The permutation that does first one and then the other; 0 where there is none."""
+    """The composition of two permutations; 0 if there is none."""
     first, then = arguments
     if not isinstance(first, tuple) or not isinstance(then, tuple) or len(first) != len(then) or not first:
         return 0
@@ -270,7 +266,7 @@ def _composed(*arguments: Quantity) -> Quantity:
 
 
 def _product(*arguments: Quantity) -> Quantity:
-    """The product of two numbers, of pairs for rows and for columns; 0 where there is none."""
+    """The product of two numbers, or of two pairs for rows and columns; 0 if there is none."""
     one, other = arguments
     if isinstance(one, tuple) and isinstance(other, tuple):
         pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
@@ -289,7 +285,7 @@ def _even(*arguments: Quantity) -> Quantity:
 
 
 def _all_leave(remainder: int, quantity: Quantity) -> Quantity:
-    """1 or 0; where sizes are symbols a symbol that nothing is known of, so that it decides no clause."""
+    """1 or 0; for symbolic sizes an unconstrained symbol, so that no clause is decided by it."""
     numbers = _numbers(quantity)
     if all(isinstance(number, int) for number in numbers):
         return int(all(cast("int", number) % 2 == remainder for number in numbers))
@@ -341,7 +337,7 @@ _ARITIES: Mapping[str, int] = {
 }
 
 COMPUTING = frozenset(("composed", "product"))
-"""The functions of attributes alone: a clause ``r = composed(q, p)`` says what r is."""
+"""Functions of attributes only: a clause ``r = composed(q, p)`` defines r."""
 
 _ORDER: Mapping[str, Callable[[int | Fraction, int | Fraction], bool]] = {
     "!=": operator.ne,

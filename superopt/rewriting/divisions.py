@@ -1,7 +1,7 @@
-"""How variables of an equation are divided: as what is put together right above them asks for, or not at all.
+"""Infer the sharding of an equation's variables from the parallel operators directly above them.
 
-In ``combine[axis=0, degree=2](relu(x)) = relu(combine[axis=0, degree=2](x))`` the right side says that x lies
-in two parts along its first axis.
+In ``combine[axis=0, degree=2](relu(x)) = relu(combine[axis=0, degree=2](x))`` the right side implies that x
+is sharded in two along its first axis.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ DIVIDING = named(lambda operator: operator.divides is not None)
 """The operators that change how a tensor is divided."""
 
 _Place = tuple[Divided, int]
-"""What is counted, and along which axis; 0 for replicas."""
+"""A counted quantity and its axis; 0 for replicas."""
 
 
 @dataclass
 class _Demand:
-    """How many parts a variable needs in each place for the operators above it to find enough."""
+    """Number of parts that a variable must have in each place for the operators above it."""
 
     needed: dict[_Place, int] = field(default_factory=dict[_Place, int])
     there: dict[_Place, int] = field(default_factory=dict[_Place, int])
 
     def apart(self, place: _Place, degree: int) -> None:
-        """So many times as many."""
+        """Divided further by this factor."""
         self.there[place] = self.there.get(place, 1) * degree
 
     def together(self, place: _Place, degree: int) -> None:
-        """So many times fewer; what is missing has to be there from the start."""
+        """Combined by this factor; missing parts must be present initially."""
         there = self.there.get(place, 1)
         missing = degree // math.gcd(there, degree)
         self.needed[place] = self.needed.get(place, 1) * missing
@@ -46,7 +46,7 @@ class _Demand:
 def variable_type(
     name: str, shape: Sequence[Dimension], needed: Mapping[str, Mapping[_Place, int]]
 ) -> TensorType:
-    """The type of a variable; where axes are divided, their sizes are those of a part times their number."""
+    """The type of a variable; sizes of divided axes are those of a part times the number of parts."""
     own = needed.get(name, {})
     if not own:
         return TensorType(ElementType.FLOAT, tuple(shape))
@@ -61,8 +61,8 @@ def variable_type(
 def divisions_needed(
     equation: Equation, ranks: Mapping[str, int], attributes: Mapping[str, object]
 ) -> Mapping[str, Mapping[_Place, int]]:
-    """The number of parts that each variable of a known rank needs in each place, as far as attributes are
-    known; nothing for those in one piece."""
+    """The number of parts that each variable of known rank needs in each place, as far as attributes are
+    known; empty for undivided ones."""
     found: dict[str, dict[_Place, int]] = {}
     for side in (*equation.left, *equation.right):
         for name, above in _divided(side):
@@ -90,12 +90,12 @@ def divisions_needed(
 
 @lru_cache(maxsize=4096)
 def _divided(side: Term) -> tuple[tuple[str, tuple[Application, ...]], ...]:
-    """The occurrences of variables with operators on divisions right above."""
+    """The occurrences of variables directly below parallel operators."""
     return tuple((name, above) for name, above in _occurrences(side, ()) if above)
 
 
 def _occurrences(term: Term, above: tuple[Application, ...]) -> Iterator[tuple[str, tuple[Application, ...]]]:
-    """Each occurrence of a variable with the operators on divisions right above it, the nearest first."""
+    """Each occurrence of a variable with the parallel operators directly above it, the nearest first."""
     if isinstance(term, Variable):
         yield term.name, above
         return

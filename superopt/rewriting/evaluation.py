@@ -1,4 +1,4 @@
-"""The value of terms and of graphs, over any domain."""
+"""Evaluate terms and graphs over any number domain."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ A = TypeVar("A")
 def evaluate_terms(
     terms: Sequence[Term], typing: Typing, domain: Domain[A], arrays: Mapping[str, A]
 ) -> tuple[A, ...]:
-    """The values of the terms for stacked arrays of the variables; ``typing`` has resolved every operator.
-
-    Sizes in the typing must be numbers, not symbols.
-    """
+    """The values of the terms for stacked arrays of the variables; ``typing`` contains every resolved
+    operator. Sizes in the typing must be numbers, not symbols."""
     values: dict[Term, A] = {}
     for term in subterms(*terms):
         if isinstance(term, Variable):
@@ -36,10 +34,8 @@ def evaluate_terms(
 
 
 def evaluate_graph(graph: Graph, domain: Domain[A], arrays: Mapping[NodeId, A]) -> tuple[A, ...]:
-    """What the graph returns for stacked arrays of its inputs and weights, by node.
-
-    Raises UnsupportedError where a value depends on an opaque node or on an input or weight without an array.
-    """
+    """The graph outputs for stacked arrays of its inputs and weights, by node. Raises UnsupportedError where
+    a value depends on an opaque node or on an input or weight without an array."""
     values: dict[Value, A] = {Value(node): array for node, array in arrays.items()}
     for node_id in graph.order:
         node = graph[node_id]

@@ -1,9 +1,9 @@
-"""Finding where a substitution's source occurs in a graph.
+"""Find matches of a substitution's source in a graph.
 
 Operands of commutative operators match in both orders. A concat of many tensors matches the binary concat of
-a rule at every cut, and as a window of neighbouring operands; the halves of a rule match the first and the
-last output of a split. Paddings that are written differently but mean the same match. Constants of a rule
-match every tensor that is known to repeat their number, weights of one element too.
+a rule at every cut, and as a window of adjacent operands; the halves of a rule match the first and the last
+output of a split. Equivalent padding attributes match. Constants of a rule match every tensor known to repeat
+their value, and weights of one element.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from superopt.rewriting.substitution import Substitution
 
 
 class Window(NamedTuple):
-    """Neighbouring operands, ``start`` to ``stop``, of a concat that has more."""
+    """Adjacent operands, ``start`` to ``stop``, of a longer concat."""
 
     start: int
     stop: int
@@ -45,10 +45,8 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """A place where the source occurs: what its variables, attribute variables and cuts stand for.
-
-    ``window`` says which operands of the root, a concat, the source is; None when it is the whole root.
-    """
+    """An occurrence of the source: bindings of its variables, attribute variables and cuts. ``window`` gives
+    the operands of the root, a concat, that the source covers; None for the whole root."""
 
     substitution: Substitution
     values: Mapping[str, Binding]
@@ -59,7 +57,7 @@ class Match:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """The values that the source's terms matched."""
+        """The values matched by the source's terms."""
         return tuple(self.terms[root] for root in self.substitution.source)
 
     @property
@@ -72,7 +70,8 @@ class Match:
 def find_matches(
     graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None = None
 ) -> Iterator[Match]:
-    """All matches, in the order of node ids; with ``roots``, those whose first root is one of these nodes."""
+    """All matches, in the order of node ids; with ``roots``, only those whose first root is one of these
+    nodes."""
     found = _all_matches(graph, substitution, roots)
     return _first_spellings(found) if substitution.compares_paddings else found
 
@@ -93,7 +92,7 @@ def _all_matches(graph: Graph, substitution: Substitution, roots: Iterable[NodeI
 
 
 def _first_spellings(matches: Iterable[Match]) -> Iterator[Match]:
-    """Matches that differ in more than how a padding is written."""
+    """Removes matches that differ only in equivalent paddings."""
     seen: set[tuple[object, ...]] = set()
     for match in matches:
         key = (*match.values.values(), *match.terms.values(), match.window)
@@ -111,7 +110,7 @@ class _Finder:
         self._substitution = substitution
 
     def match_others(self, index: int, state: State, found: tuple[Value, ...]) -> Iterator[Match]:
-        """Extends a match of the first roots to all of them."""
+        """Extends a match of the first root to all roots."""
         roots = self._substitution.roots
         if index == len(roots):
             if self._halves_fit(state):
@@ -126,7 +125,7 @@ class _Finder:
                     yield from self.match_others(index + 1, extended, (*found, value))
 
     def match_windows(self, root: Application, value: Value) -> Iterator[Match]:
-        """Neighbouring operands of a longer concat, one for every operand of the rule's concat."""
+        """Adjacent operands of a longer concat, one for every operand of the rule's concat."""
         node = self._nodes[value.node]
         length = _leaves(root)
         if not isinstance(node.operator, Joining) or len(root.inputs) != 2 or length >= len(node.inputs):
@@ -143,7 +142,7 @@ class _Finder:
                     yield Match(self._substitution, *found, Window(start, start + length))
 
     def match(self, term: Term, binding: Binding, state: State) -> Iterator[State]:
-        """The ways in which the term is what the binding stands for."""
+        """All extensions of the state in which the term matches the value."""
         if isinstance(term, Variable):
             bound = state.values.get(term.name)
             if bound is None:
@@ -184,7 +183,7 @@ class _Finder:
     def _match_all(
         self, terms: tuple[Term, ...], bindings: tuple[Binding, ...], state: State
     ) -> Iterable[State]:
-        """The ways in which all terms are what the bindings stand for."""
+        """All extensions of the state in which all terms match their values."""
         states = [state]
         for term, binding in zip(terms, bindings, strict=True):
             if isinstance(term, Variable):
@@ -197,7 +196,7 @@ class _Finder:
         return states
 
     def _match_bundle(self, term: Application, bundle: Bundle, state: State) -> Iterator[State]:
-        """A binary concat of a rule against a part of a larger concat."""
+        """Matches a binary concat of a rule with a part of a larger concat."""
         if not traits(term.operator).joins or len(term.inputs) != 2:
             return
         matched = self._bind_axis(term, bundle.axis, bundle.values[0], state)
@@ -207,7 +206,7 @@ class _Finder:
             yield from self._match_all(term.inputs, operands, matched)
 
     def _match_number(self, term: Application, value: Value, state: State) -> State | None:
-        """A constant of a rule against a tensor known to repeat that number, as float32 holds it."""
+        """Matches a constant of a rule with a tensor known to repeat that number, as float32."""
         number, type_ = repeated_number(self._graph, value), self._graph.type_of(value)
         if number is None or not isinstance(type_, TensorType):
             return None
@@ -243,7 +242,7 @@ class _Finder:
         return matched.with_cut(key, cut)
 
     def _halves_fit(self, state: State) -> bool:
-        """Whether halves of a concat along its own axis are cut where its operands meet."""
+        """Whether halves of a concat along its own axis are cut between its operands."""
         for half in self._substitution.halved_concats:
             concat = cast("Application", half.inputs[0])
             value = state.terms[concat]
@@ -254,7 +253,7 @@ class _Finder:
         return True
 
     def _size(self, term: Term, axis: int, state: State) -> Dimension:
-        """The size along an axis of what an operand of a concat along that axis stands for."""
+        """The size of an operand of a concat along the concat's axis."""
         known = state.values[term.name] if isinstance(term, Variable) else state.terms.get(term)
         if known is None:
             return sum_of(self._size(child, axis, state) for child in cast("Application", term).inputs)
@@ -285,7 +284,7 @@ class _Finder:
     def _spellings(
         self, pattern: AttributeTerm, operator: Operator, inputs: tuple[Value, ...], state: State
     ) -> tuple[Padding, ...]:
-        """How the node's padding may be written: as it is, unless the rule compares it."""
+        """Equivalent paddings of the node; only the original one if the rule compares paddings."""
         own = operator.window(*(cast("TensorType", self._graph.type_of(value)) for value in inputs))
         assert own is not None, "only windows are padded"
         is_unbound = isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes
@@ -304,7 +303,7 @@ class _Finder:
         return type_.rank if isinstance(type_, TensorType) else -1
 
     def _candidates(self, root: Application, state: State) -> Iterable[NodeId]:
-        """Nodes that could match the root: reached upwards from what is bound, else all of its kind."""
+        """Candidate nodes for the root: reached upwards from a bound value, else all with that operator."""
         name = graph_name(root.operator)
         anchor = _nearest_bound(root, state)
         if anchor is None:
@@ -317,7 +316,7 @@ class _Finder:
 
 
 def repeated_number(graph: Graph | GraphEditor, value: Value) -> Fraction | int | None:
-    """The number that a tensor has everywhere, where that is known without its content."""
+    """The number that a tensor is known to repeat, without reading its content."""
     operator = graph[value.node].operator
     while isinstance(operator, Operator) and (operator.renames or operator.repeats):
         value = graph[value.node].inputs[0]
@@ -330,7 +329,7 @@ def repeated_number(graph: Graph | GraphEditor, value: Value) -> Fraction | int 
 
 
 def _nearest_bound(root: Application, state: State) -> tuple[Value, int] | None:
-    """A bound value below the root and how many operators up the root is from it."""
+    """A bound value below the root, and the number of operators up to the root."""
     level: list[Term] = [root]
     distance = 0
     while level:

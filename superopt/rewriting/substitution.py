@@ -30,7 +30,7 @@ from superopt.rewriting.conditions import names_in, why_undecidable
 
 @dataclass(frozen=True)
 class Substitution:
-    """``source`` may be replaced by ``target``, output by output (dissertation, section 2.2)."""
+    """A rewrite of ``source`` to ``target``, output by output (dissertation, section 2.2)."""
 
     rule_id: str
     equation: Equation
@@ -46,12 +46,12 @@ class Substitution:
 
     @cached_property
     def source_applications(self) -> tuple[Application, ...]:
-        """The distinct operators of the source, inputs first."""
+        """The distinct operators of the source, in topological order."""
         return tuple(applications(*self.source))
 
     @cached_property
     def divides(self) -> bool:
-        """Whether the source has an operator that divides tensors: no graph of whole tensors has a match."""
+        """Whether the source has an operator that divides tensors: such rules match no unsharded graph."""
         return _divides(self.source)
 
     @cached_property
@@ -61,7 +61,7 @@ class Substitution:
 
     @cached_property
     def has_symmetric_roots(self) -> bool:
-        """Whether exchanging neighbouring outputs gives the same source up to renaming."""
+        """Whether exchanging adjacent outputs gives the same source up to renaming."""
         return (
             len(self.source) > 1
             and not self.conditions
@@ -71,7 +71,7 @@ class Substitution:
 
     @cached_property
     def repeated_attributes(self) -> frozenset[str]:
-        """Attribute variables that the source has in several places, or that a condition speaks of."""
+        """Attribute variables that occur several times in the source, or in a condition."""
         places = Counter(
             value.name
             for term in self.source_applications
@@ -83,7 +83,7 @@ class Substitution:
 
     @cached_property
     def compares_paddings(self) -> bool:
-        """Whether one match may be found once for each way to write a padding."""
+        """Whether a match may be found separately for each equivalent padding."""
         repeated = (
             isinstance(value, AttributeVariable) and value.name in self.repeated_attributes
             for term in self.source_applications
@@ -94,7 +94,7 @@ class Substitution:
 
     @cached_property
     def shared_open_terms(self) -> tuple[Application, ...]:
-        """Terms of both sides whose inputs do not determine their type: an equation gives a term one type."""
+        """Terms on both sides whose inputs do not determine their type: an equation gives a term one type."""
         of_source = frozenset(self.source_applications)
         return tuple(
             term
@@ -105,7 +105,7 @@ class Substitution:
 
     @cached_property
     def source_sized_by_types(self) -> tuple[Application, ...]:
-        """Constants and broadcasts of the source whose sizes are left to the types around them."""
+        """Constants and broadcasts of the source whose sizes are determined by the types around them."""
         return tuple(
             term
             for term in self.source_applications
@@ -115,7 +115,7 @@ class Substitution:
 
     @cached_property
     def halved_concats(self) -> tuple[Application, ...]:
-        """The halves of a concat in the source: their cut is where the concat's operands meet."""
+        """The halves of a concat in the source: their cut is between the concat's operands."""
         return tuple(
             term
             for term in self.source_applications
@@ -158,7 +158,7 @@ def _why_malformed(
 
 
 def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:
-    """Why source => target is malformed as a rule, None when it is not."""
+    """Why source => target is malformed as a rule, None if it is not."""
     source, target = tuple(source), tuple(target)
     if any(isinstance(term, Variable) for term in source):
         return "the source is a bare variable, which matches everything"

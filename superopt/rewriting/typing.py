@@ -1,8 +1,8 @@
-"""Types of terms by inference and unification: the operators' own ``infer`` says what must be equal.
+"""Type inference for terms by unification: constraints come from the operators' own ``infer``.
 
 Where inference meets two dimensions that differ, it raises DimensionMismatchError; the equation is solved for
-one symbol, the solution is substituted everywhere, and inference starts again. Attributes that a rule leaves
-out because its types determine them (the cut of a split, the shape of a constant) are fresh symbols.
+one symbol, the solution is substituted everywhere, and inference restarts. Attributes that a rule omits
+because its types determine them (the position of a split, the shape of a constant) are fresh symbols.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from superopt.ops.base import OPERATORS, Operator, attributes_of, known_operator
 from superopt.ops.traits import HALVES, traits
 
 FRESH = "?"
-"""First character of the symbols that stand for implicit attributes."""
+"""First character of symbols for implicit attributes."""
 
 MAX_CONSTANT_RANK = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """Types and fully resolved operators of all subterms; ``assignment`` is what unification found."""
+    """Types and resolved operators of all subterms; ``assignment`` is the result of unification."""
 
     types: Mapping[Term, TensorType]
     operators: Mapping[Application, Operator]
@@ -44,7 +44,7 @@ class Typing:
 
     @property
     def unresolved(self) -> frozenset[str]:
-        """Fresh symbols that nothing determined."""
+        """Fresh symbols without a value."""
         named = itertools.chain.from_iterable(_operator_symbols(op) for op in self.operators.values())
         return frozenset(name for name in named if name.startswith(FRESH))
 
@@ -58,12 +58,10 @@ def infer_terms(
     fixed: frozenset[str] = frozenset(),
     cuts: Mapping[tuple[Term, int], Dimension] | None = None,
 ) -> Typing:
-    """Types every subterm for given types of variables and values of attribute variables.
-
-    ``equal`` asks for terms to have the same type as another term or as a given type. Symbols in ``fixed``
-    are not solved for. ``cuts`` says where halves of a term along an axis are cut, when that is known. Raises
-    IllTypedError when there is no typing.
-    """
+    """Types every subterm for given types of variables and values of attribute variables. ``equal`` requires
+    terms to have the same type as another term or a given type. Symbols in ``fixed`` are not solved for.
+    ``cuts`` gives the cut positions of halved terms along an axis, where known. Raises IllTypedError when
+    there is no typing."""
     ordered = _ordered(tuple(terms))
     shapeless = [term for term in ordered if leaves_shape_out(term)]
     failure: IllTypedError | None = None
@@ -85,7 +83,7 @@ def type_equation(
     *,
     fixed: frozenset[str] = frozenset(),
 ) -> Typing:
-    """Types both sides, output types unified; raises IllTypedError."""
+    """Types both sides with equal output types; raises IllTypedError."""
     return infer_terms(
         (*equation.left, *equation.right),
         types,
@@ -230,7 +228,7 @@ def _ordered(terms: tuple[Term, ...]) -> tuple[Application, ...]:
 
 @lru_cache(maxsize=4096)
 def _is_open(term: Application) -> bool:
-    """Whether attribute values or types have a say in what the operator is."""
+    """Whether the operator depends on attribute values or types."""
     return any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit) or any(
         isinstance(value, AttributeVariable) for _, value in term.attributes
     )
@@ -247,7 +245,7 @@ def leaves_sizes_out(term: Term) -> bool:
 
 @lru_cache(maxsize=4096)
 def leaves_shape_out(term: Application) -> bool:
-    """Whether the operator leaves its shape to what uses it: a constant or a broadcast."""
+    """Whether the operator's shape is determined by its readers: a constant or a broadcast."""
     return "shape" in OPERATORS[term.operator].implicit and term.attribute("shape") is None
 
 

@@ -1,4 +1,4 @@
-"""The papers' benchmark networks, built in code with seeded weights: ``build("resnet50", batch=8)``."""
+"""Benchmark networks of the papers, built in code with seeded weights: ``build("resnet50", batch=8)``."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ def _check(name: str, batch: int, seed: int) -> None:
 
 def _find(name: str) -> Network:
     if name not in NETWORKS:
-        raise InvalidOptionError(f"no network is called {name!r}; the zoo has {', '.join(names())}")
+        raise InvalidOptionError(f"unknown network {name!r}; the zoo has {', '.join(names())}")
     return NETWORKS[name]

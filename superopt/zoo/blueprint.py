@@ -1,4 +1,4 @@
-"""A network whose weights are described and not drawn: megabytes to hold, gigabytes only when written."""
+"""Blueprint of a network: weights are described and only generated on writing, to save memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Blueprint:
         if self.weight_bytes > PROTO_LIMIT:
             raise InvalidOptionError(
                 f"{self.skeleton.graph.name} has {self.weight_bytes / 1e9:.1f} GB of weights, and one ONNX "
-                "message holds 2 GB: save it to a path, then its weights go into a second file"
+                "message holds 2 GB: save it to a path to put its weights into a second file"
             )
         model = onnx.ModelProto()
         model.CopyFrom(self.skeleton)

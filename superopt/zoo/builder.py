@@ -1,4 +1,4 @@
-"""A small builder over ``onnx.helper``: the networks of the zoo are written with it."""
+"""A small builder over ``onnx.helper``, with which the zoo's networks are written."""
 
 from __future__ import annotations
 

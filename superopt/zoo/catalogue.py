@@ -1,4 +1,4 @@
-"""The networks of the zoo: what each is, where it comes from, how many parameters its authors count."""
+"""Catalogue of the zoo: description, source and published parameter count of each network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of dense layers and embedding tables: those that FlexFlow and Unity parallelise."""
+"""Networks of dense layers and embedding tables: the parallelisation benchmarks of FlexFlow and Unity."""
 
 from __future__ import annotations
 

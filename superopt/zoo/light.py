@@ -1,4 +1,4 @@
-"""The nine real networks that the onnx package carries for its own tests, with random weights put in."""
+"""The nine real networks shipped with the onnx package's tests, with random weights inserted."""
 
 from __future__ import annotations
 

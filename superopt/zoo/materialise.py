@@ -1,4 +1,4 @@
-"""Gives a model whose weights are ``ConstantOfShape`` nodes real ones: seeded and scaled by their role."""
+"""Replace ``ConstantOfShape`` weights by seeded random values scaled by the weight's role."""
 
 from __future__ import annotations
 

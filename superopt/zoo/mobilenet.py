@@ -1,4 +1,4 @@
-"""MobileNet-v3 large (Howard et al. 2019), hard-swish decomposed as exports before opset 14 leave it."""
+"""MobileNet-v3 large (Howard et al. 2019), with hard-swish decomposed as in exports before opset 14."""
 
 from __future__ import annotations
 

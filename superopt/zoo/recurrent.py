@@ -1,4 +1,4 @@
-"""Recurrent networks: an LSTM language model, unrolled and with ONNX's operator, and translation."""
+"""Recurrent networks: an LSTM language model, unrolled or with ONNX's LSTM operator, and translation."""
 
 from __future__ import annotations
 

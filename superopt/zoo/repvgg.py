@@ -1,4 +1,4 @@
-"""RepVGG-A0 (Ding et al. 2021) as it is trained: 3x3, 1x1 and identity branches, each normalised, summed."""
+"""RepVGG-A0 (Ding et al. 2021) in training form: sum of normalised 3x3, 1x1 and identity branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model written piece by piece: the bytes that protobuf would give, without holding them all."""
+"""Serialise a model piece by piece: the same bytes as protobuf, without holding them all in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of transformers as exporters write them; tensors are [batch, sequence, hidden]."""
+"""Transformer building blocks as exporters write them; tensors are [batch, sequence, hidden]."""
 
 from __future__ import annotations
 

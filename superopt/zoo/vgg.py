@@ -1,4 +1,4 @@
-"""VGG-19 (Simonyan and Zisserman 2015) behind the preprocessing of its images; dropout left in."""
+"""VGG-19 (Simonyan and Zisserman 2015) with image preprocessing; dropout nodes are kept."""
 
 from __future__ import annotations
 

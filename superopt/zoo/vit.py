@@ -1,4 +1,4 @@
-"""ViT-Base/16 (Dosovitskiy et al. 2021), as PyTorch exports it at opset 17, behind its preprocessing."""
+"""ViT-Base/16 (Dosovitskiy et al. 2021), as PyTorch exports it at opset 17, with image preprocessing."""
 
 from __future__ import annotations
 

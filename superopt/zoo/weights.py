@@ -1,4 +1,4 @@
-"""Weights are described here and drawn later: seeded, scaled so that activations stay of order one."""
+"""Weight descriptions: seeded, generated later, scaled so that activations stay of order one."""
 
 from __future__ import annotations
 

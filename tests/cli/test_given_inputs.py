@@ -55,12 +55,12 @@ CASES: Mapping[str, tuple[Writer, str]] = {
         archive(x=ROWS.astype(np.float64), b=BIAS),
         "input 'x': expected float32, got float64",
     ),
-    "no array": (archive_of_text, f"{NO_ARCHIVE}x in it is no array"),
+    "no array": (archive_of_text, f"{NO_ARCHIVE}x: not an array"),
     "objects": (archive(x=np.array([None], object)), f"{NO_ARCHIVE}Object arrays cannot be loaded"),
-    "a torn archive": (torn, f"{NO_ARCHIVE}it is no archive, or a truncated one"),
-    "text": (lambda path: path.write_text("text"), f"{NO_ARCHIVE}it is no archive, or a truncated one"),
-    "a directory": (Path.mkdir, f"{NO_ARCHIVE}it is a directory"),
-    "nothing": (lambda _: None, f"{NO_ARCHIVE}there is no such file"),
+    "a torn archive": (torn, f"{NO_ARCHIVE}not an archive, or a truncated one"),
+    "text": (lambda path: path.write_text("text"), f"{NO_ARCHIVE}not an archive, or a truncated one"),
+    "a directory": (Path.mkdir, f"{NO_ARCHIVE}is a directory"),
+    "nothing": (lambda _: None, f"{NO_ARCHIVE}no such file"),
 }
 
 

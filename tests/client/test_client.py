@@ -170,7 +170,7 @@ def test_the_other_client_does_the_same(server: str, given: Path, tmp_path: Path
 
 def test_both_have_the_same_methods() -> None:
     def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")}
+        return {name for name in dir(kind) if not name.startswith("_")}
 
     assert public(Client) == public(AsyncClient)
 
@@ -187,6 +187,41 @@ def test_what_breaks_is_continued(server: str, given: Path, tmp_path: Path) -> N
         assert transport.asked == ["", *(f"bytes={start}-" for start in range(150, size, 150))]
     assert unpack(tmp_path / "out.zip", tmp_path / "out.onnx")[0].read_bytes() == given.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.onnx", "out.zip", "weights"]
+
+
+class EventStream(httpx.SyncByteStream):
+    """A heartbeat and an event, then nothing more."""
+
+    closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"retry: 2000\n\n: still there\n\nid: 7\nevent: progress\n"
+        yield b'data: {"phase":\ndata: "\xe2\x80\xa8"}\n\n'
+        pytest.fail("read on")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_abandoned_iterator_closes_its_stream() -> None:
+    stream = EventStream()
+    headers = {"Content-Type": "text/event-stream"}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=stream))
+    with Client("http://service", transport=transport, retries=QUICK) as client:
+        events = client.events("x")
+        assert next(events) == Event(7, "progress", {"phase": "\u2028"})
+        assert not stream.closed
+        del events
+        assert stream.closed
+
+
+def test_the_blocking_client_works_within_an_event_loop(server: str) -> None:
+    async def journey() -> None:
+        with Client(server) as client:
+            assert {rule.equation for rule in client.substitutions()} == set(RULES)
+            assert next(client.substitutions()).equation in RULES
+
+    anyio.run(journey)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retry-After": "0"}])

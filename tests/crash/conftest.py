@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from superopt.server.worker.loop import task
+from superopt.server.worker import task
 from superopt.substitution_db import Database, open_database
 from tests.conftest import BACKENDS
 from tests.crash.processes import NO_LIBRARY, ROOT, WORK

@@ -16,9 +16,9 @@ import uvicorn
 from superopt.server.http import app as server_app
 from superopt.server.http.upload import Upload
 from superopt.server.settings import Settings
+from superopt.server.worker import task as server_task
 from superopt.server.worker.device import this_device
 from superopt.server.worker.loop import Worker, run_worker
-from superopt.server.worker.loop import task as server_task
 from superopt.substitution_db import Database, open_database
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.store.records import JobFile, JobRole, JobState

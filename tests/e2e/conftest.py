@@ -27,7 +27,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def superopt(environment: dict[str, str]) -> CommandLine:
     """Runs ``superopt ARGUMENTS`` in a process of its own."""
 
-    def run(*arguments: str | Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "superopt", *map(str, arguments)],
             env=environment,

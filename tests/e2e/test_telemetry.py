@@ -13,7 +13,7 @@ from superopt import zoo
 from tests.e2e.conftest import serving
 
 SWITCH = "ORT_DISABLE_TELEMETRY"
-LOADS = "import optimizer.cost.runtime"
+LOADS = "import superopt.optimizer.cost.runtime"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def left_by_the_runtime(home: Path) -> list[str]:
 def test_a_run_leaves_nothing_of_the_runtime(home: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     zoo.save("squeezenet", model)
-    given = ("optimize", model, "-o", tmp_path / "out.onnx", "--budget", "6", "--max-candidates", "5")
+    given = ("optimize", model, "-o", tmp_path / "out.onnx", "--budget", "60", "--max-candidates", "5")
     done = subprocess.run(
         [sys.executable, "-m", "superopt", *map(str, given)],
         env=environment_of(home),

@@ -169,7 +169,7 @@ ERRORS = {
     "x: f31[n] = x": "line 1, column 9: unexpected '] = x'",
     "relu(x: f31[n]) = x": "line 1, column 6: unknown element type f31; known: f32, ",
     "(x: f32[n], x: f32[m]) = (x, x)": "line 1, column 13: x is declared with two types",
-    "transpose[perm=x](x) = x": "line 1: x names a tensor and an attribute",
+    "transpose[perm=x](x) = x": "line 1: x names both a tensor and an attribute",
     "x = y where": "line 1: the equation 'x = y where' ends too early",
     "x = y where odd(": "line 1: the equation 'x = y where odd(' ends too early",
     "relu(" * 3000 + "x" + ")" * 3000 + " = x": "line 1, column 501: nested more than 100 deep",

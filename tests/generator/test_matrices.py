@@ -65,7 +65,10 @@ def test_counts() -> None:
 
 def test_memory() -> None:
     """In a process of its own: the most that a process ever had is what is told."""
-    code = "import generator as g; print(g.generate(g.load_preset('matrix'), max_ops=3).peak_memory_bytes)"
+    code = (
+        "from superopt.generator import generate, load_preset; "
+        "print(generate(load_preset('matrix'), max_ops=3).peak_memory_bytes)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1 << 30
 

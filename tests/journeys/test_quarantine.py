@@ -89,7 +89,7 @@ def test_a_false_rule_is_quarantined_and_not_used_again(
 
 def test_a_plan_for_a_cluster_is_made_without_it(database: str, tmp_path: Path) -> None:
     model = write_model(tmp_path / "model.onnx")
-    report = optimised(model, tmp_path, database, "--cluster", "dgx-h100:2")
+    report = optimised(model, tmp_path, database, "--cluster", "dgx-h100:2", "--budget", "40")
     assert [suspect["rule"] for suspect in report["suspects"]] == [PLANTED]
     assert PLANTED not in {step["rule"] for step in report["trace"]}
     (evidence,) = evidence_in(database)

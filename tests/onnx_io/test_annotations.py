@@ -88,7 +88,7 @@ BROKEN: tuple[tuple[str, Callable[[onnx.ModelProto], object], str], ...] = (
     ("nameless", lambda m: setattr(m.configuration[0], "name", ""), "a configuration has no name"),
     ("twice", lambda m: m.configuration.append(m.configuration[0]), "the name is given twice"),
     ("empty", lambda m: setattr(m.configuration[0], "num_devices", 0), "at least 1 device, got 0"),
-    ("names", lambda m: m.configuration[0].device.append("c"), "expected 2 names of devices, got 3"),
+    ("names", lambda m: m.configuration[0].device.append("c"), "expected 2 device names, got 3"),
     ("same", lambda m: m.configuration[0].device.__setitem__(1, "cpu:0"), "have the same name"),
     (
         "unknown configuration",
@@ -103,14 +103,14 @@ BROKEN: tuple[tuple[str, Callable[[onnx.ModelProto], object], str], ...] = (
     (
         "negative stage",
         lambda m: setattr(m.graph.node[0].device_configurations[0], "pipeline_stage", -1),
-        "expected a pipeline stage from 0, got -1",
+        "expected a pipeline stage of at least 0, got -1",
     ),
     (
         "stage before",
         lambda m: setattr(m.graph.node[0].device_configurations[0], "pipeline_stage", 2),
         "is in stage 1 and reads 'y' of stage 2",
     ),
-    ("foreign tensor", lambda m: setattr(_spec(m), "tensor_name", "z"), "neither reads nor makes it"),
+    ("foreign tensor", lambda m: setattr(_spec(m), "tensor_name", "z"), "neither reads nor produces it"),
     ("tensor twice", lambda m: setattr(_spec(m), "tensor_name", "x"), "is specified twice"),
     ("no device", lambda m: _spec(m, 0).ClearField("device"), "expected at least one device"),
     ("device beyond", lambda m: _spec(m).device.__setitem__(1, 2), "expected devices from 0 to 1, got 2"),
@@ -139,9 +139,9 @@ BROKEN: tuple[tuple[str, Callable[[onnx.ModelProto], object], str], ...] = (
         lambda m: _spec(m).sharded_dim.add(axis=-1).simple_sharding.add(num_shards=1),
         "axis 1 is sharded twice",
     ),
-    ("no sharding", lambda m: _spec(m).sharded_dim[0].ClearField("simple_sharding"), "says not how"),
+    ("no sharding", lambda m: _spec(m).sharded_dim[0].ClearField("simple_sharding"), "does not state how"),
     ("no shard", lambda m: _set_shards(m, 0, 8), "expected at least 1 shard, got 0"),
-    ("odd size", lambda m: _set_shards(m, 3, 8), "8 is no multiple of 3 shards"),
+    ("odd size", lambda m: _set_shards(m, 3, 8), "8 is not a multiple of 3 shards"),
     ("other size", lambda m: _set_shards(m, 2, 6), "has size 8, and the sharding says 6"),
     (
         "symbol",
@@ -163,5 +163,5 @@ def test_a_broken_annotation_is_named(change: Callable[[onnx.ModelProto], object
 
 
 def test_a_sharding_of_a_node_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InvalidModelError, match="no node makes 'q'"):
+    with pytest.raises(InvalidModelError, match="no node produces 'q'"):
         annotated(_chain(), "two", ["a", "b"], {"q": COLUMNS})

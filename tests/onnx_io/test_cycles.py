@@ -117,7 +117,7 @@ def test_everything_is_written_once_and_after_what_it_reads() -> None:
 def test_what_needs_itself_is_an_error() -> None:
     items = {"a": ["b"], "b": ["c"], "c": ["a"]}
     names = {name: name for name in items}
-    with pytest.raises(CyclicGraphError, match="what would be written depends on itself: a"):
+    with pytest.raises(CyclicGraphError, match="the nodes to be written have a cycle: a"):
         list(in_order([names["a"]], lambda name: [names[read] for read in items[name]], str))
 
 

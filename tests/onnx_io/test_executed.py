@@ -123,5 +123,5 @@ def test_operators_are_counted(tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.onnx"
     path.write_text("no model")
-    with pytest.raises(InvalidModelError, match=r"text\.onnx is no valid ONNX model"):
+    with pytest.raises(InvalidModelError, match=r"text\.onnx is not a valid ONNX model"):
         executed(path)

@@ -68,11 +68,11 @@ def external(location: str) -> onnx.ModelProto:
 BAD_CONTENTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: b"", "is empty"),
     "text": (lambda: b"This is a text.\nIt has two lines.\n", "is a text file"),
-    "random bytes": (lambda: np.random.default_rng(0).bytes(5000), "is no ONNX model"),
-    "truncated": (lambda: good().SerializeToString()[:-20], "is no ONNX model, or a truncated one"),
-    "another protobuf": (lambda: weight("w", 3).SerializeToString(), "is no ONNX model"),
+    "random bytes": (lambda: np.random.default_rng(0).bytes(5000), "is not an ONNX model"),
+    "truncated": (lambda: good().SerializeToString()[:-20], "is not an ONNX model, or a truncated one"),
+    "another protobuf": (lambda: weight("w", 3).SerializeToString(), "is not an ONNX model"),
     "cycle": (cyclic, r"has a cycle: node '(first|second)' \((Add|Relu)\) needs itself"),
-    "checker": (fails_the_checker, "is no valid ONNX model: Node with schema"),
+    "checker": (fails_the_checker, "is not a valid ONNX model: Node with schema"),
     "short weight": (short_weight, r"tensor 'w' of shape \[3\] needs 12 bytes, got 11"),
     "no data": (weight_without_data, "tensor 'w' of shape .3. holds no data"),
     "same weight twice": (twice_the_same_weight, "two initialisers are called 'w'"),
@@ -114,9 +114,9 @@ def a_directory(directory: Path) -> None:
 BAD_LOCATIONS: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "above": ("../secret", outside_by_link, "expected a path inside the directory of the model"),
     "absolute": ("/etc/passwd", outside_by_link, "expected a path inside the directory of the model"),
-    "link": ("link", outside_by_link, "a link that leads outside"),
+    "link": ("link", outside_by_link, "a link to outside"),
     "missing": ("none", outside_by_link, "which does not exist"),
-    "directory": ("folder", a_directory, "which is no regular file"),
+    "directory": ("folder", a_directory, "which is not a regular file"),
     "short": ("weights", too_short, "needs 12 bytes at offset 0, got 12 of a file of 11"),
 }
 

@@ -102,7 +102,7 @@ TOLERATED: Mapping[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "output without type": (output_without_type, CHECKER + "Field 'type' of 'value_info' is required"),
     "nodes in any order": (nodes_in_any_order, "its nodes are not in topological order"),
     "captures in any order": (captures_in_any_order, "its nodes are not in topological order"),
-    "initialiser twice": (initialiser_twice, "several initialisers are called 'w': the last one counts"),
+    "initialiser twice": (initialiser_twice, "several initialisers are called 'w': the last one is used"),
     "undeclared initialisers": (undeclared_initialisers, CHECKER + "in IR version 3 the initialiser"),
     "oldest version": (oldest_version, CHECKER + "in IR version 1 the initialiser"),
     "domain without import": (domain_without_import, CHECKER + "No opset import for domain 'com.microsoft'"),

@@ -172,7 +172,7 @@ def test_signed_ranks(count: int, doubt: float, left_out: int | None) -> None:
 def test_a_loaded_machine_is_given_as_the_reason() -> None:
     found = Comparison(1000.0, 950.0, 1.05, 0.8, 1.4, runs=6, rounds=2, share=0.21)
     assert re.fullmatch(
-        r"but undecided: the machine is too loaded \(a run had a core for 21% of its time; load average "
+        r"but undecided: the machine is too loaded \(runs had a core for 21% of their time; load average "
         r"[0-9.]+ on \d+ cores\): measured 1\.050 \(0\.800 to 1\.400\) times as fast in 2 rounds",
         opinion(found),
     )

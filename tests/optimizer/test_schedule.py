@@ -46,12 +46,12 @@ def test_a_budget_that_would_do_is_named_and_does() -> None:
     """The same model at the recommended budget, after the same beginning, is judged."""
     schedule = _schedule(5.0, 2.0, 1.5, weights=600 << 20, spent=3.0)
     assert not schedule.is_enough()
-    found = re.search(r"a budget of (\d+) s would do", schedule.advice())
+    found = re.search(r"a budget of (\d+) s is enough", schedule.advice())
     assert found is not None
     enough = _schedule(float(found[1]), 2.0, 1.5, weights=600 << 20, spent=3.0)
     assert enough.is_enough()
     assert enough.deadline - enough.search_ends() >= enough.judging - 1e-6
-    assert "opening the model takes 2.0 s and a run 1.5 s" in schedule.advice()
+    assert "loading the model takes 2.0 s and a run 1.5 s" in schedule.advice()
     assert "takes 0.5 s and a run less than 0.01 s," in _schedule(5.0, 0.5, 1e-7).advice()
 
 

@@ -76,7 +76,7 @@ def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
     report = optimize(model, rules(ASSOCIATIVE), options, Measured(costs)).report
     assert (report.returned, report.why) == (
         "original",
-        "the original does not run at n=99999999999; give others, or --inputs",
+        "the original does not run at n=99999999999; give other sizes, or --inputs",
     )
 
 
@@ -88,7 +88,7 @@ def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -
     result = run(model, costs)
     assert result.report.returned == "optimized"
     assert run(model, costs, ()).report.equivalence.why == (
-        "nothing was compared: the original is returned, with its external data in a file of its own"
+        "nothing was compared: the original is returned, with its external data in a separate file"
     )
 
 

@@ -23,7 +23,8 @@ COMMANDS = {name for names in MODULES.values() for name in names}
 
 
 def test_every_setting_is_documented_as_it_is() -> None:
-    assert settings_table() in PAGE, "run python -m server.settings and put the table into docs/operations.md"
+    advice = "run python -m superopt.server.settings and put the table into docs/operations.md"
+    assert settings_table() in PAGE, advice
 
 
 def test_every_variable_that_the_code_reads_is_documented() -> None:

@@ -19,7 +19,7 @@ from superopt.errors import InvalidOptionError
 from superopt.server.process.serve import serve
 from superopt.server.settings import Settings
 
-PROGRAM = "from server.serve import serve; serve(port=0, workers=1)"
+PROGRAM = "from superopt.server.process.serve import serve; serve(port=0, workers=1)"
 
 
 @pytest.fixture

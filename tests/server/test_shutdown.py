@@ -22,8 +22,8 @@ GRACE_SECONDS = 60
 @pytest.mark.parametrize(
     "program",
     [
-        "from server.serve import serve; serve(port=0, workers=1)",
-        "from server.worker import run_worker; run_worker()",
+        "from superopt.server.process.serve import serve; serve(port=0, workers=1)",
+        "from superopt.server.worker.loop import run_worker; run_worker()",
     ],
 )
 def test_a_running_job_is_given_back(

@@ -96,5 +96,5 @@ def test_a_name_keeps_all_that_is_assigned_to_it() -> None:
 
 
 def test_a_root_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(LookupError, match=r"verifier\.replay has no definition of nothing"):
+    with pytest.raises(LookupError, match=r"certificates\.replay has no definition of nothing"):
         Closure(("superopt.verifier",)).extend([("superopt.verifier.certificates.replay", "nothing")])

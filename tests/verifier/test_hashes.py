@@ -101,7 +101,7 @@ _ACTIVATION = "superopt/ops/activation.py"
         _replaced(_ACTIVATION, 'OnnxForm("Relu", since=6)', 'OnnxForm("Relu", since=14)'),
         _replaced("superopt/ops/upsampling.py", "expected a stride of at least 1", "stride below 1"),
         _moved("superopt.ops", "upsampling", "resizing"),
-        _moved("superopt.verifier", "positivity", "signs_of_sizes"),
+        _moved("superopt.verifier.certificates", "positivity", "signs_of_sizes"),
     ],
     ids=["docstring", "annotations", "ONNX form", "error", "moved operators", "moved checker"],
 )
@@ -130,7 +130,7 @@ def test_a_new_operator_changes_no_other(now: Meanings, tmp_path: Path) -> None:
             _replaced(_ACTIVATION, "line, domain.rational(1))", "line, domain.rational(2))"),
             {"hard_sigmoid", "hard_swish"},
         ),
-        (_replaced("superopt/verifier/positivity.py", "_DEPTH = 3", "_DEPTH = 4"), {""}),
+        (_replaced("superopt/verifier/certificates/positivity.py", "_DEPTH = 3", "_DEPTH = 4"), {""}),
     ],
     ids=["a sign of tanh", "a bound of a clipped line", "the checker"],
 )

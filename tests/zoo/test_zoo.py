@@ -234,7 +234,7 @@ def test_every_name_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "batch", "seed", "message"),
     [
-        ("resnet", 1, 0, r"no network is called 'resnet'; the zoo has squeezenet, .*light-zfnet512"),
+        ("resnet", 1, 0, r"unknown network 'resnet'; the zoo has squeezenet, .*light-zfnet512"),
         ("resnet50", 0, 0, r"resnet50: expected a batch of at least 1, got 0"),
         ("resnet50", 1, -1, r"resnet50: expected a seed of at least 0, got -1"),
         ("mlp", 1, 0, r"mlp has 4.3 GB of weights, and one ONNX message holds 2 GB: save it to a path"),

@@ -61,7 +61,7 @@ ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "alpha": _number(_SIGNED, (Fraction(1, 5), -2, 0), (Fraction(1, 5), -2, 0)),
     "approximate": _words(*APPROXIMATIONS),
     "beta": _number(_SIGNED, (Fraction(1, 2), -1), (Fraction(3, 4), 2, 0, -1)),
-    "bias": _number(_SIGNED, _POSITIVE, (1, 0, -1)),
+    "bias": _number((0, *_SIGNED), _POSITIVE, (1, 0, -1)),
     "degree": AttributeValues((2, 2, 3, 4)),
     "dilation": AttributeValues(
         ((1, 1), (1, 1), (2, 2), (1, 2), (3, 1)), tuple(itertools.product(DILATIONS, repeat=2))
@@ -82,7 +82,7 @@ ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "stride": AttributeValues(
         ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)), tuple(itertools.product(STRIDES, repeat=2))
     ),
-    "value": _number(_SIGNED, (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
+    "value": _number((0, *_SIGNED), (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
 }
 """Of attributes whose values do not depend on the types of inputs; sizes of the bound are added to it."""
 

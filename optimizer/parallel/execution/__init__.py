@@ -1,4 +1,4 @@
-"""Running a plan on the virtual devices of one machine: task by task, with every message counted."""
+"""Execute a plan on virtual devices of one machine, task by task, counting every message."""
 
 from superopt.optimizer.parallel.execution.executor import Execution, execute
 from superopt.optimizer.parallel.execution.host import HostMachine

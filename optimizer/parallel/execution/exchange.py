@@ -1,4 +1,4 @@
-"""Executing the steps of a communication: shards are really moved, and every message is counted."""
+"""Execute the steps of a communication: moves the shards and counts every message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from superopt.optimizer.parallel.placement import Placement, regions_of
 
 @dataclass(frozen=True)
 class Held(Generic[A]):
-    """A tensor as it lies on the devices: in every one its part, or its term of the part."""
+    """A tensor on its devices: the part, or term of the part, that each holds."""
 
     placement: Placement
     shape: tuple[int, ...]
@@ -23,14 +23,14 @@ class Held(Generic[A]):
 
 
 class Exchange(Generic[A]):
-    """Moves shards by steps; ``sent`` are the bytes by (source, target)."""
+    """Moves shards step by step; ``sent`` are the bytes by (source, target)."""
 
     def __init__(self, machine: Machine[A]) -> None:
         self._machine = machine
         self.sent: Counter[tuple[int, int]] = Counter()
 
     def moved(self, held: Held[A], want: Placement, steps: Sequence[CollectiveStep]) -> Held[A]:
-        """The tensor in the placement ``want``, after the steps that ``communication`` gives for it."""
+        """The tensor in the placement ``want``, after the steps given by ``communication``."""
         have = regions_of(held.placement, held.shape)
         stores: dict[int, list[tuple[Region, A]]] = {device: [] for device in (*have, *want.devices)}
         if held.placement.partial == 1:
@@ -76,7 +76,7 @@ class Exchange(Generic[A]):
             stores[step.group[target]].append((region, total))
 
     def _all_reduced(self, step: CollectiveStep, whole: Region, terms: Sequence[A]) -> Sequence[A]:
-        """By the machine's own collective, which is taken to move what a ring moves, else round the ring."""
+        """Uses the machine's collective, counted as a ring all-reduce, or else a ring."""
         group, count = step.group, len(step.group)
         reduced = self._machine.all_reduced(terms)
         if reduced is not None:
@@ -121,7 +121,7 @@ class Exchange(Generic[A]):
         return self._machine.move(shard, target)
 
     def _found(self, pieces: Sequence[tuple[Region, A]], region: Region) -> A:
-        """A box put together from pieces that lie on one device."""
+        """A box assembled from pieces on one device."""
         shape = tuple(stop - start for start, stop in region)
         parts: list[tuple[Region, A]] = []
         for box, shard in pieces:
@@ -139,13 +139,13 @@ class Exchange(Generic[A]):
 
 
 def _within(region: Region, around: Region) -> Region:
-    """The region in coordinates of the one around it."""
+    """The region in coordinates relative to the enclosing one."""
     return tuple(
         (start - origin, stop - origin) for (start, stop), (origin, _) in zip(region, around, strict=True)
     )
 
 
 def _present(chunks: Sequence[Region | None], shards: Sequence[A | None]) -> list[tuple[Region, A]]:
-    """The pieces that are not empty."""
+    """The non-empty pieces."""
     pairs = zip(chunks, shards, strict=True)
     return [(chunk, shard) for chunk, shard in pairs if chunk is not None and shard is not None]

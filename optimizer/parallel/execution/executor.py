@@ -1,4 +1,4 @@
-"""Executing a plan: operators task by task, tensors moved by the steps that their placements ask for."""
+"""Execute a plan: operators run task by task; tensors move as their placements require."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from superopt.optimizer.parallel.tasks import divided, shape_of, tensor_of
 
 @dataclass(frozen=True)
 class Execution:
-    """What came out: the outputs of the graph, and the bytes sent by (source device, target device)."""
+    """Result of an execution: the outputs of the graph, and the bytes sent by (source device, target
+    device)."""
 
     outputs: tuple[Array, ...]
     sent: Mapping[tuple[int, int], int]
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that all devices together sent."""
+        """Total bytes sent by all devices."""
         return sum(self.sent.values())
 
 
@@ -38,13 +39,10 @@ def execute(
     inputs: Mapping[str, Array],
     machine: Machine[A],
 ) -> Execution:
-    """Runs the graph under the plan, inputs and weights by their labels.
-
-    What depends on weights alone is computed beforehand; other operators without a machine mapping run whole
-    on device 0. A tensor is brought into a placement once, however many operators need it there. Raises
-    UnsupportedError for dimensions that are not numbers and for values that are no tensors,
-    InvalidOptionError where a shape is not divisible as the plan says.
-    """
+    """Runs the graph under the plan, with inputs and weights by label. Values that depend only on weights are
+    computed beforehand; other operators without a machine mapping run whole on device 0. A tensor is moved to
+    a placement once, however many operators need it there. Raises UnsupportedError for symbolic dimensions
+    and for values that are not tensors, InvalidOptionError where the plan does not divide a shape evenly."""
     running = _Running(graph, plan, weights, inputs, machine)
     for node in graph.order:
         running.run(graph[node])
@@ -86,7 +84,7 @@ class _Running(Generic[A]):
             self._held[value] = Held(place, shape_of(type_), shards)
 
     def output(self, value: Value) -> Array:
-        """A value as a whole on the host, partial sums added up on the devices."""
+        """A whole value on the host, with partial sums reduced on the devices."""
         if self._is_given(self._graph[value.node]):
             return self._given(value)
         held = self._held[value]

@@ -1,4 +1,4 @@
-"""Virtual devices of the host: shards are numpy arrays, tasks run in ONNX Runtime."""
+"""Virtual devices on the host: shards are numpy arrays, tasks run in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from superopt.optimizer.parallel.tasks import Task
 
 
 class HostMachine:
-    """Any number of devices that share nothing but the processor. ``source`` is the model that opaque nodes
-    are copied from. Sessions are kept: equal tasks share one."""
+    """Any number of virtual devices with separate memories on the host. ``source`` is the model from which
+    opaque nodes are copied. Sessions are cached: equal tasks share one."""
 
     def __init__(self, source: SourceModel | None = None) -> None:
         self._source = source
@@ -54,14 +54,12 @@ class HostMachine:
         return whole
 
     def all_reduced(self, shards: Sequence[Array]) -> None:
-        """There is no collective here: sums go round a ring."""
+        """Returns None: there is no collective, the caller reduces around a ring."""
         del shards
 
     def run(self, task: Task, shards: Sequence[Array], device: int) -> Sequence[Array]:
-        """Runs the task in ONNX Runtime; as initialisers what its ONNX form wants to know beforehand.
-
-        Raises UnsupportedError for an operator without an ONNX form.
-        """
+        """Runs the task in ONNX Runtime, with operands that its ONNX form needs as constants as initialisers.
+        Raises UnsupportedError for an operator without an ONNX form."""
         del device
         names = [f"input_{slot}" for slot in range(len(shards))]
         session = self._sessions.get(task)
@@ -88,7 +86,7 @@ _OPSET = 21
 
 
 def _graph(task: Task, weights: frozenset[str]) -> Graph:
-    """The task alone: its operands are inputs, or weights where their content is given."""
+    """A graph of the task alone: its operands are inputs, or weights where their content is given."""
     editor = Graph.empty().edit()
     operands: list[Value] = []
     for slot, type_ in enumerate(task.inputs):

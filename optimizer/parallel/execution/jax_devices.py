@@ -1,7 +1,7 @@
-"""The devices of JAX: shards are its arrays, sums go through its collectives.
+"""JAX devices: shards are JAX arrays, sums use JAX collectives.
 
-Without an accelerator JAX makes N devices of a processor when the environment says
-``XLA_FLAGS=--xla_force_host_platform_device_count=N`` before it is imported for the first time.
+Without an accelerator, JAX simulates N devices on the CPU if the environment variable
+``XLA_FLAGS=--xla_force_host_platform_device_count=N`` is set before JAX is first imported.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -25,16 +25,14 @@ from superopt.optimizer.parallel.tasks import Task
 
 
 class JaxMachine:
-    """The devices that JAX sees. Opaque nodes, which have no meaning of ours, run in ONNX Runtime.
-
-    Raises MissingServiceError when JAX is not there or sees fewer devices than asked for.
-    """
+    """The devices visible to JAX. Opaque nodes run in ONNX Runtime. Raises MissingServiceError when JAX is
+    not installed or sees too few devices."""
 
     def __init__(self, devices: int, source: SourceModel | None = None) -> None:
         try:
             import jax
         except ImportError as error:
-            raise MissingServiceError(f"JAX is not there ({error}); install the extra [jax]") from None
+            raise MissingServiceError(f"JAX is not installed ({error}); install the extra [jax]") from None
         self._jax: Any = jax
         self._devices = self._jax.devices()
         if len(self._devices) < devices:
@@ -55,7 +53,7 @@ class JaxMachine:
         return np.asarray(shard)
 
     def move(self, shard: Any, device: int) -> Any:
-        """From device to device."""
+        """Copies between devices."""
         return self._jax.device_put(shard, self._devices[device])
 
     def add(self, left: Any, right: Any) -> Any:

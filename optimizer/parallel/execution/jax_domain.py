@@ -1,4 +1,4 @@
-"""Floating point numbers in JAX: the meaning of operators on its devices."""
+"""Number domain of JAX floating-point arrays, to evaluate operators on JAX devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from superopt.errors import UnsupportedError
 
 
 class JaxDomain(Domain[Any]):
-    """Arrays of single precision; ``jax`` is the library."""
+    """Single-precision JAX arrays; ``jax`` is the module."""
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax
@@ -32,13 +32,13 @@ class JaxDomain(Domain[Any]):
         return function(array)
 
     def concatenate(self, arrays: Sequence[Any], axis: int) -> Any:
-        """Joins along an axis, stacks of one repeated."""
+        """Concatenates along an axis; broadcasts stacks of length 1."""
         stack = max(array.shape[0] for array in arrays)
         full = [self._numpy.broadcast_to(array, (stack, *array.shape[1:])) for array in arrays]
         return self._numpy.concatenate(full, axis=axis + 1)
 
     def constant(self, numerators: npt.NDArray[np.int64], denominators: npt.NDArray[np.int64]) -> Any:
-        """The quotients, rounded once."""
+        """The quotients, rounded to float32."""
         return self._numpy.asarray(quotients(numerators, denominators).astype(np.float32)[np.newaxis])
 
     def add(self, left: Any, right: Any) -> Any:
@@ -66,7 +66,7 @@ class JaxDomain(Domain[Any]):
         return self._numpy.reciprocal(array)
 
     def maximum(self, left: Any, right: Any) -> Any:
-        """Larger one."""
+        """Elementwise maximum."""
         return self._numpy.maximum(*aligned(left, right))
 
     def exp(self, array: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What an execution asks of a machine: places for shards, tasks on them, and moving shards between them."""
+"""The machine interface of plan execution: storing shards, running tasks, moving shards between devices."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ A = TypeVar("A", bound=Shard)
 
 
 class Machine(Protocol[A]):
-    """Devices by number, each with a memory of its own."""
+    """Devices by number, each with its own memory."""
 
     def put(self, array: Array, device: int) -> A:
-        """An array of the host on a device."""
+        """Copies a host array to a device."""
         ...
 
     def get(self, shard: A) -> Array:
-        """A shard as an array of the host."""
+        """Copies a shard to a host array."""
         ...
 
     def move(self, shard: A, device: int) -> A:
-        """The shard on another device."""
+        """Copies the shard to another device."""
         ...
 
     def add(self, left: A, right: A) -> A:
-        """The sum of two shards of one device."""
+        """The sum of two shards on one device."""
         ...
 
     def part(self, shard: A, region: Region) -> A:
@@ -47,13 +47,14 @@ class Machine(Protocol[A]):
         ...
 
     def joined(self, pieces: Sequence[tuple[Region, A]], shape: tuple[int, ...]) -> A:
-        """Shards of one device as one of that shape; each lies in its box, together they fill it."""
+        """Assembles shards of one device into an array of that shape; their disjoint boxes cover it."""
         ...
 
     def all_reduced(self, shards: Sequence[A]) -> Sequence[A] | None:
-        """The sum of shards of one shape on different devices, on each; None where there is no collective."""
+        """The sum of equally shaped shards on different devices, on each; None where there is no
+        collective."""
         ...
 
     def run(self, task: Task, shards: Sequence[A], device: int) -> Sequence[A]:
-        """What the task makes of shards on its device."""
+        """The results of the task, on its device."""
         ...

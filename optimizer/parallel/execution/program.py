@@ -1,4 +1,4 @@
-"""Programs of devices as files, and running them: ONNX models of segments, a manifest of the deliveries."""
+"""Per-device programs on disk (ONNX models of segments and a manifest of transfers), and their execution."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FeedEntry(TypedDict):
 
 
 class SegmentEntry(TypedDict):
-    """A model that a device runs; its outputs are its parts of tensors as they are made."""
+    """A model that a device runs; its outputs are the device's parts of the tensors that it computes."""
 
     device: int
     model: str
@@ -68,7 +68,7 @@ class StepEntry(TypedDict):
 
 
 class DeliveryEntry(TypedDict):
-    """A tensor brought from one placement into another."""
+    """A tensor moved from one placement to another."""
 
     tensor: str
     shape: list[int]
@@ -78,14 +78,14 @@ class DeliveryEntry(TypedDict):
 
 
 class ProgramEntry(TypedDict, total=False):
-    """One of the two."""
+    """A segment or a delivery."""
 
     run: SegmentEntry
     deliver: DeliveryEntry
 
 
 class OutputEntry(TypedDict):
-    """Where an output of the model lies in the end. One that nothing computes is an input, or a file."""
+    """Final placement of a model output. An output that is not computed is an input, or a file."""
 
     tensor: str
     shape: list[int]
@@ -103,11 +103,9 @@ class Manifest(TypedDict):
 
 
 def save_program(program: Program, lifted: LiftedModel, graph: Graph, directory: Path) -> None:
-    """Writes the segments' models and the manifest into a new directory, complete or not at all.
-
-    The program is that of ``graph``, a rewriting of the lifted one.
-    Raises InvalidOptionError where the directory exists already or cannot be written.
-    """
+    """Writes the segments' models and the manifest to a new directory, atomically. The program is that of
+    ``graph``, a rewritten form of the lifted one. Raises InvalidOptionError if the directory exists or cannot
+    be written."""
     target = directory.absolute()
     if target.exists() or not target.parent.is_dir():
         raise InvalidOptionError(f"{directory}: expected a directory that does not exist, in one that does")
@@ -124,14 +122,12 @@ def save_program(program: Program, lifted: LiftedModel, graph: Graph, directory:
 
 
 def run_program(directory: Path, inputs: Mapping[str, Array]) -> Execution:
-    """Runs what ``save_program`` wrote, on the host, in the order of the manifest.
-
-    Raises InvalidFileError for another directory, InvalidOptionError for a missing input.
-    """
+    """Runs a program written by ``save_program`` on the host, in manifest order. Raises InvalidFileError for
+    another directory, InvalidOptionError for a missing input."""
     try:
         manifest: Manifest = json.loads((directory / MANIFEST).read_text())
     except (OSError, ValueError) as error:
-        raise InvalidFileError(f"{directory / MANIFEST}: no manifest of a program: {error}") from error
+        raise InvalidFileError(f"{directory / MANIFEST}: not a program manifest: {error}") from error
     missing = [name for name in manifest["inputs"] if name not in inputs]
     if missing:
         raise InvalidOptionError(f"inputs: expected {', '.join(manifest['inputs'])}; missing: {missing[0]}")
@@ -178,7 +174,7 @@ def _write(program: Program, lifted: LiftedModel, graph: Graph, directory: Path)
 
 
 def _stored(value: Value, number: int, graph: Graph, folder: Folder, directory: Path) -> str | None:
-    """The file of an output that depends on weights alone; None for others."""
+    """The file of an output that depends only on weights; None for others."""
     if value.node not in graph.weight_only:
         return None
     np.save(directory / f"output-{number:03}.npy", folder.value(value))
@@ -186,7 +182,7 @@ def _stored(value: Value, number: int, graph: Graph, folder: Folder, directory: 
 
 
 class _Names:
-    """Names of tensors: those of the model, and numbers for what has none there."""
+    """Names of tensors: those of the model, else numbers."""
 
     def __init__(self, lifted: LiftedModel) -> None:
         self._names = lifted.names

@@ -1,1 +1,1 @@
-"""Machines that are known by name, as cluster descriptions."""
+"""Cluster presets: descriptions of well-known machines, loaded by name."""

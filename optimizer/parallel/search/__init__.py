@@ -1,1 +1,1 @@
-"""The search for plans: dynamic programming over choices on a mesh, shares, pipelines, substitutions."""
+"""Plan search: dynamic programming over divisions on a mesh, device shares, pipelines and substitutions."""

@@ -1,4 +1,4 @@
-"""Parallel splits: branches between two cuts of a graph, which may run on disjoint shares of the machine."""
+"""Parallel splits: independent branches between two cuts of a graph, run on disjoint device shares."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from superopt.optimizer.parallel.search.choices import ALONE, Choice
 from superopt.optimizer.parallel.search.elimination import cuts
 from superopt.optimizer.parallel.search.subject import Subject
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The branches between two neighbouring cuts: operations by number, each branch in order."""
+    """The branches between two adjacent cuts: operations by number, each branch in order."""
 
     branches: tuple[tuple[int, ...], ...]
 
@@ -42,8 +43,8 @@ def blocks(subject: Subject) -> tuple[Block, ...]:
 def shares_of(
     found: Sequence[Block], choices: Sequence[Choice], sizes: Sequence[int], work: Sequence[float]
 ) -> Mapping[int, int]:
-    """The share of the machine for every operation that works alone along some axes: branches are dealt out,
-    the longest first, each to the share with least to do."""
+    """The device share of every operation that runs on one device along some axes: branches are assigned in
+    order of decreasing cost, each to the least loaded share."""
     shares: dict[int, int] = {}
     for block in found:
         loads: dict[int, float] = {}
@@ -70,18 +71,10 @@ def shares_of(
 
 
 def _components(nodes: range, neighbours: Sequence[set[int]]) -> list[tuple[int, ...]]:
-    inside = set(nodes)
+    left = set(nodes)
     found: list[tuple[int, ...]] = []
     for start in nodes:
-        if start not in inside:
-            continue
-        inside.remove(start)
-        stack, component = [start], [start]
-        while stack:
-            for other in neighbours[stack.pop()]:
-                if other in inside:
-                    inside.remove(other)
-                    stack.append(other)
-                    component.append(other)
-        found.append(tuple(sorted(component)))
+        if start in left:
+            found.append(tuple(sorted(postorder([start], lambda node: left & neighbours[node]))))
+            left.difference_update(found[-1])
     return found

@@ -1,4 +1,4 @@
-"""Plans that were proposed, plans that were evaluated, and the best of all."""
+"""Candidate plans: proposed, evaluated, and the best one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from superopt.optimizer.parallel.simulator import Simulation
 
 
 class Origin(enum.StrEnum):
-    """Where a plan comes from."""
+    """How a plan was found."""
 
     EXPERT = "expert"
     MAPPING = "dynamic programming"
@@ -23,7 +23,7 @@ class Origin(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan to be evaluated; ``assignment`` is what it was made from, where that is known."""
+    """A plan to be evaluated; ``assignment`` is its source, if known."""
 
     name: str
     origin: Origin
@@ -33,7 +33,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlan:
-    """A plan that was evaluated; ``fits``: no device needs more memory than it has."""
+    """An evaluated plan; ``fits``: no device exceeds its memory."""
 
     proposal: Proposal
     simulation: Simulation
@@ -46,13 +46,13 @@ class SimulatedPlan:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """What makes one plan better than another: that it fits, then its time."""
+        """Sort key of plans: those that fit first, then by time."""
         return (not self.fits, self.simulation.microseconds)
 
 
 @dataclass(frozen=True)
 class Planned:
-    """The best plan of a graph, all that were evaluated, and how much was searched."""
+    """The best plan of a graph, all evaluated plans, and search statistics."""
 
     subject: Subject
     best: SimulatedPlan
@@ -61,6 +61,6 @@ class Planned:
 
     @property
     def experts(self) -> tuple[SimulatedPlan, ...]:
-        """The plans of experts, by time."""
+        """The expert plans, by time."""
         experts = (c for c in self.candidates if c.proposal.origin is Origin.EXPERT)
         return tuple(sorted(experts, key=lambda c: c.rank))

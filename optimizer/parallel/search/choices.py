@@ -1,4 +1,4 @@
-"""The ways to divide an operation over a mesh: which task dimension is divided along which axes."""
+"""Choices for dividing an operation over a mesh: the mesh axes assigned to each task dimension."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 COPIED = -1
-"""Along this axis all devices do the same work."""
+"""Along this axis all devices replicate the work."""
 
 ALONE = -2
 """Along this axis only one device works."""
 
 Choice = tuple[int, ...]
-"""For every axis of a mesh the number of a task dimension, COPIED or ALONE."""
+"""For every axis of a mesh the index of a task dimension, COPIED or ALONE."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The choices of an operation; two are the same if they are one object."""
+    """The choices of an operation; equal ones are the same object."""
 
     all: tuple[Choice, ...]
 
@@ -39,17 +39,14 @@ Licence = Callable[[Operation, int], bool]
 
 
 def everything(operation: Operation, dimension: int) -> bool:
-    """The licence to divide whatever can be divided."""
+    """Licence to divide every divisible dimension."""
     del operation, dimension
     return True
 
 
 def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[tuple[int, ...], ...]:
-    """For every operation the task dimensions worth dividing.
-
-    Those of operations that have weights or multiply; of others those along which a neighbour that is divided
-    so gives or takes.
-    """
+    """For every operation the task dimensions worth dividing: all of those that have weights or are products;
+    for others those along which a divided neighbour's tensors are divided."""
     useful: list[set[int]] = []
     for operation in subject.operations:
         heavy = isinstance(operation.operator, Opaque) or traits(operation.operator.name).product
@@ -76,7 +73,8 @@ def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[
 def choices_on(
     operation: Operation, dimensions: Iterable[int], mesh: Mesh, segments: Sequence[tuple[int, int]]
 ) -> list[Choice]:
-    """Choices that give each segment of axes a label, and one to all other axes; segments are disjoint."""
+    """Choices that assign one label to each segment of axes, and one to all other axes; segments are
+    disjoint."""
     labels = [COPIED, *dimensions]
     place = [len(segments)] * len(mesh.sizes)
     for number, (start, stop) in enumerate(segments):
@@ -87,7 +85,7 @@ def choices_on(
 
 
 def is_divisible(operation: Operation, choice: Choice, mesh: Mesh) -> bool:
-    """Whether sizes are multiples of the degrees that the choice gives."""
+    """Whether sizes are multiples of the choice's degrees."""
     return operation.splits.admits(degrees_of(operation, choice, mesh))
 
 
@@ -103,7 +101,7 @@ def degrees_of(operation: Operation, choice: Choice, mesh: Mesh) -> tuple[int, .
 def parallelism(
     operation: Operation, choice: Choice, mesh: Mesh, stage: int = 0, share: int = 0
 ) -> Parallelism:
-    """The machine mapping; along axes where one device works alone it is the one of number ``share``."""
+    """The machine mapping; along ALONE axes it uses the device of number ``share``."""
     axes: dict[int, list[int]] = defaultdict(list)
     for axis, label in enumerate(choice):
         axes[label].append(axis)
@@ -120,7 +118,7 @@ def parallelism(
 
 
 def licensed_dimensions(operation: Operation, licence: Licence) -> tuple[int, ...]:
-    """The task dimensions of more than one task that may be divided."""
+    """The divisible task dimensions of size above 1."""
     return tuple(
         number
         for number, dimension in enumerate(operation.splits.dimensions)

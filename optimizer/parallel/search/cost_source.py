@@ -1,4 +1,4 @@
-"""What the simulator says that a task of an operation costs, for the tables of the search."""
+"""Task costs from the simulator for the cost tables of the search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from superopt.optimizer.parallel.topology import Cluster
 
 
 def forward(cluster: Cluster, costs: TaskCosts) -> Compute:
-    """One inference: microseconds of a task on the slowest of some devices."""
+    """Inference: microseconds of a task on the slowest of some devices."""
 
     def compute(operation: Operation, degrees: tuple[int, ...], devices: Sequence[int]) -> float:
         inputs, outputs = task_types(operation, degrees)
@@ -24,7 +24,7 @@ def forward(cluster: Cluster, costs: TaskCosts) -> Compute:
 
 
 def both_ways(cluster: Cluster, costs: TaskCosts) -> Compute:
-    """One iteration of training: forwards and backwards."""
+    """Training: forward and backward pass."""
     once = forward(cluster, costs)
 
     def compute(operation: Operation, degrees: tuple[int, ...], devices: Sequence[int]) -> float:

@@ -1,9 +1,9 @@
-"""Choosing for every node of a graph with costs at nodes and between neighbours, by dynamic programming.
+"""Dynamic programming over a graph: minimises the sum of costs of nodes and of edges between them.
 
-Sequence and parallel splits (Unity, section 5.2), in the form of node and edge elimination (OptCNN): a node
-between two others becomes a table of costs between these, tables between the same nodes are added. Between
-two cuts, nodes that every path passes, a block is solved once for all placements at both cuts; blocks with
-equal tables are solved once. Where a block is not series-parallel, a node with many neighbours is fixed and
+Sequence and parallel splits (Unity, section 5.2) in the form of node and edge elimination (OptCNN): a node
+between two others becomes a cost table between these; tables between the same nodes are added. A block
+between two cuts (nodes on every path) is solved once for all placements at both cuts; blocks with equal
+tables are solved once. In a block that is not series-parallel, a node with many neighbours is fixed and
 revisited afterwards.
 """
 
@@ -18,22 +18,22 @@ import numpy as np
 from superopt.optimizer.parallel.search.tables import Choices, Table, Tables
 
 _HUB = 12
-"""A node with more neighbours than that would keep all blocks from being solved apart."""
+"""Number of neighbours above which a node is fixed, because it connects all blocks."""
 
 _SWEEPS = 3
-"""How often fixed nodes are chosen anew."""
+"""Number of times that fixed nodes are chosen again."""
 
 
 @dataclass
 class Problem:
-    """Nodes 0, 1, ... in topological order; ``own`` has the costs of each node's choices, ``between`` those
+    """Nodes 0, 1, ... in topological order; ``own`` holds the cost of each node's choices, ``between`` those
     of pairs (earlier, later) as [choice of the earlier, choice of the later]."""
 
     own: list[Table]
     between: dict[tuple[int, int], Table]
 
     def total(self, chosen: Sequence[int]) -> float:
-        """The costs of a choice for every node."""
+        """The total cost of an assignment."""
         nodes = sum(float(table.costs[chosen[node]]) for node, table in enumerate(self.own))
         return nodes + sum(float(t.costs[chosen[a], chosen[b]]) for (a, b), t in self.between.items())
 
@@ -60,7 +60,7 @@ class _Fixed:
 
 
 def solve(problem: Problem, tables: Tables) -> list[int]:
-    """The best choice for every node; exact where no node had to be fixed."""
+    """The best choice for every node; exact if no node had to be fixed."""
     hubs = _hubs(problem)
     fixed = {hub: _guess(problem, hub) for hub in hubs}
     chosen = _solve_fixed(problem, tables, fixed)
@@ -78,7 +78,7 @@ def solve(problem: Problem, tables: Tables) -> list[int]:
 
 
 def cuts(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """The nodes (in topological order) that every path from the first node to the last passes."""
+    """The nodes (in topological order) on every path from the first node to the last."""
     reach = np.zeros(count + 1, np.int64)
     for first, last in edges:
         if last - first > 1:
@@ -89,7 +89,7 @@ def cuts(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 @dataclass
 class _Work:
-    """The state of an elimination: what is left of the problem, and how to find what was eliminated."""
+    """State of an elimination: the remaining problem, and how to recover eliminated nodes' choices."""
 
     tables: Tables
     own: list[Table]
@@ -117,14 +117,14 @@ class _Work:
         self._join(left, right, product.table)
 
     def fix(self, node: int, choice: int) -> None:
-        """Takes one choice of a node as given."""
+        """Fixes the choice of a node."""
         for other, table in self.near[node].items():
             self._add_own(other, table.costs[choice])
         self.trace.append(_Fixed(node, choice))
         self._forget(node)
 
     def chosen(self, count: int) -> list[int]:
-        """The choices, last eliminated first."""
+        """The choices, in reverse order of elimination."""
         found = [0] * count
         for step in reversed(self.trace):
             match step:
@@ -168,7 +168,7 @@ def _solve_fixed(problem: Problem, tables: Tables, fixed: Mapping[int, int]) -> 
 
 
 def _eliminate(work: _Work, nodes: Collection[int], anchors: Collection[int]) -> None:
-    """Eliminates all the nodes, those with fewest neighbours first, in order where they have as many."""
+    """Eliminates all nodes, those with fewest neighbours first; ties in order."""
     waiting = set(nodes)
     queue = [(len(work.near[node]), node) for node in waiting]
     heapq.heapify(queue)

@@ -1,4 +1,4 @@
-"""The search's own estimate of a plan: tables of costs of operations and of the values between them."""
+"""Plan cost estimate of the search: cost tables for operations and for the tensors between them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from superopt.optimizer.parallel.search.tables import Table, Tables
 Costs = NDArray[np.float64]
 
 Compute = Callable[[Operation, tuple[int, ...], Sequence[int]], float]
-"""Microseconds of one task of an operation divided into those degrees, on the slowest of some devices; in
-training of its backward pass, too."""
+"""Microseconds of one task of an operation divided by those degrees, on the slowest of some devices; in
+training with its backward pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """What an estimate counts beside the work: the share of weight synchronisation that nothing hides, and
+    """Weights of an estimate's terms: the share of weight synchronisation that is not overlapped, and
     microseconds per byte of memory on a device (a Lagrange multiplier)."""
 
     exposed: float = 1.0
@@ -46,7 +46,7 @@ class Weighing:
 
 @dataclass
 class Known:
-    """What estimates on one mesh have in common: kinds of operations and of edges by number, and tables."""
+    """Data shared by estimates on one mesh: numbers of kinds of operations and edges, and tables."""
 
     kinds: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
     choices: dict[tuple[Choice, ...], Choices] = field(default_factory=dict[tuple[Choice, ...], Choices])
@@ -68,7 +68,7 @@ class Known:
         return self.kinds.setdefault(key, len(self.kinds))
 
     def interned(self, choices: tuple[Choice, ...]) -> Choices:
-        """The one object for those choices."""
+        """The canonical object for equal choices."""
         found = self.choices.get(choices)
         if found is None:
             found = self.choices[choices] = Choices(choices)
@@ -77,11 +77,9 @@ class Known:
 
 @dataclass
 class Estimator:
-    """Tables of costs on one mesh. ``trains``: gradients flow back and weights are synchronised.
-
-    ``weight_copies`` are the tensors that a device keeps for each weight: with gradients and the state of the
-    training algorithm, or the weight alone.
-    """
+    """Cost tables on one mesh. ``trains``: gradients flow back and weights are synchronised.
+    ``weight_copies`` is the number of tensors that a device holds for each weight: with gradients and
+    optimiser state, or the weight alone."""
 
     subject: Subject
     mesh: Mesh
@@ -119,7 +117,7 @@ class Estimator:
         }
 
     def problem(self, choices: Sequence[Choices], weighing: Weighing) -> Problem:
-        """The problem of taking one choice per operation."""
+        """The optimisation problem of assigning one choice to each operation."""
         own = [self.own(number, found, weighing) for number, found in enumerate(choices)]
         between: dict[tuple[int, int], Table] = {}
         for edge in self.subject.edges:
@@ -129,7 +127,7 @@ class Estimator:
         return Problem(own, between)
 
     def around(self, number: int, options: Choices, chosen: Sequence[Choice]) -> Costs:
-        """[options]: costs of an operation and of the values that it reads and makes, all others given."""
+        """[options]: cost of an operation and of its inputs and outputs, with all other choices fixed."""
         total = self.own(number, options, Weighing()).costs
         for edge in self.subject.incoming[number]:
             before = self.known.interned((chosen[edge.source],))
@@ -140,11 +138,11 @@ class Estimator:
         return total
 
     def memory(self, number: int, choices: Choices) -> Costs:
-        """[choices]: bytes that a device keeps for the operation."""
+        """[choices]: bytes that a device holds for the operation."""
         return self._own_parts(number, choices)[2]
 
     def own(self, number: int, choices: Choices, weighing: Weighing) -> Table:
-        """[choices]: microseconds of work and of synchronisation, and the price of memory."""
+        """[choices]: microseconds of computation and synchronisation, and the price of memory."""
         key = (self.kinds[number], choices, weighing)
         found = self.known.owns.get(key)
         if found is None:
@@ -154,7 +152,7 @@ class Estimator:
         return found
 
     def edge(self, edge: Edge, before: Choices, after: Choices) -> Table:
-        """[choices of the source, choices of the target]: microseconds to bring the value, and its gradient
+        """[choices of the source, choices of the target]: microseconds to move the value, and its gradient
         back."""
         key = (self._edge_kinds[edge], before, after)
         found = self.known.edges.get(key)
@@ -176,8 +174,8 @@ class Estimator:
         return found
 
     def _own_parts(self, number: int, choices: Choices) -> tuple[Costs, Costs, Costs]:
-        """Work, synchronisation of weights, memory; [choices] each. To the work belongs what it takes to add
-        up an output of the graph that is a partial sum."""
+        """Computation, weight synchronisation, memory; [choices] each. Computation includes reducing a graph
+        output that is a partial sum."""
         key = (self.kinds[number], choices)
         found = self.known.parts.get(key)
         if found is not None:
@@ -216,7 +214,7 @@ class Estimator:
 
 
 def tensor_bytes(type_: TensorType) -> int:
-    """The bytes of a tensor of known size."""
+    """The bytes of a tensor of concrete size."""
     elements = type_.elements
     assert isinstance(elements, int), "sizes are known when a plan is made"
     return elements * type_.element.bytes_per_element
@@ -225,7 +223,7 @@ def tensor_bytes(type_: TensorType) -> int:
 def task_types(
     operation: Operation, degrees: tuple[int, ...]
 ) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
-    """The types that one task reads and makes."""
+    """The operand and result types of one task."""
     splits = operation.splits
     return (
         tuple(_divided(t, a, degrees) for t, a in zip(operation.inputs, splits.inputs, strict=True)),

@@ -1,8 +1,8 @@
-"""The lowest level: the best machine mapping of a graph on a mesh (Unity, section 5.2).
+"""Machine mapping, the lowest search level: finds the best mapping of a graph on a mesh (Unity, section 5.2).
 
-First one segment of axes after another is given to a dimension of its own; then the choices that were best
-somewhere are put together, and the best mixture of them is found. Each time by dynamic programming, over
-every placement of the tensors at the cuts.
+First each segment of mesh axes in turn is assigned to a single dimension; then the choices that were best
+anywhere are pooled and the best combination is found. Both steps use dynamic programming over every placement
+of the tensors at the cuts.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.tables import Costs
 
 EXPOSED = (1.0, 0.3, 0.0)
-"""Shares of weight synchronisation that backward passes may leave uncovered."""
+"""Shares of weight synchronisation that are not overlapped with backward passes."""
 
 _POOL = 40
 _MEMORY_STEPS = 12
 _FIRST_PRICE = 1e-9
-"""Microseconds per byte."""
+"""Initial price of memory in microseconds per byte."""
 
 
 @dataclass(frozen=True)
 class MachineMapping:
-    """A choice for every operation, what it costs by the estimate, and the bytes of the fullest device."""
+    """A choice for every operation, its estimated cost, and the bytes of the fullest device."""
 
     name: str
     assignment: Assignment
@@ -69,7 +69,7 @@ class Mapper:
         self._experts = [found for _, found in assignments(self.subject, self.estimator.mesh, self.licence)]
 
     def mappings(self, memory_limit: float) -> list[MachineMapping]:
-        """The best mappings by several ways to estimate, those that fit into memory if there are any."""
+        """The best mappings by several estimates; those that fit into memory if there are any."""
         pool = self._pool(Weighing())
         found = [self._mixed(pool, Weighing(exposed)) for exposed in EXPOSED]
         if all(mapping.memory <= memory_limit for mapping in found):
@@ -77,7 +77,7 @@ class Mapper:
         return self._within(memory_limit, pool) + found
 
     def _within(self, limit: float, pool: list[dict[Choice, None]]) -> list[MachineMapping]:
-        """Mappings that fit, at the lowest price of memory at which the best one does."""
+        """Mappings that fit, at the lowest price of memory for which the best one does."""
         price, low = _FIRST_PRICE, 0.0
         fitting: list[MachineMapping] = []
         mapping = self._mixed(pool, Weighing())
@@ -110,7 +110,7 @@ class Mapper:
     def _pool(
         self, weighing: Weighing, pool: list[dict[Choice, None]] | None = None
     ) -> list[dict[Choice, None]]:
-        """For every operation the choices that are best with some segment, and those of experts."""
+        """For every operation the choices that are best with some segment, and those of expert plans."""
         pool = [{} for _ in self.subject.operations] if pool is None else pool
         for assignment in self._experts:
             _collect(pool, assignment.choices)
@@ -149,7 +149,7 @@ class Mapper:
         return problem.total(picked), [found.all[i] for found, i in zip(choices, picked, strict=True)]
 
     def _problem(self, choices: Sequence[Choices], weighing: Weighing) -> Problem:
-        """The estimate, where branches that work alone share the time."""
+        """The estimate, with costs shared by branches that run concurrently."""
         problem = self.estimator.problem(choices, weighing)
         for number in self._branched:
             shared = self._shared(number, choices[number])
@@ -158,7 +158,7 @@ class Mapper:
         return problem
 
     def _shared(self, number: int, choices: Choices) -> Costs | None:
-        """By how many branches that run at the same time the costs are shared."""
+        """For each operation the number of concurrent branches that share its cost."""
         width = self._widths[number]
         key = (choices, width)
         if key not in self._shares:
@@ -172,7 +172,7 @@ class Mapper:
         return self.mapping("search", chosen, total)
 
     def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> MachineMapping:
-        """The mapping of those choices."""
+        """The mapping with those choices."""
         singles = [self.estimator.known.interned((choice,)) for choice in chosen]
         shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, self.costs(chosen))
         if estimate is None:
@@ -185,13 +185,13 @@ class Mapper:
         return MachineMapping(name, assignment, estimate, memory)
 
     def costs(self, chosen: Sequence[Choice]) -> list[float]:
-        """What each operation costs, without what is brought to it."""
+        """Cost of each operation, without moving its operands."""
         known = self.estimator.known
         tables = (self.estimator.own(n, known.interned((c,)), Weighing()) for n, c in enumerate(chosen))
         return [float(table.costs[0]) for table in tables]
 
     def options(self, number: int) -> Choices:
-        """Every choice for an operation that gives one range of axes a label, and one to all others."""
+        """Every choice for an operation that assigns one label to a range of axes, and one to all others."""
         found = self._options.get(number)
         if found is None:
             operation, mesh = self.subject.operations[number], self.estimator.mesh
@@ -211,7 +211,7 @@ def _collect(pool: list[dict[Choice, None]], chosen: Sequence[Choice]) -> None:
 
 
 def _is_share(choice: Choice) -> bool:
-    """Whether the axes along which one device works alone, if any, are the outermost."""
+    """Whether the ALONE axes, if any, are the outermost."""
     alone = [axis for axis, label in enumerate(choice) if label == ALONE]
     return alone == list(range(len(alone)))
 

@@ -22,16 +22,16 @@ from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 Delta = Callable[[Plan, Sequence[NodeId]], float]
-"""Simulated microseconds of a plan that differs from the last one at those nodes; infinite where it does not
-fit into memory."""
+"""Simulated microseconds of a plan that differs from the last one at the given nodes; infinite where it does
+not fit into memory."""
 
 _STEEPNESS = 50.0
-"""A plan that is 2% slower than the present one is accepted with probability 1/e."""
+"""A plan that is 2% slower than the current one is accepted with probability 1/e."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The best plan of a chain, its simulated time, and how many plans were simulated."""
+    """The best plan of a chain, its simulated time, and the number of simulated plans."""
 
     plan: Plan
     microseconds: float
@@ -40,7 +40,7 @@ class Sampled:
 
 @dataclass
 class Metropolis:
-    """Samples plans of a subject on a mesh, changing the division of one operation at a time at random."""
+    """Samples plans of a subject on a mesh by random changes of one operation's division at a time."""
 
     subject: Subject
     mesh: Mesh
@@ -50,8 +50,8 @@ class Metropolis:
     expired: Callable[[], bool] = field(default=lambda: False)
 
     def run(self, starts: Sequence[Plan], seconds: float, proposals: int | None = None) -> Sampled:
-        """The best plan found from every start in equal shares of the processor time; a chain also ends when
-        half of its share brought nothing better. With ``proposals`` each chain ends after so many."""
+        """The best plan found; every start gets an equal share of the processor time, and a chain also ends
+        when half of its share brought no improvement. With ``proposals`` each chain ends after that many."""
         source = random.Random(self.seed)
         best: Sampled | None = None
         tried = 0
@@ -104,5 +104,5 @@ class Metropolis:
 
 
 def with_mapping(plan: Plan, node: NodeId, how: Parallelism) -> Plan:
-    """The plan with another machine mapping for one node."""
+    """The plan with one node's machine mapping replaced."""
     return replace(plan, parallel=MappingProxyType({**plan.parallel, node: how}))

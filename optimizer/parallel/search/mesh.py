@@ -1,4 +1,4 @@
-"""A machine as an array of devices with many small axes, the outer ones between nodes, the inner within."""
+"""Device mesh: a machine as an array of devices with many small axes, first between nodes, then within."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from superopt.optimizer.parallel.cluster import Cluster
 
 @dataclass(frozen=True)
 class Mesh:
-    """Devices, row-major over axes of prime sizes; the last ``inner`` axes lie within one node.
-
-    Every machine mapping of Unity (section 3.2) is a choice of axes for the dimensions of an operator.
-    """
+    """Devices, row-major over axes of prime sizes; the last ``inner`` axes are within one node. Every machine
+    mapping of Unity (section 3.2) assigns axes to the dimensions of an operator."""
 
     devices: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -26,13 +24,13 @@ class Mesh:
 
     @cached_property
     def array(self) -> NDArray[np.int64]:
-        """The devices by their place."""
+        """Array of device numbers."""
         return np.array(self.devices).reshape(self.sizes)
 
     @property
     def segments(self) -> tuple[tuple[int, int], ...]:
-        """The ranges of neighbouring axes: those that one dimension of an operator is given while others have
-        the rest; the largest, inside nodes, first."""
+        """The ranges of adjacent axes that one dimension of an operator may be assigned while others have the
+        rest; largest ranges within nodes first."""
         count = len(self.sizes)
         ranges = [(start, stop) for start in range(count) for stop in range(start + 1, count + 1)]
         proper = [found for found in ranges if found != (0, count)] or ranges
@@ -40,7 +38,7 @@ class Mesh:
 
     @staticmethod
     def of(cluster: Cluster, devices: Sequence[int] | None = None) -> Mesh:
-        """The mesh of some of the devices, all without saying which."""
+        """The mesh of some devices, by default of all."""
         numbers = tuple(device.number for device in cluster.devices) if devices is None else tuple(devices)
         by_number = {device.number: device for device in cluster.devices}
         counts = Counter(by_number[number].node for number in numbers)
@@ -53,7 +51,7 @@ class Mesh:
 
 
 def submachines(cluster: Cluster) -> tuple[Mesh, ...]:
-    """All devices, and smaller parts of the machine: nodes, a part of one node; and devices of one kind."""
+    """The whole machine and smaller parts: nodes, parts of one node, and devices of one kind."""
     numbers = [device.number for device in cluster.devices]
     found = [Mesh.of(cluster)]
     kinds: dict[object, list[int]] = {}

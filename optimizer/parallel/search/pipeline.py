@@ -1,7 +1,8 @@
-"""Pipelines: consecutive parts of a graph on disjoint parts of the machine, working on microbatches in turn.
+"""Pipeline parallelism: consecutive stages of a graph on disjoint parts of the machine, run on microbatches.
 
-As in Unity (section 5.3) all operations take part, and stages follow each other. The stages are cut where one
-tensor, or few, has to be sent on; dynamic programming finds the cuts for which the slowest stage is fastest.
+As in Unity (section 5.3), every operation belongs to exactly one of consecutive stages. Stages are cut where
+one tensor or few have to be sent; dynamic programming finds the cuts that minimise the time of the slowest
+stage.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from superopt.optimizer.parallel.search.subject import Subject
 
 _FEW_STAGES = 16
 _PER_STAGE = (1, 2, 4, 8)
-"""Microbatches for each stage."""
+"""Microbatches per stage."""
 
 _MOST_PLACES = 128
 
 
 def stage_counts(mesh: Mesh) -> tuple[int, ...]:
-    """Into how many stages of equal machines a machine can be cut: whole nodes, or equal parts of one."""
+    """Numbers of stages on equal machines into which a machine can be divided: whole nodes, or equal parts of
+    one."""
     count = len(mesh.devices)
     return tuple(n for n in range(2, min(count, _FEW_STAGES) + 1) if count % n == 0)
 
 
 def stage_meshes(mesh: Mesh, stages: int) -> tuple[Mesh, ...] | None:
-    """The machine of each stage; None where the axes of the machine do not allow so many."""
+    """The mesh of each stage; None where the axes of the machine cannot be divided this way."""
     product, axis = 1, 0
     while product < stages and axis < len(mesh.sizes):
         product *= mesh.sizes[axis]
@@ -48,11 +50,9 @@ def stage_meshes(mesh: Mesh, stages: int) -> tuple[Mesh, ...] | None:
 
 
 def cut_into(costs: Sequence[float], crossing: Sequence[int], stages: int) -> list[int] | None:
-    """For every operation its stage, such that the largest sum of costs is least; None for too few.
-
-    ``crossing[i]`` is how many values go from before operation i to it or beyond: cuts are made where there
-    is one if there are enough such places.
-    """
+    """The stage of every operation, such that the largest sum of costs is minimal; None if there are too few
+    operations. ``crossing[i]`` is the number of values that cross the boundary before operation i: cuts are
+    made where it is one if there are enough such places."""
     count = len(costs)
     fewest = [i for i in range(1, count) if crossing[i] <= 1]
     places = fewest if len(fewest) >= stages - 1 else list(range(1, count))
@@ -81,7 +81,7 @@ def cut_into(costs: Sequence[float], crossing: Sequence[int], stages: int) -> li
 
 
 def crossings(subject: Subject) -> list[int]:
-    """How many values go from before each operation to it or beyond."""
+    """The number of values that cross the boundary before each operation."""
     last: dict[tuple[int, int], int] = {}
     for edge in subject.edges:
         last[edge.source, edge.port] = max(last.get((edge.source, edge.port), 0), edge.target)
@@ -110,7 +110,7 @@ def pipelines(
 
 
 def _admits(subject: Subject, how: dict[NodeId, Parallelism], microbatches: int) -> bool:
-    """Whether the samples of every task can be divided into so many microbatches."""
+    """Whether the samples of every task can be divided into that many microbatches."""
     for operation in subject.operations:
         degrees = how[operation.node].degrees
         for dimension, degree in zip(operation.splits.dimensions, degrees, strict=True):

@@ -1,4 +1,4 @@
-"""The search for the plan of one graph on a cluster: mappings, pipelines, experts; the simulator decides."""
+"""Plan search for one graph on a cluster: mappings, pipelines and expert plans, ranked by the simulator."""
 
 from __future__ import annotations
 
@@ -25,36 +25,34 @@ from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.topology import Cluster
 
 _WORSE_MACHINES = 2
-"""Smaller machines are not tried after so many that were no better."""
+"""Number of consecutive smaller machines without improvement after which no more are tried."""
 
 _KEPT_IN_TRAINING = 4
-"""Tensors that a device keeps for each weight: itself, its gradient and two moments."""
+"""Tensors that a device holds for each weight: itself, its gradient and two moments."""
 
 _HOPELESS = 1.5
-"""A pipeline that is so many times slower than the best plan is not tried with more microbatches; nor, after
-a machine on which this is so, a smaller one."""
+"""Slowdown of a pipeline relative to the best plan above which no more microbatches are tried; nor a smaller
+machine after one where this happened."""
 
 _SIMULATIONS = 16_000
 _MANY_DEVICES = 48
 _PER_OPERATION = 40
-"""Simulations that each phase of refining a plan may make: so many over the number of operations, fewer on
-many devices, and at most so many for each operation."""
+"""Simulations per refinement phase: this number divided by the number of operations, fewer on many devices,
+and a maximum per operation."""
 
 _CAUTIOUS = 1.1
-"""Where the estimate of memory is so many times what the simulator says, more is allowed by the estimate."""
+"""Ratio of estimated to simulated memory above which the estimate's limit is raised."""
 
 _STARTS = 3
 _NEAR = 1.5
-"""So many plans are refined, if they are at most so many times slower than the best."""
+"""Number of plans that are refined, and their maximum slowdown relative to the best."""
 
 
 @dataclass
 class Planner:
-    """Plans graphs for one cluster and one objective, keeping what it learns from one graph to the next.
-
-    ``seed`` is that of random moves. ``deadline`` is a time of the monotonic clock; ``was_cut``: whether it
-    ended anything so far. The plans of experts are evaluated however late it is.
-    """
+    """Plans graphs for one cluster and one objective; caches are kept between graphs. ``seed`` is that of
+    random moves. ``deadline`` is a time of the monotonic clock; ``was_cut``: whether it has interrupted
+    anything. Expert plans are evaluated even after the deadline."""
 
     cluster: Cluster
     objective: ParallelObjective
@@ -81,7 +79,7 @@ class Planner:
         return self.objective is ParallelObjective.TRAINING
 
     def estimate(self, graph: Graph) -> float:
-        """The estimate of the best mapping on all devices: what guides the choice of substitutions."""
+        """Estimated cost of the best mapping on all devices; guides the substitution search."""
         mesh = Mesh.of(self.cluster)
         mapper = self._mapper(Subject.of(graph), mesh)
         return min(mapping.estimate for mapping in mapper.mappings(self.memory_limit))
@@ -109,7 +107,7 @@ class Planner:
         return Planned(subject, best, tuple(seen), time.process_time() - began)
 
     def experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
-        """The plans of experts for the whole machine, evaluated."""
+        """The evaluated expert plans for the whole machine."""
         found = assignments(subject, Mesh.of(self.cluster), self.licence)
         return tuple(
             self.evaluated(subject, Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment))
@@ -117,7 +115,7 @@ class Planner:
         )
 
     def thriftiest(self, subject: Subject) -> SimulatedPlan:
-        """The plan that is estimated to need least memory on a device."""
+        """The plan with the lowest estimated memory per device."""
         mappings = self._mapper(subject, Mesh.of(self.cluster)).mappings(0)
         least = min(mappings, key=lambda mapping: mapping.memory)
         plan = least.assignment.plan(subject)
@@ -125,15 +123,15 @@ class Planner:
 
     @property
     def memory_limit(self) -> int:
-        """The bytes of the smallest device."""
+        """Memory of the smallest device in bytes."""
         return min(device.memory_bytes for device in self.cluster.devices)
 
     def evaluated(self, subject: Subject, proposal: Proposal) -> SimulatedPlan:
-        """The plan as the simulator sees it."""
+        """Simulates the plan."""
         return self._candidate(proposal, self.simulator(subject).simulate(proposal.plan))
 
     def simulator(self, subject: Subject) -> Simulator:
-        """The simulator of the last graph that was asked for."""
+        """The simulator of the most recent graph."""
         known = self._simulators.get(0)
         if known is None or known[0] is not subject:
             simulator = Simulator(subject.graph, self.cluster, self.objective, prices=self._shared)
@@ -141,7 +139,7 @@ class Planner:
         return known[1]
 
     def _mapped(self, subject: Subject, seen: Sequence[SimulatedPlan]) -> Iterator[Proposal]:
-        """The best mappings on the whole machine and parts of it; ``seen`` is what was evaluated so far."""
+        """The best mappings on the whole machine and parts of it; ``seen`` are plans evaluated so far."""
         whole = Mesh.of(self.cluster)
         best, worse = float("inf"), 0
         for mesh in submachines(self.cluster):
@@ -160,7 +158,7 @@ class Planner:
             best = min(best, least)
 
     def _less_cautious(self, mapper: Mapper, experts: Sequence[SimulatedPlan]) -> list[MachineMapping]:
-        """Mappings that fit if the estimate of memory is corrected as the plans of experts have it."""
+        """Mappings that fit if the memory estimate is corrected by the ratio observed for expert plans."""
         corrections = [
             mapper.mapping(name, assignment.choices).memory / max(1, *expert.simulation.memory_bytes)
             for expert in experts
@@ -171,7 +169,7 @@ class Planner:
         return mapper.mappings(self.memory_limit * correction) if correction > _CAUTIOUS else []
 
     def _piped(self, subject: Subject, best: SimulatedPlan) -> list[SimulatedPlan]:
-        """Pipelines, with more microbatches and more stages as long as that may help."""
+        """Pipelines, with more microbatches and more stages while that may help."""
         found: list[SimulatedPlan] = []
         whole = Mesh.of(self.cluster)
         worse = 0
@@ -214,7 +212,7 @@ class Planner:
     def _refined(
         self, subject: Subject, found: Sequence[SimulatedPlan], best: SimulatedPlan
     ) -> SimulatedPlan:
-        """The best plans, as far as they are choices on a mesh, improved as the simulator judges them."""
+        """Refines the best plans that are choices on a mesh, as judged by the simulator."""
         starts = sorted((c for c in found if c.proposal.assignment is not None), key=lambda c: c.rank)
         near = [
             c for c in starts[:_STARTS] if c.rank <= (not best.fits, _NEAR * best.simulation.microseconds)

@@ -1,4 +1,4 @@
-"""Prices of collectives along the axes of a mesh, by all groups at once: shared channels carry them all."""
+"""Prices of collectives along mesh axes when all groups run at once and share channels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from superopt.optimizer.parallel.topology import Cluster
 
 _MOST_WAYS = 4
 _LARGE = 1 << 40
-"""Bytes of which the latency is no matter."""
+"""Bytes for which latency is negligible."""
 
 
 def collective_prices(mesh: Mesh, cluster: Cluster, collectives: Collectives) -> CollectivePrices:
@@ -48,7 +48,7 @@ def collective_prices(mesh: Mesh, cluster: Cluster, collectives: Collectives) ->
 def _by_channel(
     kind: CollectiveKind, groups: Sequence[tuple[int, ...]], cluster: Cluster, collectives: Collectives
 ) -> list[tuple[float, float]]:
-    """For every algorithm that all groups know: microseconds of latency, and microseconds per byte through
+    """For every algorithm available to all groups: microseconds of latency, and microseconds per byte through
     the busiest channel."""
     del cluster
     found: list[tuple[float, float]] = []
@@ -71,7 +71,7 @@ def _by_channel(
 def _by_class(
     kind: CollectiveKind, groups: Sequence[tuple[int, ...]], cluster: Cluster, collectives: Collectives
 ) -> list[tuple[float, float]]:
-    """The same where all groups are alike, so that channels of one class share the load evenly."""
+    """The same for equal groups, where channels of one class share the load evenly."""
     devices = sum(map(len, groups)) / len(cluster)
     counts = Counter(_class(channel.name) for channel in cluster.channels)
     found: list[tuple[float, float]] = []
@@ -87,7 +87,7 @@ def _by_class(
 
 
 def _is_regular(cluster: Cluster) -> bool:
-    """Whether all devices and all nodes are alike."""
+    """Whether all devices and all nodes are equal."""
     shapes = {(len(n.devices), n.link, n.network, n.sockets, n.bridge) for n in cluster.nodes}
     return cluster.is_uniform and len(shapes) == 1
 

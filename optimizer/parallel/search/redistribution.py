@@ -1,7 +1,7 @@
-"""What it costs to bring a tensor from where one operation leaves it to where another needs it.
+"""Estimated cost of moving a tensor from its producer's placement to that needed by its consumer.
 
-An estimate for all pairs of choices, in closed form over the axes of the mesh: a table is a few array
-operations; plans that are found with it are evaluated by the simulator afterwards.
+The estimate covers all pairs of choices in closed form over the mesh axes, so that a table takes a few array
+operations. Plans found with it are evaluated by the simulator afterwards.
 """
 
 from __future__ import annotations
@@ -18,35 +18,33 @@ from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice
 from superopt.optimizer.parallel.search.subject import Operation
 
 WHOLE = -1
-"""Along this axis of the mesh all devices have the same."""
+"""Along this mesh axis all devices hold the same data."""
 
 ONE = -2
-"""Along this axis one device has it."""
+"""Along this axis one device holds the data."""
 
 TERM = -3
-"""Along this axis every device has a term of a sum."""
+"""Along this axis every device holds a term of a sum."""
 
 States = NDArray[np.int64]
-"""[choices, axes]: which axis of the tensor is divided along an axis of the mesh, or one of the above."""
+"""[choices, axes]: the tensor axis divided along a mesh axis, or one of the constants above."""
 
 Costs = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class CollectivePrices:
-    """Microseconds of a collective by all groups along some axes at once: of the cheapest of several ways,
-    each with a start and a time per byte.
-
-    Indexed by the way and the set of axes as a number (bit i for axis i). Bytes are those of the region that
-    a group is about; of an all-to-all those that one device holds.
-    """
+    """Microseconds of a collective run by all groups along some axes at once, by the cheapest of several
+    algorithms, each with a latency and a time per byte. Indexed by the algorithm and the set of axes as a bit
+    mask (bit i for axis i). Bytes are those of a group's whole region; for an all-to-all those held by one
+    device."""
 
     sizes: tuple[int, ...]
     start: dict[CollectiveKind, Costs]
     per_byte: dict[CollectiveKind, Costs]
 
     def of(self, kind: CollectiveKind, axes: NDArray[np.bool_], region: Costs) -> Costs:
-        """The costs, for arrays of sets of axes ([..., axes]) and regions in bytes ([...])."""
+        """The costs, for arrays of axis sets ([..., axes]) and region sizes in bytes ([...])."""
         numbers = axes @ (1 << np.arange(len(self.sizes)))
         first, *others = zip(self.start[kind], self.per_byte[kind], strict=True)
         best = first[0][numbers] + first[1][numbers] * region
@@ -56,7 +54,7 @@ class CollectivePrices:
 
 
 def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
-    """Where the output lies after the operation."""
+    """Placement of the output after the operation."""
     axes = operation.splits.outputs[port]
     kinds = [dimension.kind for dimension in operation.splits.dimensions]
     otherwise = [TERM if kind is SplitKind.REDUCTION else WHOLE for kind in kinds]
@@ -64,22 +62,22 @@ def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
 
 
 def read(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
-    """Where the input is needed."""
+    """Required placement of the input."""
     return _followed(operation, choices, operation.splits.inputs[slot], WHOLE)
 
 
 def gradient_made(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
-    """Where the gradient of the input lies: tasks that share the input each make a term of it."""
+    """Placement of the gradient of the input: tasks that share the input each produce a term of it."""
     return _followed(operation, choices, operation.splits.inputs[slot], TERM)
 
 
 def gradient_read(operation: Operation, choices: Sequence[Choice], port: int) -> States:
-    """Where the gradient of the output is needed: by every task that made a part or a term."""
+    """Required placement of the gradient of the output: at every task that produced a part or a term."""
     return _followed(operation, choices, operation.splits.outputs[port], WHOLE)
 
 
 def redistribution(have: States, want: States, tensor_bytes: int, prices: CollectivePrices) -> Costs:
-    """[choices that make it, choices that need it]: microseconds."""
+    """[choices of the producer, choices of the consumer]: microseconds."""
     sizes = np.array(prices.sizes, dtype=np.float64)
     before, after = have[:, None, :], want[None, :, :]
     local = tensor_bytes / _product(sizes, have >= 0)[:, None]
@@ -111,7 +109,7 @@ def redistribution(have: States, want: States, tensor_bytes: int, prices: Collec
 def synchronisation(
     operation: Operation, choices: Sequence[Choice], slot: int, tensor_bytes: int, prices: CollectivePrices
 ) -> Costs:
-    """[choices]: microseconds to add up the gradient of a weight over all its copies."""
+    """[choices]: microseconds to sum the gradient of a weight over all its copies."""
     states = gradient_made(operation, choices, slot)
     local = tensor_bytes / _product(np.array(prices.sizes, dtype=np.float64), states >= 0)
     shared = (states == TERM) | (states == WHOLE)
@@ -119,7 +117,7 @@ def synchronisation(
 
 
 def part(states: States, sizes: Sequence[int]) -> Costs:
-    """[choices]: the part of a tensor that each device has."""
+    """[choices]: the fraction of a tensor that each device holds."""
     return 1.0 / _product(np.array(sizes, dtype=np.float64), states >= 0)
 
 

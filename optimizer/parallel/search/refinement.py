@@ -1,8 +1,8 @@
-"""Refining a plan by delta simulation: descent over kinds and single operations, then Metropolis sampling.
+"""Plan refinement by delta simulation: descent over kinds and single operations, then Metropolis sampling.
 
-The moves are FlexFlow's, any choice for any operation, and *chains*: an operation is changed, and its
-neighbours follow as the estimate would have it. The estimate also screens moves, as the first of two stages
-of acceptance (Christen and Fox 2005), so that the simulator sees only those that may be worth it.
+Moves are FlexFlow's (any choice for any operation) and *chains*: an operation is changed and its neighbours
+follow the estimate. The estimate also screens moves, as the first stage of a two-stage acceptance (Christen
+and Fox 2005), so that the simulator only evaluates promising ones.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ _KINDS_TRIED = 60
 """Simulations in which all operations of one kind are changed."""
 
 _ALTERNATIVES = 4
-"""Choices that descent tries for each kind of operation, and for each operation."""
+"""Number of choices that descent tries for each kind of operation, and for each operation."""
 
 _HOPELESS = 0.02
-"""Descent does not simulate what the estimate says to cost this share of the plan's time more."""
+"""Descent does not simulate moves whose estimated cost is higher by this share of the plan's time."""
 
 _STEEPNESS = 50.0
-"""A plan that is 2% slower than the present one is accepted with probability 1/e."""
+"""A plan that is 2% slower than the current one is accepted with probability 1/e."""
 
 _SCREENS = (10.0, 3.0, 1.0)
-"""The same for the estimate, which counts as exposed what the simulator may hide: one chain after another."""
+"""The same for the estimate, which counts communication that the simulator may overlap; one value per chain,
+in turn."""
 
 _CHAIN = 8
-"""Operations that follow a change at most."""
+"""Maximum number of operations changed along with another."""
 
 _STEPS = 160
-"""Steps between placements that take as long to price as a plan takes to simulate."""
+"""Number of exchange steps whose pricing takes as long as simulating a plan."""
 
 _DRAWS = 20
-"""Moves that are drawn for each one that may be simulated."""
+"""Moves drawn per move that may be simulated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """Choices for all operations, and how the simulator sees them."""
+    """Choices for all operations, and their simulation."""
 
     assignment: Assignment
     simulation: Simulation
@@ -59,8 +60,8 @@ class Refined:
 
 @dataclass
 class Refinement:
-    """Improves plans of one graph on one mesh. ``simulations`` is how many each phase may make, fewer where
-    these have much to price; ``fits`` says of a simulation whether every device has the memory for it."""
+    """Improves plans of one graph on one mesh. ``simulations`` is the limit per phase, lower where much has
+    to be priced; ``fits`` tells whether a simulation exceeds no device's memory."""
 
     subject: Subject
     mapper: Mapper
@@ -75,12 +76,12 @@ class Refinement:
     )
 
     def descended(self, start: Refined) -> Refined:
-        """All operations of a kind at once, then one operation at a time until nothing helps."""
+        """Descent: all operations of a kind at once, then one operation at a time until nothing improves."""
         return self._by_operation(self._by_kind(start))
 
     def sampled(self, start: Refined) -> Refined:
-        """The best of chains of random moves, each from the best so far, where every other choice for every
-        operation was tried, as far as that goes."""
+        """The best of several Metropolis chains, each starting from the best so far; first tries every other
+        choice for every operation, within the limit."""
         best = start
         for number, screen in enumerate(_SCREENS):
             best = self._by_estimate(self._chain(best, screen, random.Random(self.seed + number)))
@@ -135,8 +136,7 @@ class Refinement:
         return best
 
     def _by_estimate(self, start: Refined) -> Refined:
-        """Every choice for every operation, those first that cost least by the estimate, until nothing
-        helps."""
+        """Tries every choice for every operation in order of estimated cost, until nothing improves."""
         best, end, helped = start, self._work + self.simulations, True
         while helped:
             helped = False
@@ -155,7 +155,7 @@ class Refinement:
 
     @property
     def _work(self) -> float:
-        """What was done so far, in simulations."""
+        """Work done so far, in units of simulations."""
         return self._simulations + self.simulator.prices.steps / _STEPS
 
     def _is_over(self, end: float) -> bool:
@@ -185,7 +185,7 @@ class Refinement:
     def _move(
         self, chosen: Sequence[Choice], number: int, source: random.Random
     ) -> tuple[dict[int, Choice], float]:
-        """What a random change of an operation comes to, and what it costs more by the estimate."""
+        """A random change of an operation with its followers, and its estimated cost difference."""
         options = self.mapper.options(number)
         choice = options.all[source.randrange(len(options))]
         if choice == chosen[number]:
@@ -208,14 +208,14 @@ class Refinement:
         return changed, more
 
     def _set(self, chosen: list[Choice], number: int, choice: Choice) -> float:
-        """Makes the choice; gives back what that costs more by the estimate."""
+        """Sets the choice; returns the estimated cost difference."""
         before = self._cost(number, chosen)
         chosen[number] = choice
         return self._cost(number, chosen) - before
 
     def _alternatives(self, number: int, chosen: Sequence[Choice]) -> Iterator[tuple[Choice, float]]:
-        """Other choices for an operation, those first that cost least where its neighbours stay, and how much
-        more that is."""
+        """Other choices for an operation by increasing estimated cost with fixed neighbours, and the cost
+        difference."""
         costs, own = self._near(number, chosen), self._cost(number, chosen)
         options = self.mapper.options(number).all
         for place in np.argsort(costs, kind="stable").tolist():
@@ -226,7 +226,7 @@ class Refinement:
         return list(itertools.islice(self._alternatives(number, chosen), _ALTERNATIVES))
 
     def _near(self, number: int, chosen: Sequence[Choice]) -> np.typing.NDArray[np.float64]:
-        """What each option of an operation costs by the estimate, its neighbours as chosen."""
+        """Estimated cost of each option of an operation with the current choices of its neighbours."""
         key = (number, tuple(chosen[other] for other in self._neighbours(number)))
         found = self._nears.get(key)
         if found is None:
@@ -243,7 +243,7 @@ class Refinement:
         return self.subject.neighbours[number]
 
     def _kinds(self, assignment: Assignment) -> Iterator[list[int]]:
-        """Operations that are alike and treated alike, the costliest kinds first."""
+        """Operations of equal kind and choice, the costliest kinds first."""
         groups: dict[tuple[object, ...], list[int]] = {}
         for number, operation in enumerate(self.subject.operations):
             key = (operation.operator, operation.inputs, operation.splits, assignment.choices[number])

@@ -1,4 +1,4 @@
-"""What is planned: the nodes that run for the outputs, their task dimensions, and the values between them."""
+"""The planning problem: live nodes, their task dimensions, and the tensors between them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
 from superopt.optimizer.parallel.task_costs import backward_passes
 from superopt.optimizer.parallel.tasks import splits_of
+from superopt.traversal import postorder
 
 _UNTRAINED = -1
-"""Passes of an operation that no gradient reaches; one that only renames has 0."""
+"""Backward cost of an operation that no gradient reaches; that of a renaming is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A node to be planned. ``weights`` are the slots of operands that are known before the model runs;
-    ``passes`` is how many times the cost of the operation its backward pass costs."""
+    """A node to be planned. ``weights`` are the slots of constant operands; ``passes`` is the cost of the
+    backward pass relative to the forward pass."""
 
     node: NodeId
     operator: Operator
@@ -36,9 +37,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value from one planned node to a slot of another, both by their number. ``returns``: in training its
-    gradient comes back. ``alike`` is how many operations that are equal read the value: what is brought for
-    one of them serves them all."""
+    """A value from one planned node to a slot of another, both by number. ``returns``: in training its
+    gradient flows back. ``alike`` is the number of equal operations that read the value: one transfer serves
+    them all."""
 
     source: int
     port: int
@@ -50,10 +51,8 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A graph to be planned: its operations in topological order and the values between them.
-
-    Graph inputs and weights lie where they are needed and are no operations.
-    """
+    """A graph to be planned: its operations in topological order and the values between them. Graph inputs
+    and weights are available wherever needed, and are not operations."""
 
     graph: Graph
     operations: tuple[Operation, ...]
@@ -62,7 +61,7 @@ class Subject:
 
     @cached_property
     def incoming(self) -> tuple[tuple[Edge, ...], ...]:
-        """For every operation the edges that end there."""
+        """For every operation its incoming edges."""
         found: list[list[Edge]] = [[] for _ in self.operations]
         for edge in self.edges:
             found[edge.target].append(edge)
@@ -70,7 +69,7 @@ class Subject:
 
     @cached_property
     def outgoing(self) -> tuple[tuple[Edge, ...], ...]:
-        """For every operation the edges that begin there."""
+        """For every operation its outgoing edges."""
         found: list[list[Edge]] = [[] for _ in self.operations]
         for edge in self.edges:
             found[edge.source].append(edge)
@@ -78,7 +77,7 @@ class Subject:
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For every operation those that it reads, then those that read it."""
+        """For every operation its producers, then its consumers."""
         return tuple(
             tuple(dict.fromkeys((*(e.source for e in before), *(e.target for e in after))))
             for before, after in zip(self.incoming, self.outgoing, strict=True)
@@ -86,7 +85,7 @@ class Subject:
 
     @staticmethod
     def of(graph: Graph) -> Subject:
-        """The subject of a graph that ``plannable`` gave."""
+        """The subject of a graph returned by ``plannable``."""
         operations: list[Operation] = []
         edges: list[Edge] = []
         numbers: dict[NodeId, int] = {}
@@ -124,13 +123,8 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
     What only calculates shapes that are known by now is left out. Raises InvalidModelError for a value whose
     size is not known.
     """
-    needed: set[NodeId] = set(graph.inputs)
-    stack = [value.node for value in graph.outputs]
-    while stack:
-        node_id = stack.pop()
-        if node_id not in needed:
-            needed.add(node_id)
-            stack.extend(value.node for value in graph[node_id].inputs)
+    reached = postorder((v.node for v in graph.outputs), lambda node: (v.node for v in graph[node].inputs))
+    needed = {*graph.inputs, *reached}
     nodes = {
         node.id: replace(
             node,

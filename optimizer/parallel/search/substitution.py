@@ -1,7 +1,7 @@
-"""The middle level: which substitutions to apply, judged by the best plan of what they lead to (Unity, 5.1).
+"""Substitution search, the middle level: graphs are judged by their best plan (Unity, section 5.1).
 
-Cost-based backtracking as in TASO, over steps that apply a rule wherever it matches, or at one place. What a
-graph costs is decided by whoever asks: the best machine mapping on a cluster, or one device alone.
+Cost-based backtracking as in TASO; a step applies a rule at all its matches or at one. The caller supplies
+the cost of a graph: that of the best machine mapping on a cluster, or of one device.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from superopt.options import DEFAULTS
 from superopt.rewriting import Match, apply_match
 
 _PLACES = 3
-"""Single places at which a rule is tried, beside all at once."""
+"""Number of single sites at which a rule is tried, besides all at once."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A graph, the steps that lead to it, and what it costs."""
+    """A graph, the steps that lead to it, and its cost."""
 
     graph: Graph
     trace: tuple[TraceStep, ...]
@@ -31,12 +31,9 @@ class Rewritten:
 
 @dataclass
 class Substitutions:
-    """Searches graphs that are equal to one graph.
-
-    ``cost`` prices a graph, None where it cannot be planned; ``expired`` ends the search. ``tried`` counts
-    the graphs that were priced, ``matched`` holds the rules that matched somewhere. Graphs that cost more
-    than ``alpha`` times the best are not explored.
-    """
+    """Searches graphs equivalent to one graph. ``cost`` prices a graph, None where it cannot be planned;
+    ``expired`` ends the search. ``tried`` counts the priced graphs, ``matched`` holds the rules with a match.
+    Graphs that cost more than ``alpha`` times the best are not explored."""
 
     rules: RuleSet
     cost: Callable[[Graph], float | None]
@@ -46,7 +43,7 @@ class Substitutions:
     matched: set[str] = field(default_factory=set[str])
 
     def run(self, graph: Graph) -> list[Rewritten]:
-        """The best graphs found, the cheapest first; the given one is among them unless others are better."""
+        """The best graphs found, in order of cost; includes the given one unless others are better."""
         price = self.cost(graph)
         start = Rewritten(graph, (), float("inf") if price is None else price)
         best = [start]
@@ -88,7 +85,7 @@ class Substitutions:
                         yield found
 
     def _everywhere(self, current: Rewritten, matches: Sequence[Match]) -> Rewritten | None:
-        """The rule applied at all its sites that are there when their turn comes."""
+        """Applies the rule at each of its current sites that still exists at its turn."""
         found: Rewritten | None = None
         for match in matches:
             now = found or current
@@ -99,7 +96,7 @@ class Substitutions:
 
 
 def _applied(current: Rewritten, match: Match) -> Rewritten | None:
-    """The graph after a match, None where it is none of that graph."""
+    """The graph after a match, None where the match no longer applies."""
     step = step_at(current.graph, match)
     if step is None:
         return None
@@ -108,7 +105,7 @@ def _applied(current: Rewritten, match: Match) -> Rewritten | None:
 
 
 def _priced(candidate: Rewritten, cost: float, known: int, before: float) -> Rewritten:
-    """The new steps with what they change, which the last of them is said to do."""
+    """The new steps; the whole cost difference is attributed to the last."""
     new = [replace(step, cost_before=before, cost_after=before) for step in candidate.trace[known:]]
     new[-1] = replace(new[-1], cost_after=cost)
     return Rewritten(candidate.graph, (*candidate.trace[:known], *new), cost)

@@ -1,4 +1,4 @@
-"""Cost tables over the choices of one node or of two, shared when equal, so that equal work is done once."""
+"""Cost tables over the choices of one node or two; equal tables are shared, so that they are solved once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Costs = NDArray[np.float64]
 Choices = NDArray[np.int32]
 
 _ROWS_AT_ONCE = 1 << 21
-"""Elements of the largest array that a product makes at once."""
+"""Maximum elements of the temporary array of a product."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Costs by the choice of one node, or of two; equal tables of one ``Tables`` are one object."""
+    """Costs by the choice of one node, or of two; equal tables of one ``Tables`` are the same object."""
 
     costs: Costs
     key: bytes
@@ -31,7 +31,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A node between two others eliminated: the costs that remain, and its best choice for each of theirs."""
+    """Result of eliminating a node between two others: the remaining costs, and its best choice for each
+    pair."""
 
     table: Table
     best: Choices
@@ -39,10 +40,8 @@ class Product:
 
 @dataclass
 class Tables:
-    """Makes tables and remembers every sum and product of them: the cache across blocks and candidates.
-
-    ``products`` and ``repeated`` count the products calculated and those found again.
-    """
+    """Creates tables, and caches every sum and product of them across blocks and candidates. ``products`` and
+    ``repeated`` count the products computed and the cache hits."""
 
     products: int = 0
     repeated: int = 0
@@ -54,14 +53,14 @@ class Tables:
     )
 
     def table(self, costs: Costs) -> Table:
-        """The table of those costs."""
+        """The unique table with those costs."""
         costs = np.ascontiguousarray(costs, dtype=np.float64)
         shape = repr(costs.shape).encode()
         key = hashlib.blake2b(shape + costs.tobytes(), digest_size=16).digest()
         return self._known.setdefault(key, Table(costs, key))
 
     def added(self, first: Table, second: Table) -> Table:
-        """The sum of two tables of one shape."""
+        """The sum of two tables of equal shape."""
         names = (first.key, second.key) if first.key < second.key else (second.key, first.key)
         found = self._sums.get(names)
         if found is None:
@@ -69,14 +68,15 @@ class Tables:
         return found
 
     def turned(self, table: Table) -> Table:
-        """The table with rows and columns exchanged."""
+        """The transposed table."""
         found = self._turned.get(table.key)
         if found is None:
             found = self._turned[table.key] = self.table(table.costs.T)
         return found
 
     def product(self, left: Table, own: Table, right: Table) -> Product:
-        """A node with the costs ``own`` between a left one ([left, node]) and a right one ([node, right])."""
+        """Eliminates a node with costs ``own`` between a left one ([left, node]) and a right one ([node,
+        right])."""
         names = (left.key, own.key, right.key)
         found = self._products.get(names)
         if found is not None:

@@ -1,4 +1,4 @@
-"""The simulator: what a plan takes on a cluster, without any of its devices."""
+"""The simulator: predicts the time and memory of a plan on a cluster without its devices."""
 
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.simulation import Simulation, TimelineEvent

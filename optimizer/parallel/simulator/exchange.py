@@ -1,7 +1,7 @@
-"""An exchange: all steps that bring one tensor from its placement to another, ready to be timed.
+"""Exchanges: the timed steps that bring one tensor from its placement to another.
 
-Steps of an exchange start when their senders have the data and their channels are free, and share channels
-evenly among them.
+A step of an exchange starts when its senders have the tensor and its channels are free; the steps of one
+exchange share channels evenly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A step as it was timed, in microseconds."""
+    """A timed step, in microseconds."""
 
     step: CollectiveStep
     start: float
@@ -33,7 +33,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """Numbers in groups, for a maximum over each group."""
+    """Numbers in groups, with a maximum for each group."""
 
     flat: Numbers
     starts: Numbers
@@ -52,7 +52,7 @@ class _Segments:
 
 
 class Phase:
-    """Steps that do not wait for each other."""
+    """Independent steps."""
 
     def __init__(self, steps: Sequence[CollectiveStep], collectives: Collectives) -> None:
         self.steps = steps
@@ -86,7 +86,7 @@ class Phase:
         self.arrivals = _Segments.of(list(receivers.values()))
 
     def run(self, ready: Times, channels: Times) -> tuple[Times, Times]:
-        """When each step starts, and the channels afterwards; ``ready`` is by device."""
+        """Start time of each step, and the channels' times afterwards; ``ready`` is by device."""
         after = channels.copy()
         if self.is_single:
             start = max(ready[self.senders.flat].max(), channels[self.channels].max())
@@ -97,14 +97,14 @@ class Phase:
         return starts, after
 
     def received(self, starts: Times) -> Times:
-        """When each of ``receivers`` has everything."""
+        """Time at which each of ``receivers`` has everything."""
         if self.is_single:
             return starts + self.durations
         return self.arrivals.maxima(starts + self.durations)
 
 
 class Exchange:
-    """The steps from one placement to another, with their costs. ``moved`` are the bytes sent."""
+    """The steps from one placement to another, with their costs. ``moved`` is the number of bytes sent."""
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class Exchange:
         self.moved = moved_bytes(steps)
 
     def ready_at(self, ready: Times) -> float:
-        """When all have their parts."""
+        """Time at which all devices have their parts."""
         return float(ready[self.holders].max())
 
     def run(self, ready: Times, channels: Times) -> tuple[Times, Times]:
-        """When each device has what it needs, given when each has its part and when channels are free; and
-        when channels are free afterwards."""
+        """Time at which each device has what it needs, given when each has its part and when channels are
+        free; and when channels are free afterwards."""
         available = np.where(self._held, ready, 0.0)
         for phase in self.phases:
             starts, channels = phase.run(available, channels)
@@ -137,7 +137,7 @@ class Exchange:
         return available, channels
 
     def transfers(self, ready: Times, channels: Times) -> list[Transfer]:
-        """The same, step by step."""
+        """The same, as individual steps."""
         found: list[Transfer] = []
         available = np.where(self._held, ready, 0.0)
         for phase in self.phases:
@@ -152,7 +152,7 @@ class Exchange:
         return found
 
     def loads(self) -> dict[int, float]:
-        """Microseconds for which each channel is busy."""
+        """Busy microseconds of each channel."""
         found: dict[int, float] = defaultdict(float)
         for phase in self.phases:
             for channel, load in phase.loads.items():
@@ -168,18 +168,16 @@ def senders(step: CollectiveStep) -> tuple[int, ...]:
 
 
 def receivers_of(step: CollectiveStep) -> tuple[int, ...]:
-    """The devices that get something from the step."""
+    """The devices that receive data in the step."""
     if step.kind in (CollectiveKind.SEND, CollectiveKind.BROADCAST):
         return step.group[1:]
     return tuple(d for d, after in zip(step.group, step.after, strict=True) if after is not None)
 
 
 def synchronisation(placements: Sequence[Placement], size: int) -> tuple[CollectiveStep, ...]:
-    """The all-reduces after which all copies of a weight have the sum of their gradients.
-
-    ``placements`` are the distinct ones in which operators need the weight, ``size`` its bytes. Parts of it
-    that the same devices hold are summed together.
-    """
+    """The all-reduces that sum the gradients over all copies of a weight. ``placements`` are the distinct
+    ones in which operators need the weight, ``size`` its bytes. Parts held by the same devices are summed
+    together."""
     rank = len(placements[0].degrees)
     grid = [np.lcm.reduce([p.degrees[axis] for p in placements]) for axis in range(rank)]
     holders: dict[tuple[int, ...], set[int]] = defaultdict(set)

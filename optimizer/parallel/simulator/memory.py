@@ -1,10 +1,10 @@
-"""Bytes that a plan needs on every device: weights, and the tensors that are alive at the worst moment.
+"""Memory of a plan per device in bytes: weights and the largest set of simultaneously live tensors.
 
-A device keeps its part of every weight throughout; in training a gradient and two moments (Adam) beside each.
-What an operation makes is alive until its last reader has run, in training until its own backward pass; so is
-every part that was sent for it. Gradients of tensors live from the first backward pass that makes a term of
-them to the last one that reads them. Operations that only rename a tensor make nothing, and their readers
-read what they rename.
+A device holds its shard of every weight throughout; in training also a gradient and two moments (Adam) for
+each. An output is live until its last reader has run, in training until its own backward pass; so is every
+shard that was sent for it. The gradient of a tensor is live from the first backward pass that computes a term
+of it to the last one that reads it. Operations that only rename a tensor allocate nothing; their readers read
+the original.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT_IN_TRAINING = 4
 def memory_of(
     operations: Operations, prices: Prices, schedule: Schedule, units: Sequence[Unit], *, trains: bool
 ) -> tuple[int, ...]:
-    """By device: the most bytes at a time."""
+    """By device: the peak bytes."""
     return _Memory(operations, prices, schedule, units, trains=trains).peaks()
 
 
@@ -50,7 +50,7 @@ class _Memory:
         self._units = units
         self._trains = trains
         self._changes: dict[int, list[Sizes]] = defaultdict(list)
-        """By twice its place in the schedule what comes to life, one later what dies after it."""
+        """By twice the position in the schedule: allocations; one later: what is freed after it."""
         self._last_readers = self._readers()
 
     def peaks(self) -> tuple[int, ...]:
@@ -77,8 +77,8 @@ class _Memory:
         return total
 
     def _readers(self) -> list[int]:
-        """The last operation that reads what each makes, renamed or not; itself where nobody does, and one
-        behind the end where the graph returns it."""
+        """The last operation that reads each operation's result, also under another name; the operation
+        itself if there is none, and a position after the end if the graph returns it."""
         end = len(self._units)
         last = list(range(end))
         for number in reversed(range(end)):
@@ -90,7 +90,7 @@ class _Memory:
         return last
 
     def _add(self, number: int) -> None:
-        """The life of what an operation makes, and of what is sent for it."""
+        """Adds the lifetimes of an operation's results, and of the shards sent for it."""
         operation, unit = self._operations.all[number], self._units[number]
         division = unit.division
         made: Sizes | None = None
@@ -124,7 +124,7 @@ class _Memory:
         self._changes[2 * last + 1].append(sizes)
 
     def _share(self, number: int, port: int, size: int) -> int:
-        """The bytes that a microbatch has of a tensor."""
+        """Bytes of a tensor that belong to one microbatch."""
         if self._schedule.microbatches == 1:
             return size
         whole = self._operations.all[number].outputs[port].elements

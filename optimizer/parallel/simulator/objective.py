@@ -1,4 +1,4 @@
-"""What a plan is judged by."""
+"""Objective by which plans are ranked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class ParallelObjective(enum.StrEnum):
-    """Microseconds of one inference, of one more in a steady stream, or of one training iteration."""
+    """Microseconds of one inference, per inference in a steady stream, or of one training iteration."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"

@@ -1,4 +1,4 @@
-"""The operations of a graph in the order in which they are issued, and how their tensors are connected."""
+"""Operations of a graph in issue order, and the tensors that connect them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from superopt.optimizer.parallel.topology import DeviceKind
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A node that runs. ``sources`` gives for every input the number of the operation that makes it, and its
-    port; None for what lies where it is needed: weights and inputs of the graph.
-
-    ``passes`` is how many times the cost of the operation its backward pass costs, 0 where there is none;
-    ``gradients`` are the slots to whose makers a gradient flows.
-    """
+    """A node that is executed. ``sources`` gives for every input the number of its producer and the port;
+    None for weights and graph inputs, which are available wherever needed. ``passes`` is the cost of the
+    backward pass relative to the forward pass, 0 where there is none; ``gradients`` are the slots to whose
+    producers a gradient flows."""
 
     node: NodeId
     operator: GraphOperator
@@ -39,7 +37,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An operation that reads an output: the port, the reader's number and its slot."""
+    """A reader of an output: the port, the reader's number and its slot."""
 
     port: int
     reader: int
@@ -48,7 +46,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class WeightUses:
-    """A tensor that is known before the model runs, and who reads it: numbers and slots, in order."""
+    """A constant tensor, and its readers: numbers and slots, in order."""
 
     type: TensorType
     users: tuple[tuple[int, int], ...]
@@ -56,11 +54,9 @@ class WeightUses:
 
 
 class Operations:
-    """What of a graph is simulated. Operations that depend on weights alone are computed beforehand.
-
-    They are issued in the order in which they could start on a machine without limits: by the longest path
-    of costs on one device from the inputs, so that branches alternate.
-    """
+    """The simulated operations of a graph. Operations that depend only on weights are computed beforehand.
+    They are issued in the order in which they could start on an unlimited machine: by the longest path of
+    single-device costs from the inputs, so that branches alternate."""
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int], kind: DeviceKind) -> None:
         self.graph = graph
@@ -72,7 +68,7 @@ class Operations:
 
     @cached_property
     def uses(self) -> tuple[tuple[Use, ...], ...]:
-        """Who reads the outputs of each operation, in the order of issue."""
+        """The readers of each operation's outputs, in issue order."""
         found: list[list[Use]] = [[] for _ in self.all]
         for number, operation in enumerate(self.all):
             for slot, source in enumerate(operation.sources):
@@ -82,7 +78,7 @@ class Operations:
 
     @cached_property
     def outputs(self) -> tuple[tuple[int, ...], ...]:
-        """The ports of each operation that the graph returns."""
+        """The ports of each operation that are graph outputs."""
         found: list[list[int]] = [[] for _ in self.all]
         for node, port in dict.fromkeys(self.graph.outputs):
             if node in self.numbers:
@@ -104,7 +100,7 @@ class Operations:
 
     @cached_property
     def weights_of(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers of the weights that each operation reads."""
+        """The indices of the weights that each operation reads."""
         found: list[list[int]] = [[] for _ in self.all]
         for weight, uses in enumerate(self.weights):
             for number in dict.fromkeys(number for number, _ in uses.users):

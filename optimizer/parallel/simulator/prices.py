@@ -1,4 +1,4 @@
-"""What plans for one cluster have in common, whatever the graph: costs of tasks and of exchanges."""
+"""Costs shared by all plans for one cluster: of tasks and of exchanges."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ _MOST = 1 << 16
 
 
 class Prices:
-    """Remembers costs across plans and graphs; placements are known by numbers.
-
-    ``steps`` counts those of all exchanges that were priced: how much work that was.
-    """
+    """Caches costs across plans and graphs; placements are numbered. ``steps`` counts those of all priced
+    exchanges, as a measure of work."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -33,7 +31,7 @@ class Prices:
         self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
 
     def number(self, placement: Placement) -> int:
-        """The number of a placement."""
+        """The index of a placement."""
         found = self._numbers.get(placement)
         if found is None:
             found = self._numbers[placement] = len(self.placements)
@@ -41,7 +39,7 @@ class Prices:
         return found
 
     def exchange(self, have: int, want: int, shape: tuple[int, ...], element_bytes: int) -> Exchange | None:
-        """What brings a tensor from one placement to another; None where nothing is sent."""
+        """The exchange from one placement to another; None where nothing is sent."""
         key = (have, want, shape, element_bytes)
         if key in self._exchanges:
             return self._exchanges[key]
@@ -55,7 +53,7 @@ class Prices:
         return found
 
     def held(self, place: int, size: int) -> NDArray[np.int64]:
-        """By device the bytes that it holds of a tensor of that many bytes; not to be changed."""
+        """By device the bytes that it holds of a tensor of that many bytes; read-only."""
         found = self._held.get((place, size))
         if found is None:
             if len(self._held) >= _MOST:
@@ -67,7 +65,8 @@ class Prices:
         return found
 
     def synchronisation(self, placements: tuple[int, ...], size: int) -> Exchange | None:
-        """What sums the gradients of a weight of that many bytes over its copies; None for a single one."""
+        """The exchange that sums the gradients of a weight of that many bytes over its copies; None for a
+        single copy."""
         key = (placements, size)
         if key in self._synchronisations:
             return self._synchronisations[key]

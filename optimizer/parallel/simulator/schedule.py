@@ -1,7 +1,7 @@
-"""The order in which passes of operations are issued: forwards, backwards, and pipelined over microbatches.
+"""Issue order of operation passes: forward, backward, and pipelined over microbatches.
 
-Stages of a pipeline take one forward and one backward pass in turn (1F1B; PipeDream, Narayanan et al. 2019)
-after as many forward passes as there are stages behind them.
+Pipeline stages alternate one forward and one backward pass (1F1B; PipeDream, Narayanan et al. 2019) after as
+many forward passes as there are stages after them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ FORWARD, BACKWARD = 0, 1
 
 @dataclass(frozen=True)
 class Schedule:
-    """``items``: (direction, operation, microbatch) in the order of issue; ``positions``: for every direction
-    and microbatch the place of each operation's pass, -1 where it has none."""
+    """``items``: (direction, operation, microbatch) in issue order; ``positions``: for every direction and
+    microbatch the position of each operation's pass, -1 where it has none."""
 
     stages: tuple[int, ...]
     microbatches: int
@@ -44,7 +44,8 @@ class Schedule:
 
 
 def _turns(stages: int, microbatches: int, *, trains: bool) -> Sequence[tuple[int, int, int]]:
-    """(stage, direction, microbatch) in an order that a machine with passes of equal length would take."""
+    """(stage, direction, microbatch) in the execution order of a machine on which all passes take equally
+    long."""
     waiting = [_of_stage(stage, stages, microbatches, trains=trains) for stage in range(stages)]
     done: set[tuple[int, int, int]] = set()
     turns: list[tuple[int, int, int]] = []

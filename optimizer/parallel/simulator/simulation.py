@@ -1,4 +1,4 @@
-"""What a simulation says of a plan."""
+"""Result of a simulation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from superopt.optimizer.parallel.simulator.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """What one device does for a while, in microseconds: a pass of an operation (``kind`` forward or
+    """An interval of a device's timeline, in microseconds: a pass of an operation (``kind`` forward or
     backward), or its part in a collective."""
 
     device: int
@@ -34,9 +34,8 @@ class TimelineEvent:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A plan on a cluster. ``microseconds`` is what the objective counts: for ``throughput`` the time for
-    which the busiest device or channel is busy, else the time until everything is done.
-    """
+    """Simulation of a plan on a cluster. ``microseconds`` is the value of the objective: for ``throughput``
+    the busy time of the busiest device or channel, else the time until everything is done."""
 
     plan: Plan
     objective: ParallelObjective
@@ -48,19 +47,19 @@ class Simulation:
 
     @property
     def makespan(self) -> float:
-        """Microseconds until everything is computed and sent."""
+        """Microseconds until all computation and communication is done."""
         return self.timing.microseconds
 
     @cached_property
     def microseconds(self) -> float:
-        """What the plan takes by the objective."""
+        """Value of the objective."""
         if self.objective is ParallelObjective.THROUGHPUT:
             return float(max(self.busy_microseconds.max(), self.channel_microseconds.max(initial=0.0)))
         return self.makespan
 
     @cached_property
     def busy_microseconds(self) -> Times:
-        """By device: how long it computes."""
+        """By device: computing time."""
         times = np.zeros(len(self.prices.cluster))
         for unit in self.units:
             times += unit.division.forward.each
@@ -70,7 +69,7 @@ class Simulation:
 
     @cached_property
     def channel_microseconds(self) -> Times:
-        """By channel of the cluster: how long something is sent through it."""
+        """By channel of the cluster: busy time."""
         times = np.zeros(len(self.prices.cluster.channels))
         for exchange, count in self._exchanges():
             for channel, load in exchange.loads().items():
@@ -79,17 +78,17 @@ class Simulation:
 
     @cached_property
     def communication_bytes(self) -> int:
-        """Bytes that all devices together send."""
+        """Total bytes sent by all devices."""
         return sum(exchange.moved * count for exchange, count in self._exchanges())
 
     @cached_property
     def memory_bytes(self) -> tuple[int, ...]:
-        """By device: the most bytes that it holds at a time."""
+        """By device: peak bytes."""
         trains = self.objective is ParallelObjective.TRAINING
         return memory_of(self.operations, self.prices, self.schedule, self.units, trains=trains)
 
     def timeline(self) -> Iterator[TimelineEvent]:
-        """What every device computes, in the order of issue; then what it sends and receives."""
+        """All computation by device, in issue order; then all communication."""
         for (direction, number, _), done in zip(self.schedule.items, self.timing.passes, strict=True):
             division = self.units[number].division
             kind, duration = "forward", division.forward.each
@@ -123,7 +122,7 @@ class Simulation:
         return f"{operation.operator.name} {operation.node}"
 
     def _exchanges(self) -> Iterator[tuple[Exchange, int]]:
-        """Every exchange, and how often it happens."""
+        """Every exchange, and its number of occurrences."""
         count = self.schedule.microbatches
         trains = self.objective is ParallelObjective.TRAINING
         for unit in self.units:

@@ -1,4 +1,4 @@
-"""Simulating plans: in full, or from an earlier simulation of almost the same plan."""
+"""Simulate plans: fully, or incrementally from the simulation of a similar plan."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from superopt.optimizer.parallel.topology import Cluster
 
 
 def simulate(graph: Graph, plan: Plan, cluster: Cluster, objective: ParallelObjective) -> Simulation:
-    """What the plan takes. Raises InvalidOptionError for one that does not fit the graph or the cluster."""
+    """Simulates the plan. Raises InvalidOptionError for a plan that does not fit the graph or the cluster."""
     return Simulator(graph, cluster, objective).simulate(plan)
 
 
 class Simulator:
-    """Simulates plans for one graph on one cluster. ``sizes`` are numbers for symbolic dimensions; ``prices``
-    may be shared by simulators for the same cluster.
-    """
+    """Simulates plans for one graph on one cluster. ``sizes`` assigns symbolic dimensions; ``prices`` may be
+    shared by simulators for the same cluster."""
 
     def __init__(
         self,
@@ -44,18 +43,16 @@ class Simulator:
         self._base: Simulation | None = None
 
     def simulate(self, plan: Plan) -> Simulation:
-        """The whole plan from the beginning. Raises InvalidOptionError where it does not fit."""
+        """Full simulation of the plan. Raises InvalidOptionError where it does not fit."""
         divisions = [self._assembly.division(plan, number) for number in range(len(self.operations.all))]
         schedule = self._schedule(plan)
         units = [self._assembly.unit(divisions, schedule.stages, number) for number in range(len(divisions))]
         return self._timed(plan, schedule, units, None, 0)
 
     def delta(self, plan: Plan, changed: Collection[NodeId], base: Simulation | None = None) -> Simulation:
-        """The same as ``simulate`` of a plan that differs from the ``base`` (the last one simulated, unless
-        it is given) in the machine mappings of some nodes at most (dissertation, section 3.4.3).
-
-        Units around those nodes are made anew, and passes are timed anew from the first that could differ.
-        """
+        """Equals ``simulate`` for a plan that differs from the ``base`` (by default the last one simulated)
+        at most in the machine mappings of some nodes (dissertation, section 3.4.3). Units around those nodes
+        are rebuilt, and passes are timed again from the first that could differ."""
         base = self._base if base is None else base
         if base is None or plan.microbatches != base.plan.microbatches:
             return self.simulate(plan)
@@ -94,7 +91,7 @@ class Simulator:
         return found
 
     def _around(self, numbers: set[int]) -> set[int]:
-        """The operations whose units may change with those."""
+        """The operations whose units may change when those nodes do."""
         found = set(numbers)
         for number in numbers:
             operation = self.operations.all[number]

@@ -1,10 +1,10 @@
-"""Timing a schedule: devices serve what was issued first, channels what was ready first.
+"""Time a schedule: devices serve passes in issue order, channels serve exchanges in order of readiness.
 
-Devices run kernels as streams do, in the order of issue; a pass starts when its device has finished what was
-issued before and everything that it reads has arrived. An exchange waits until somebody needs what it brings,
-so that those that were ready before it, though issued after it, take their channels first. Times are by
-device, in microseconds, and multiples of 1/1024, so that sums do not depend on their order. Where a device
-has no part in something its time there means nothing and is never read.
+Devices run kernels as streams do, in issue order: a pass starts when its device has finished what was issued
+before and all its inputs have arrived. An exchange starts only when its result is needed, so that exchanges
+issued later but ready earlier take their channels first. Times are per device, in microseconds, rounded to
+multiples of 1/1024 so that sums do not depend on their order. Where a device takes no part, its entry is
+undefined and never read.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Sc
 from superopt.optimizer.parallel.simulator.units import Key, Unit
 
 Wanted = tuple[int, Key]
-"""What an exchange brings: the place in the schedule of the pass that made it, and its key there."""
+"""Result of an exchange: the position of the producing pass in the schedule, and the key there."""
 
 WEIGHTS = -1
-"""In keys the port that stands for gradients of weights, which no pass waits for; those of tensors have
-smaller ones."""
+"""Port in keys for gradients of weights, which no pass waits for; those of tensors are smaller."""
 
 
 class Waiting(NamedTuple):
-    """An exchange that was issued: when everything that it sends is ready, its number in the order of issue,
-    when it is ready by device, what it brings; ``is_last``: nobody may ever wait for it."""
+    """An issued exchange: when all its inputs are ready, its number in issue order, when it is ready by
+    device, its result; ``is_last``: no pass will wait for it."""
 
     ready_at: float
     issued: int
@@ -40,7 +39,7 @@ class Waiting(NamedTuple):
 
 
 class Done(NamedTuple):
-    """An exchange that was timed: when channels were free before it, and when devices had what they need."""
+    """A timed exchange: when channels were free before it, and when devices had what they need."""
 
     waiting: Waiting
     channels: Times
@@ -48,10 +47,9 @@ class Done(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A pass as it was timed. It ends at ``base + offset``; afterwards devices are free at ``free +
-    free_offset`` and channels at ``channels``. Of all exchanges ``done`` are timed by then and ``waiting``
-    are not; ``sent`` is when those arrived that nobody waits for. None of the arrays is ever changed.
-    """
+    """A timed pass. It ends at ``base + offset``; afterwards devices are free at ``free + free_offset`` and
+    channels at ``channels``. Exchanges in ``done`` are timed by then, those in ``waiting`` are not; ``sent``
+    is the arrival time of those that no pass waits for. All arrays are immutable."""
 
     base: Times
     offset: float
@@ -65,13 +63,13 @@ class Pass(NamedTuple):
 
     @property
     def end(self) -> Times:
-        """When it ends."""
+        """End time."""
         return self.base + self.offset
 
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """All passes of a schedule, by their places, and all exchanges in the order in which they took place."""
+    """All passes of a schedule, by position, and all exchanges in execution order."""
 
     passes: list[Pass]
     exchanges: list[Done]
@@ -86,7 +84,7 @@ def timed(
     base: Timing | None = None,
     first: int = 0,
 ) -> Timing:
-    """The timing of a schedule, of which the passes before ``first`` are those of the ``base``."""
+    """The timing of a schedule; the passes before ``first`` are copied from the ``base``."""
     clock = _Clock(units, schedule, devices, channels)
     if base is not None and first:
         clock.restart(base, first)
@@ -110,7 +108,7 @@ class _Clock:
         self._sent = 0.0
 
     def restart(self, base: Timing, first: int) -> None:
-        """Takes over the first passes of another timing."""
+        """Copies the first passes of another timing."""
         self.passes = base.passes[:first]
         last = self.passes[-1]
         self.exchanges = base.exchanges[: last.done]
@@ -120,7 +118,7 @@ class _Clock:
         self._by_key = {waiting.brings: waiting for waiting in self._waiting}
 
     def run(self) -> None:
-        """The passes that are left."""
+        """Times the remaining passes."""
         passes, units = self.passes, self._units
         free, free_offset = self._free, self._free_offset
         last = self._schedule.microbatches - 1
@@ -164,7 +162,7 @@ class _Clock:
         self._free, self._free_offset = free, free_offset
 
     def finish(self) -> float:
-        """Times what is still waiting; when all is done."""
+        """Times the remaining exchanges; returns the end time."""
         for waiting in sorted(self._waiting, key=_turn):
             self._exchange(waiting)
         return max(float((self._free + self._free_offset).max()), self._sent)
@@ -200,7 +198,7 @@ class _Clock:
         self._by_key[brings] = waiting
 
     def _arrival(self, wanted: Wanted) -> Times:
-        """When what is wanted is there: after all exchanges that were ready before."""
+        """Arrival time of an exchange's result, after all exchanges that were ready before."""
         found = self._arrived.get(wanted)
         if found is not None:
             return found
@@ -228,7 +226,7 @@ def _turn(waiting: Waiting) -> tuple[float, int]:
 
 
 def latest(times: Sequence[Times], like: Times | None = None) -> Times:
-    """The latest of some times, device by device; 0 where there are none, for as many devices as ``like``."""
+    """The elementwise maximum of times by device; 0 if there are none, for as many devices as ``like``."""
     if not times:
         assert like is not None
         return np.zeros_like(like)

@@ -1,4 +1,4 @@
-"""A simulation as a trace that Perfetto and chrome://tracing show (Trace Event Format, a JSON object)."""
+"""Export a simulation as a trace for Perfetto and chrome://tracing (Trace Event Format, a JSON object)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from superopt.optimizer.parallel.simulator.simulation import Simulation
 
 
 def write_trace(simulation: Simulation, path: Path) -> None:
-    """Writes the timeline, whole or not at all: nodes of the cluster are processes, and every device has a
-    thread for what it computes and one for what it sends. Times are in microseconds.
-    """
+    """Writes the timeline atomically: nodes of the cluster are processes, and every device has one thread for
+    computation and one for communication. Times are in microseconds."""
     events = [*_names(simulation), *_events(simulation)]
     document = {
         "traceEvents": events,

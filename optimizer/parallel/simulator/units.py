@@ -1,4 +1,4 @@
-"""Units of simulation: an operation under its machine mapping, and what is sent for it, both ways."""
+"""Units of simulation: an operation under its machine mapping, with its forward and backward exchanges."""
 
 from __future__ import annotations
 
@@ -21,31 +21,29 @@ from superopt.optimizer.parallel.task_costs import Types
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
 
 Key = tuple[int, int]
-"""A port, and the number of the placement in which its tensor is needed."""
+"""A port, and the number of the placement in which its tensor is required."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Duration:
-    """Microseconds by device, 0 where nothing is done; ``common`` where all devices take as long."""
+    """Microseconds by device, 0 for devices without work; ``common`` if equal on all devices."""
 
     each: Times
     common: float | None
 
     @staticmethod
     def of(each: Times, works: NDArray[np.bool_]) -> Duration:
-        """Those times, of which ``works`` says where something is done."""
+        """A duration from times; ``works`` marks the devices with work."""
         is_common = bool(works.all() and (each == each[0]).all())
         return Duration(each, float(each[0]) if is_common else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """An operation divided so: the numbers of the placements of what it reads and makes, and of the gradients
-    that its backward pass makes (of its inputs) and reads (of its outputs).
-
-    ``works`` says where something is done; ``takes_time`` is false where a tensor is only renamed. ``shapes``
-    are those of a microbatch's outputs.
-    """
+    """A division of an operation: the numbers of the placements of its operands and results, and of the
+    gradients that its backward pass produces (of inputs) and reads (of outputs). ``works`` marks the devices
+    with work; ``takes_time`` is false where a tensor is only renamed. ``shapes`` are those of a microbatch's
+    outputs."""
 
     how: Parallelism
     needs: tuple[int, ...]
@@ -61,16 +59,11 @@ class Division:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """One operation of a plan.
-
-    ``arrivals`` are the tensors that it waits for: the maker and the key of each; not those that its devices
-    made themselves, since they run one thing after the other. ``sends``: the exchange of each key that
-    somebody waits for, None where nothing is sent. ``settled``: keys of what the graph returns and it waits
-    for. ``returns``: gradients that it waits for: the exchange, and the readers whose backward passes make
-    them.
-    ``synchronised``: exchanges of gradients of weights whose last backward pass is this one, and whether this
-    is the only one.
-    """
+    """One operation of a plan. ``arrivals`` are the tensors that it waits for, as producer and key, except
+    those produced on its own devices, which run sequentially. ``sends``: the exchange of each key that some
+    pass waits for, None where nothing is sent. ``settled``: keys of graph outputs. ``returns``: gradients
+    that it waits for: the exchange, and the readers whose backward passes produce them. ``synchronised``:
+    exchanges of weight gradients whose last backward pass is this one, and whether this is the only one."""
 
     division: Division
     arrivals: tuple[tuple[int, Key], ...]
@@ -80,7 +73,7 @@ class Unit:
     synchronised: tuple[tuple[Exchange, bool], ...]
 
     def is_like(self, other: Unit) -> bool:
-        """Whether its passes are timed like those of the other one."""
+        """Whether its passes have the same timing as another unit's."""
         return (
             self.division is other.division
             and self.arrivals == other.arrivals
@@ -91,7 +84,7 @@ class Unit:
 
 
 class Assembly:
-    """Makes the units of plans for one graph on one cluster."""
+    """Builds the units of plans for one graph on one cluster."""
 
     def __init__(self, operations: Operations, prices: Prices, *, trains: bool) -> None:
         self._operations = operations
@@ -111,7 +104,7 @@ class Assembly:
         return Parallelism((1,) * len(operation.splits.dimensions), (0,)) if found is None else found
 
     def division(self, plan: Plan, number: int) -> Division:
-        """The operation as the plan divides it. Raises InvalidOptionError where that is impossible."""
+        """The division of the operation in the plan. Raises InvalidOptionError where it is impossible."""
         how = self.how(plan, number)
         key = (self._kinds[number], how, plan.microbatches)
         found = self._divisions.get(key)
@@ -122,7 +115,7 @@ class Assembly:
         return found
 
     def stages(self, plan: Plan) -> tuple[int, ...]:
-        """The stage of every operation. Raises InvalidOptionError where a stage waits for a later one."""
+        """The stage of every operation. Raises InvalidOptionError where a stage depends on a later one."""
         stages = tuple(self.how(plan, number).stage for number in range(len(self._operations.all)))
         for number, operation in enumerate(self._operations.all):
             for source in operation.sources:
@@ -134,7 +127,7 @@ class Assembly:
         return stages
 
     def unit(self, divisions: list[Division], stages: tuple[int, ...], number: int) -> Unit:
-        """The unit of an operation among all divisions."""
+        """The unit of an operation, given all divisions."""
         return Unit(
             divisions[number],
             self._arrivals(divisions, number),
@@ -158,7 +151,7 @@ class Assembly:
     def _sends(
         self, divisions: list[Division], number: int
     ) -> tuple[tuple[tuple[Key, Exchange | None], ...], tuple[Key, ...]]:
-        """What is sent, and the keys of it that the graph returns."""
+        """The exchanges of results, and the keys among them that the graph returns."""
         own = divisions[number]
         wanted: dict[Key, bool] = {}
         for use in self._operations.uses[number]:
@@ -194,7 +187,7 @@ class Assembly:
         return tuple(found)
 
     def readers_of_weights(self, number: int) -> set[int]:
-        """The operations that read a weight that this one reads."""
+        """The operations that share a weight with this one."""
         return {
             user
             for weight in self._operations.weights_of[number]
@@ -202,7 +195,7 @@ class Assembly:
         }
 
     def weight_placements(self, divisions: list[Division], weight: int) -> tuple[int, ...]:
-        """The numbers of the placements in which a weight is needed."""
+        """The numbers of the placements in which a weight is required."""
         users = self._operations.weights[weight].users
         return tuple(dict.fromkeys(divisions[user].needs[slot] for user, slot in users))
 
@@ -284,7 +277,7 @@ class Assembly:
         )
 
     def _batched(self, number: int, how: Parallelism, microbatches: int) -> int | None:
-        """The task dimension that microbatches divide: that of the first axis, if it has so many parts."""
+        """The task dimension that microbatches divide: that of the first axis, if its size allows."""
         splits = self._operations.all[number].splits
         if microbatches == 1 or not splits.outputs or not splits.outputs[0]:
             return None
@@ -297,13 +290,13 @@ class Assembly:
 
 
 def gradient_made(place: Placement, copies: int) -> Placement:
-    """Where the gradient of an input lies that was needed there: the tasks that read copies of a part make
-    terms of its gradient; of tasks that run ``copies`` times each copy makes the same."""
+    """Placement of the gradient of an input: tasks that read copies of a part produce terms of its gradient;
+    with ``copies`` each copy of a task produces the same."""
     return Placement(place.degrees, place.devices, partial=place.copies // copies, copies=copies)
 
 
 def bytes_of(type_: TensorType) -> int:
-    """Bytes of a tensor of known size."""
+    """Bytes of a tensor of concrete size."""
     elements = type_.elements
     assert isinstance(elements, int), "sizes are known when a plan is simulated"
     return elements * type_.element.bytes_per_element

@@ -1,4 +1,4 @@
-"""Equality saturation with egglog: typed terms in, classes of equal terms out."""
+"""Equality saturation with egglog: from typed terms to classes of equal terms."""
 
 from superopt.rewriting.egraph.saturation import Outcome, Rules, Saturation, SaturationLimits, World
 

@@ -1,4 +1,4 @@
-"""The e-graph itself: egglog's bindings behind text commands; the only module that imports egglog."""
+"""E-graph engine: runs text commands through egglog's bindings; the only module that imports egglog."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from egglog.bindings import EGraph
 
 _CHUNK = 8
-"""Commands parsed at once: the parser takes time quadratic in the length of its text."""
+"""Number of commands parsed at once: the parser's time is quadratic in the length of its text."""
 
 
 class _Graphs(threading.local):
-    """The e-graphs of a thread, by number: none may be dropped in another one, which is where the collector
-    may find that nobody uses it any more."""
+    """The e-graphs of a thread, by number: they must be freed by the thread that created them, which garbage
+    collection does not ensure."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -32,10 +32,8 @@ _NUMBERS = itertools.count()
 
 
 class Engine:
-    """Sorts, functions, rules and facts given as egglog text (Zhang et al., PLDI 2023).
-
-    Raises MissingServiceError where egglog is not installed.
-    """
+    """An e-graph with sorts, functions, rules and facts given as egglog text (Zhang et al., PLDI 2023).
+    Raises MissingServiceError where egglog is not installed."""
 
     def __init__(self) -> None:
         self._number = next(_NUMBERS)
@@ -56,7 +54,7 @@ class Engine:
             self._graph.run_program(*self._graph.parse_program(text))
 
     def run(self, ruleset: str) -> None:
-        """Applies every rule of a ruleset once, wherever it matches."""
+        """Applies every rule of a ruleset once to all its matches."""
         self.execute((f"(run-schedule (run {ruleset}))",))
 
     def saturate(self, ruleset: str) -> None:
@@ -64,7 +62,7 @@ class Engine:
         self.execute((f"(run-schedule (saturate (run {ruleset})))",))
 
     def sizes(self) -> dict[str, int]:
-        """How many rows every function and relation has."""
+        """The number of rows of every function and relation."""
         from egglog.bindings import PrintAllFunctionsSize
 
         (output,) = self._graph.run_program(*self._graph.parse_program("(print-size)"))
@@ -72,7 +70,7 @@ class Engine:
         return dict(output.sizes)
 
     def rows(self, relation: str, count: int) -> Iterable[tuple[int, ...]]:
-        """The rows of a relation between numbers, of which there are ``count``."""
+        """The ``count`` rows of a relation between numbers."""
         from egglog.bindings import Int, PrintFunctionOutput, TermApp, TermLit
 
         (output,) = self._graph.run_program(

@@ -1,7 +1,7 @@
-"""Whether a substitution applies to values of given types, and what its target then leaves to types.
+"""Decide whether a substitution applies to values of given types, and which slots its target leaves to types.
 
-This is what applying a match to a graph asks as well: declared types, conditions, constants of the source as
-large as the equation means them, and a typing of the target in which each output keeps its type.
+The checks are those of applying a match to a graph: declared types, conditions, constants of the source as
+large as the equation requires, and a typing of the target in which each output keeps its type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class Question:
-    """What decides if a substitution applies: types of variables and outputs, attributes, implicit ones."""
+    """Input of the decision whether a substitution applies: types of variables and outputs, attributes,
+    implicit attributes."""
 
     substitution: Substitution
 
@@ -63,12 +64,12 @@ class Question:
 
     @cached_property
     def wanted(self) -> tuple[Slot, ...]:
-        """Implicit attributes of target terms that the source does not have."""
+        """Implicit attributes of target terms that do not occur in the source."""
         return tuple(slot for slot in _slots(self.substitution.target) if slot not in self.given)
 
     @cached_property
     def needed(self) -> bool:
-        """Whether a well-typed source and a target of its type do not yet mean that the rule applies."""
+        """Whether a decision is needed beyond a well-typed source and a target of its type."""
         rule = self.substitution
         conditional = bool(rule.conditions or rule.equation.types)
         return conditional or len(rule.source) > 1 or bool(self.given or self.wanted)
@@ -112,7 +113,8 @@ class Question:
         attributes: Mapping[str, object],
         implicit: Mapping[Slot, object],
     ) -> Mapping[Term, TensorType]:
-        """The types of the source's terms; raises IllTypedError where its constants are not as it means."""
+        """The types of the source's terms; raises IllTypedError where its constants differ from the
+        equation's."""
         rule = self.substitution
         if not implicit:
             return {}
@@ -150,7 +152,7 @@ def _slots(terms: Sequence[Term]) -> tuple[Slot, ...]:
 def _cuts(
     implicit: Mapping[Slot, object], attributes: Mapping[str, object], types: Mapping[Term, TensorType]
 ) -> dict[tuple[Term, int], Dimension]:
-    """Where the halves of the source are cut; IllTypedError where two halves of one term disagree."""
+    """Cut positions of the source's halves; raises IllTypedError where two halves of one term disagree."""
     cuts: dict[tuple[Term, int], Dimension] = {}
     for slot, value in implicit.items():
         if slot.term.operator in HALVES:

@@ -1,4 +1,4 @@
-"""A substitution as egglog rules: find its source, ask whether it applies there, build its target."""
+"""Compile a substitution to egglog rules: match its source, check applicability, build its target."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from superopt.rewriting.egraph.judgement import Question, Slot
 from superopt.rewriting.egraph.vocabulary import Vocabulary, written
 
 REWRITING, ORDERS = "rewriting", "orders"
-"""Rulesets: of exchanging the inputs of a commutative operator, and of all else."""
+"""Rulesets: commutativity, and all other rules."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """One direction of a rule. ``number`` names its tables; ``ruleset`` says when it is applied."""
+    """One direction of a rule. ``number`` names its tables; ``ruleset`` determines when it is applied."""
 
     question: Question
     number: int
@@ -35,16 +35,16 @@ class Pattern:
 
     @property
     def table(self) -> str:
-        """The relation of what was decided: key, then implicit attributes of the target."""
+        """The relation of decisions: key, then implicit attributes of the target."""
         return f"allowed_{self.number}"
 
     @property
     def wants(self) -> str:
-        """The relation of what is to be decided."""
+        """The relation of pending decisions."""
         return f"asked_{self.number}"
 
     def rule(self, vocabulary: Vocabulary) -> str:
-        """What it does, but for what is decided about types: the same text for the same substitution."""
+        """The rule apart from decisions about types: the same text for the same substitution."""
         return f"{self._body(vocabulary)} {self._head(vocabulary)} {self.question.substitution.conditions}"
 
     def commands(self, vocabulary: Vocabulary) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""Equality saturation: many typed terms and many rules in one e-graph, and which terms came to be equal.
+"""Equality saturation: adds typed terms and rules to one e-graph and reports the terms that become equal.
 
-Terms of different worlds share nothing and never meet. A rule applies where its target has the type of what
-it replaces; where conditions or sizes have a say, ``judgement`` decides, once for each combination of types.
+Terms of different worlds share nothing and never become equal. A rule applies where its target has the type
+of what it replaces; where conditions or sizes matter, ``judgement`` decides, once for each combination of
+types.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _LATE = "rewriting_late"
 
 @dataclass(frozen=True, slots=True)
 class SaturationLimits:
-    """What a saturation may cost: steps (every rule everywhere at once), nodes, seconds (None: any)."""
+    """Limits of a saturation: steps (every rule applied everywhere once), nodes, seconds (None:
+    unlimited)."""
 
     steps: int = 2
     nodes: int = 4_000_000
@@ -33,10 +35,8 @@ class SaturationLimits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``equal``: the numbers of the pairs found equal, with the step after which they were.
-
-    ``complete`` is False where a limit on nodes or seconds ended the run before its steps were done.
-    """
+    """``equal``: the numbers of the pairs found equal, with the step. ``complete`` is False where a limit on
+    nodes or seconds ended the run before its steps were done."""
 
     equal: Mapping[int, int]
     complete: bool
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class _Base:
-    """An e-graph with rules and no terms, which is gone back to for every saturation."""
+    """An e-graph with rules and no terms, restored for every saturation."""
 
     def __init__(self) -> None:
         self.engine = Engine()
@@ -55,7 +55,7 @@ class _Base:
         self.before: tuple[set[str], int] = (set(), 0)
 
     def load(self, rules: Rules, ruleset: str) -> None:
-        """Brings it up to date with the rules."""
+        """Adds rules that are missing."""
         commands: list[str] = []
         for constructor in rules.vocabulary.constructors.values():
             if constructor.name not in self.declared:
@@ -69,10 +69,8 @@ class _Base:
 
 
 class Rules:
-    """Substitutions compiled once, for any number of saturations, one at a time; also what was decided.
-
-    An e-graph is kept with the rules alone: each saturation starts from a copy of it.
-    """
+    """Substitutions compiled once, for any number of consecutive saturations, with cached decisions. An
+    e-graph is kept with the rules alone: each saturation starts from a copy of it."""
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
@@ -83,7 +81,7 @@ class Rules:
         self._base: _Base | None = None
 
     def lent(self) -> _Base:
-        """The e-graph with all rules, as it is without terms; the saturation that had it is over."""
+        """The e-graph with all rules and no terms; ends the saturation that used it."""
         base = self._base
         if base is None:
             base = self._base = _Base()
@@ -97,7 +95,7 @@ class Rules:
         return base
 
     def add(self, substitution: Substitution) -> None:
-        """One more substitution."""
+        """Adds a substitution."""
         number = len(self.patterns)
         ruleset = ORDERS if _commutes(substitution) else REWRITING
         pattern = Pattern(Question(substitution), number, ruleset)
@@ -109,7 +107,8 @@ class Rules:
 
 
 class Saturation:
-    """One e-graph. Give it terms and pairs of terms, then ``run``; rules may be added between runs."""
+    """A saturation of one e-graph. Add terms and pairs of terms, then ``run``; rules may be added between
+    runs."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -126,10 +125,8 @@ class Saturation:
         return World(self, number, {name: self._input(type_, number) for name, type_ in types.items()})
 
     def run(self, limits: SaturationLimits) -> Outcome:
-        """Applies all rules for so many steps, or until nothing changes; says which pairs are equal.
-
-        A later call goes on from there, by one step of the rules that were added since the first one.
-        """
+        """Applies all rules for the given number of steps, or until nothing changes; returns the equal pairs.
+        A later call continues, starting with one step of the rules added since the first."""
         started = time.perf_counter()
         ruleset = self._load()
         steps = limits.steps if ruleset == REWRITING else 1
@@ -149,17 +146,17 @@ class Saturation:
         return Outcome(self._equal, complete=True, nodes=nodes)
 
     def add(self, commands: Iterable[str]) -> None:
-        """Facts to be loaded before the next run."""
+        """Adds facts to be loaded before the next run."""
         self._facts += commands
 
     def declare(self, term: Term) -> None:
-        """Makes the operators of a term known."""
+        """Declares the operators of a term."""
         for application in applications(term):
             self._rules.vocabulary.constructor(application)
 
     @property
     def rules(self) -> Rules:
-        """What is applied."""
+        """The rules in use."""
         return self._rules
 
     def _input(self, type_: TensorType, world: int) -> int:
@@ -181,7 +178,7 @@ class Saturation:
         return self._base.engine
 
     def _load(self) -> str:
-        """Brings rules and facts up to date; the ruleset of those rules that are to be applied."""
+        """Loads new rules and facts; returns the ruleset to apply."""
         is_first = self._lent is None
         if is_first:
             self._lent = self._rules.lent()
@@ -196,7 +193,7 @@ class Saturation:
         self._engine.saturate("uniting")
 
     def _type(self) -> None:
-        """Gives every well-typed term its type."""
+        """Infers the type of every well-typed term."""
         vocabulary = self._rules.vocabulary
         while True:
             self._engine.saturate("typing")
@@ -215,7 +212,7 @@ class Saturation:
             self._engine.execute(commands)
 
     def _decide(self) -> None:
-        """Decides where rules apply that have conditions, constants or halves."""
+        """Decides where rules with conditions, constants or halves apply."""
         self._engine.run("wanting")
         commands: list[str] = []
         patterns = {p.wants: p for p in self._rules.patterns[: self._base.loaded] if p.question.needed}
@@ -231,7 +228,7 @@ class Saturation:
         self._engine.execute(commands)
 
     def _wanted(self, names: Iterable[str]) -> Iterator[tuple[str, Sequence[tuple[int, ...]]]]:
-        """The new rows of relations that ask for a decision."""
+        """The new rows of relations of pending decisions."""
         sizes = self._engine.sizes()
         for name in names:
             if sizes[name] != self._sizes.get(name, 0):
@@ -242,7 +239,7 @@ class Saturation:
                 yield name, rows
 
     def _answer(self, step: int) -> tuple[int, int]:
-        """Notes the pairs that are equal now; the number of nodes, and of applications of rules."""
+        """Records the pairs that are now equal; returns the number of nodes, and of rule applications."""
         self._engine.saturate("answering")
         sizes = self._engine.sizes()
         if sizes["equal"] > len(self._equal):
@@ -253,22 +250,22 @@ class Saturation:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Terms over inputs of their own."""
+    """Terms over separate inputs."""
 
     saturation: Saturation
     number: int
     inputs: Mapping[str, int]
 
     def ask(self, number: int, left: Term, right: Term, typing: Typing) -> None:
-        """Adds two terms, and the question whether they are equal, under its own number."""
+        """Adds two terms, and the query under this number whether they are equal."""
         self.saturation.add((f"(asked {number} {self._text(left, typing)} {self._text(right, typing)})",))
 
     def insert(self, term: Term, typing: Typing) -> None:
-        """Adds a term."""
+        """Inserts a term."""
         self.saturation.add((self._text(term, typing),))
 
     def ask_all(self, number: int, pairs: Sequence[tuple[Term, Term]], typing: Typing) -> None:
-        """The question whether all pairs are equal, which adds no terms: what is not there equals nothing."""
+        """The query whether all pairs are equal, without inserting terms: missing terms equal nothing."""
         facts = [f"(= {self._text(a, typing)} {self._text(b, typing)})" for a, b in pairs]
         self.saturation.add((f"(rule ({' '.join(facts)}) ((equal {number})) :ruleset answering)",))
 
@@ -278,7 +275,7 @@ class World:
 
 
 def _commutes(substitution: Substitution) -> bool:
-    """Whether it only exchanges the two inputs of one operator."""
+    """Whether the rule only exchanges the two inputs of one operator."""
     left, right = next(iter(substitution.source)), next(iter(substitution.target))
     return (
         len(substitution.source) == 1

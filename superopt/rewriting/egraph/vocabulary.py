@@ -1,8 +1,8 @@
-"""Terms as egglog text: a constructor for every operator, numbers for types and values of attributes.
+"""Encode terms as egglog text: a constructor for every operator, numbers for types and attribute values.
 
-A value has the type that a table says its operator gives; the table is filled on demand by the operator's own
-``infer``, so that nothing is known about operators here. Terms belong to worlds that never meet: constants
-carry the number of theirs, inputs have one, and all else has that of its first input.
+The type of a value is looked up in a table that is filled on demand by the operator's own ``infer``; no
+operator is special here. Terms belong to disjoint worlds: constants carry the number of theirs, inputs belong
+to one, and every other term belongs to that of its first input.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PRELUDE = (
     "(rule ((found a b) (= t (type a)) (= t (type b))) ((union a b)) :ruleset uniting)",
     "(rule ((asked n a a)) ((equal n)) :ruleset answering)",
 )
-"""What every e-graph declares. ``found`` pairs a source with its target, which has yet to be typed."""
+"""Declarations of every e-graph. ``found`` pairs a source with its target, which has yet to be typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constructor:
-    """An operator with a number of inputs; its columns are all its attributes, implicit ones included."""
+    """An operator with a number of inputs; its columns are all its attributes, including implicit ones."""
 
     operator: str
     arity: int
@@ -56,7 +56,7 @@ class Constructor:
         return attribute_names(self.operator)
 
     def declarations(self) -> Iterator[str]:
-        """The constructor, and what types it."""
+        """Declares the constructor and its typing relation."""
         name, children = self.name, [f"c{i}" for i in range(self.arity)]
         attributes = [f"a{i}" for i in range(len(self.columns))]
         types = [f"t{i}" for i in range(self.arity)]
@@ -77,7 +77,7 @@ class Constructor:
 
 
 class Numbers:
-    """Consecutive numbers for values; ``mark`` tells a value that stands for any from the value itself."""
+    """Consecutive numbers for values; ``mark`` distinguishes a wildcard from the value itself."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -93,12 +93,12 @@ class Numbers:
         return number
 
     def value(self, number: int) -> object:
-        """What has this number."""
+        """The value with this number."""
         return self._values[number]
 
 
 class Vocabulary:
-    """Numbers and constructors met so far."""
+    """Numbers and constructors in use."""
 
     def __init__(self) -> None:
         self.types = Numbers()
@@ -118,7 +118,7 @@ class Vocabulary:
         return cast("TensorType", self.types.value(number))
 
     def output_type(self, constructor: Constructor, key: tuple[int, ...]) -> int | None:
-        """The number of the type that an operator gives for attributes and input types; None: it has none."""
+        """The number of an operator's output type for attributes and input types; None if ill-typed."""
         count = len(constructor.columns)
         values = {
             name: self.attributes.value(n) for name, n in zip(constructor.columns, key[:count], strict=True)
@@ -131,7 +131,8 @@ class Vocabulary:
         return self.types.of(type_)
 
     def ground(self, term: Term, typing: Typing, inputs: Mapping[str, int], world: int) -> str:
-        """The text of a typed term; an attribute variable has its value there, but matches no constant."""
+        """The text of a typed term; attribute variables are replaced by their values, which match no
+        constant."""
         if isinstance(term, Variable):
             return f"(input {inputs[term.name]})"
         constructor = self.constructor(term)
@@ -144,7 +145,7 @@ class Vocabulary:
 
 @lru_cache(maxsize=4096)
 def written(term: Application) -> tuple[tuple[str, AttributeTerm | None], ...]:
-    """Every attribute of a term with its value or variable; None where it is implicit."""
+    """Every attribute of a term with its value or variable; None for implicit ones."""
     given = dict(term.attributes)
     defaults = attribute_defaults(term.operator)
     found: list[tuple[str, AttributeTerm | None]] = []

@@ -1,7 +1,7 @@
-"""Small graphs as exporters leave them, each with the version that a person would write by hand beside it.
+"""Small graphs as exporters produce them, each with a hand-optimised version.
 
-Graphs of the first table leave head-room over ONNX Runtime's full optimisation of them on a CPU; those of the
-second are rewritten by hand in ways that pay on other devices and lose here.
+Graphs of the first table can be made faster on a CPU than ONNX Runtime's full optimisation makes them; those
+of the second have rewrites that pay on other devices and lose here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Micrographs of products and of what stands between them."""
+"""Micrographs of matrix products and the operators between them."""
 
 from __future__ import annotations
 

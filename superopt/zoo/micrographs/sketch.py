@@ -1,4 +1,4 @@
-"""What micrographs are made of: a model under construction, and drawn weights."""
+"""Building blocks of micrographs: a model under construction, and random weights."""
 
 from __future__ import annotations
 

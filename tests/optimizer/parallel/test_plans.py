@@ -15,7 +15,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Relu
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.parallel.cluster_advice import what_would_do
+from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import Assignment, assignments
 from superopt.optimizer.parallel.plan_text import plan_from_json, plan_to_json
 from superopt.optimizer.parallel.search.branches import blocks
@@ -115,7 +115,7 @@ def test_plans_stay_within_memory_and_say_what_would_be_enough() -> None:
     planner = Planner(devices(2, memory=weights // 6), TRAINING)
     planned = planner.plan(graph)
     assert not planned.best.fits
-    answer = what_would_do(planned.subject, planner, 2**30)
+    answer = suggest_cluster(planned.subject, planner, 2**30)
     assert answer.startswith("8 such devices would be enough, or 1.00 GiB on each of its devices")
 
 

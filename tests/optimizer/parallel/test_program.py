@@ -102,7 +102,7 @@ def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
     lifted, plan, inputs, _ = next(_models())
     with pytest.raises(InvalidOptionError, match="expected a directory that does not exist"):
         save_program(programmed(lifted.graph, plan), lifted, lifted.graph, tmp_path)
-    with pytest.raises(InvalidFileError, match="no manifest of a program"):
+    with pytest.raises(InvalidFileError, match="not a program manifest"):
         run_program(tmp_path, inputs)
     save_program(programmed(lifted.graph, plan), lifted, lifted.graph, tmp_path / "program")
     with pytest.raises(InvalidOptionError, match="missing: x"):

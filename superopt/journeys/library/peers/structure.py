@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from superopt.errors import InvalidEquationError
 from superopt.journeys.library.peers.reading import PeerGraphs, PeerOperator, PeerTensor
+from superopt.traversal import acyclic
 
 MOST_AXES = 16
 _PARALLEL = ("PARALLEL_DIM", "PARALLEL_DEGREE")
@@ -83,20 +84,8 @@ def output_count(operator: PeerOperator) -> int:
 
 
 def in_order(operators: Sequence[PeerOperator]) -> Iterator[int]:
-    """The indices of the operators in topological order, without those on cycles."""
-    waiting = [{t.operator for t in op.inputs if t.operator >= 0} for op in operators]
-    readers: dict[int, list[int]] = {}
-    for index, sources in enumerate(waiting):
-        for source in sources:
-            readers.setdefault(source, []).append(index)
-    ready = [index for index, sources in reversed(list(enumerate(waiting))) if not sources]
-    while ready:
-        index = ready.pop()
-        yield index
-        for reader in readers.get(index, ()):
-            waiting[reader].discard(index)
-            if not waiting[reader]:
-                ready.append(reader)
+    """The operators by their place in the list, inputs first; those on a cycle never come."""
+    return acyclic({i: [t.operator for t in op.inputs if t.operator >= 0] for i, op in enumerate(operators)})
 
 
 def permutation(operator: PeerOperator) -> tuple[int, ...]:
